@@ -9,7 +9,7 @@
 #   make interop    the ways in and out of torch.fx, torch.export and torch.compile, and to ONNX, judged on many programs
 #   make interop-releases  the tests of both with the other releases of torch that graphwright.onnx takes, gigabytes each
 #   make bench      the five headline ratios to torch.fx
-#   make bench-inference  a call of captured and inlined modules against the models themselves
+#   make bench-inference  captured, inlined and optimized modules against the models and other engines
 #   make docs       the documentation as HTML, in site/
 #   make clean      remove what these targets made, $(VENV) included
 

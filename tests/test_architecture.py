@@ -77,7 +77,18 @@ PUBLIC = [
         "to_export",
         "to_fx",
     ),
-    *("ScriptError", "inline", "load", "save", "script", "symbolic_trace", "trace", "verify", "wrap"),
+    *(
+        "ScriptError",
+        "inline",
+        "load",
+        "optimize_for_inference",
+        "save",
+        "script",
+        "symbolic_trace",
+        "trace",
+        "verify",
+        "wrap",
+    ),
     *("Any", "Lit", "Var", "explain", "maybe", "mod", "one_of", "repeat", "replace_pattern", "rewrite", "rule"),
 ]
 

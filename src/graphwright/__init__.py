@@ -22,7 +22,7 @@ from graphwright.capture import (
     wrap,
 )
 from graphwright.codegen import CodeGen
-from graphwright.engines import inline
+from graphwright.engines import inline, optimize_for_inference
 from graphwright.errors import (
     CaptureError,
     GraphError,
@@ -94,6 +94,7 @@ __all__ = [
     "maybe",
     "mod",
     "one_of",
+    "optimize_for_inference",
     "prune",
     "repeat",
     "replace_pattern",

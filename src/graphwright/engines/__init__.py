@@ -1,7 +1,20 @@
 """Captured modules that run faster, and compute the same.
 
-A captured module comes in; one with other code comes out. Read inlining.py first.
+A captured module comes in; one with other code comes out. Read inlining.py first, then optimizing.py.
 
+    optimizing.py      `optimize_for_inference`: forms of a module, checked and measured against each other
+    reporting.py       what a module runs on, and why
+    optimized.py       the form of optimized code, and what its calls look at
+    specializing.py    a program for inputs of given sizes, in evaluation
+    regions.py         pieces of a program that another engine runs
+    inductor.py        one of them: torch.compile
+    decisions.py       decisions that were measured before
+    choosing.py        the kernel of each layer, measured and put into the graph
+    sites.py           where layers are in a graph, with what belongs to them
+    alternatives.py    the kernels that may compute a layer
+    pack.py            what is made of tensors once, and anew when they change
+    fitting.py         whether a call is one for optimized code
+    measure.py         which of several calls is the fastest
     inlining.py        modules as calls of their functions, with their tensors read once for a call
     kernels.py         functions that only look at their arguments before they call another, by that other
     bound_tensors.py   what inlined code takes for granted of modules, looked at in one check a call
@@ -9,8 +22,42 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
 
 from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.inlining import Inlined, inline
+from graphwright.engines.optimized import Optimized, packed_for
+from graphwright.engines.optimizing import optimize_for_inference
+from graphwright.engines.regions import ENGINES, Engine, Opened, run_region
+from graphwright.engines.reporting import OptimizedReport, RunsOn
 
-__all__ = ["Inlined", "inline", "tensors_of"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Inlined",
+    "Opened",
+    "Optimized",
+    "OptimizedReport",
+    "RunsOn",
+    "inline",
+    "optimize_for_inference",
+    "packed_for",
+    "run_region",
+    "tensors_of",
+]
 
 # Files, the top floor first: a file imports from those after it.
-FLOORS = ("inlining", "kernels", "bound_tensors")
+FLOORS = (
+    "optimizing",
+    "reporting",
+    "optimized",
+    "specializing",
+    "regions",
+    "inductor",
+    "decisions",
+    "choosing",
+    "sites",
+    "alternatives",
+    "pack",
+    "fitting",
+    "measure",
+    "inlining",
+    "kernels",
+    "bound_tensors",
+)

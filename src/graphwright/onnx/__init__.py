@@ -3,6 +3,8 @@
 A captured module, or one that is captured first, and example inputs come in; an `OnnxProgram` goes out. Read export.py
 first.
 
+    onnxruntime_engine.py  pieces of programs that ONNX Runtime runs for `graphwright.engines`
+    openvino_engine.py     the same for OpenVINO
     export.py         the export of one program
     assumptions.py    what torch.export assumes of open sizes, tried out
     checking.py       a model beside its program
@@ -41,6 +43,8 @@ __all__ = ["ExportError", "OnnxProgram", "OnnxReport", "export"]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
+    "openvino_engine",
+    "onnxruntime_engine",
     "export",
     "assumptions",
     "apart",

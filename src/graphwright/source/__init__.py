@@ -119,7 +119,7 @@ __all__ = [
     "lambda_of", "leaves_loop", "line_of_error", "loop_of", "lower_attempt", "lower_loop", "lower_match",
     "may_wait", "mentions", "name_of", "names_counted", "names_read", "note_compiled", "note_made_from_source",
     "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write", "placed", "plain_names",
-    "private_to", "qualname_of", "role_of", "runs_as_it_is_left", "source_behind", "source_of", "stored_globals", "target_names",
-    "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "walk", "walk_all", "walk_own",
+    "private_to", "qualname_of", "role_of", "runs_as_it_is_left", "source_behind", "source_of", "stored_globals",
+    "target_names", "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "walk", "walk_all", "walk_own",
     "why_no_definition", "with_rest", "with_test_inside", "without_cache",
 ]  # fmt: skip

@@ -1,0 +1,385 @@
+"""The kernels that may compute a linear layer or convolution, with its batch norm, sum and activation.
+
+Each is written once, as calls: these are made at once where a kernel is measured, and become nodes where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from graphwright.engines.pack import itself
+
+__all__ = ["ACTIVATIONS", "Activation", "Calls", "Convolution", "Linear", "Site", "kernels_of"]
+
+_mkldnn, _mkl = torch.ops.mkldnn, torch.ops.mkl
+
+
+class Calls(Protocol):
+    """How the calls of a kernel are made."""
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function."""
+
+    def packed(self, make: Callable[..., Any], sources: tuple[str, ...], *settings: Any) -> Any:
+        """What is made once of the program's tensors at these paths, see `Recipe`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A function that may write to the value that it is given, and how the oneDNN kernels call it."""
+
+    function: Callable[..., Any]
+    attribute: str
+    algorithm: str = ""
+    scalars: tuple[float, ...] = ()
+    arguments: tuple[Any, ...] = ()  # of the function, after the value
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
+    {
+        "relu": Activation(torch.relu_, "relu"),
+        "gelu": Activation(F.gelu, "gelu", "none"),
+        "gelu_tanh": Activation(F.gelu, "gelu", "tanh", options=(("approximate", "tanh"),)),
+        "silu": Activation(torch._C._nn.silu_, "swish"),
+        "hardswish": Activation(torch._C._nn.hardswish_, "hardswish"),
+        "hardsigmoid": Activation(torch._C._nn.hardsigmoid_, "hardsigmoid"),
+        "sigmoid": Activation(torch.sigmoid_, "sigmoid"),
+        "tanh": Activation(torch.tanh_, "tanh"),
+        "relu6": Activation(torch._C._nn.hardtanh_, "hardtanh", scalars=(0.0, 6.0), arguments=(0.0, 6.0)),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Linear layers that read the same, mostly one: where weights (out, in) and biases are, sizes, and what follows."""
+
+    weights: tuple[str, ...]
+    biases: tuple[str, ...]
+    shape: tuple[int, ...]  # of what it reads; the last is that of the inputs
+    outputs: int
+    activation: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many vectors the layer reads."""
+        return torch.Size(self.shape[:-1]).numel()
+
+    @property
+    def key(self) -> str:
+        """What the time of the layer depends on."""
+        bias = "bias" if self.biases else "no bias"
+        return f"linear {list(self.shape)} -> {self.outputs}, {bias}, {self.activation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """A convolution of two dimensions, with a batch norm, a value that is added and an activation after it.
+
+    norm: the paths of running mean and variance, weight and bias of the batch norm, and its epsilon. counters: those of
+    what tells when the statistics are written to.
+    """
+
+    weight: str
+    bias: str | None
+    norm: tuple[str | None, ...]
+    counters: tuple[str, ...]
+    epsilon: float
+    shape: tuple[int, ...]
+    weight_shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    is_added: bool = False
+    activation: str | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The paths of all tensors that the weight and bias come of."""
+        return tuple([path for path in (self.weight, self.bias, *self.norm, *self.counters) if path is not None])
+
+    @property
+    def given(self) -> tuple[bool, ...]:
+        """Which of weight, bias, mean, variance, scale and shift there are."""
+        return tuple([path is not None for path in (self.weight, self.bias, *(self.norm or (None,) * 4))])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each output is a sum over the channels of one pixel."""
+        ones = {*self.weight_shape[2:], *self.stride, self.groups}
+        return ones == {1} and not any(self.padding)
+
+    @property
+    def key(self) -> str:
+        """What the time of the convolution depends on."""
+        numbers = (self.stride, self.padding, self.dilation, self.groups)
+        bias = "bias" if self.bias or self.norm else "no bias"
+        added = ", sum" if self.is_added else ""
+        return f"conv {self.shape} {self.weight_shape} {numbers}, {bias}{added}, {self.activation}"
+
+
+Site = Linear | Convolution
+
+
+def kernels_of(site: Site, is_exact: bool = False) -> dict[str, Callable[..., Any]]:
+    """The kernels of a site by name: each is called with how to make its calls, the site, and what it reads.
+
+    The first is what the program itself calls. With `is_exact`, those of half precision are left out.
+    """
+    kernels = _kernels_of_linear(site) if isinstance(site, Linear) else _kernels_of_convolution(site)
+    return {name: kernel for name, kernel in kernels.items() if not (is_exact and name.startswith("bf16"))}
+
+
+def _kernels_of_linear(site: Linear) -> dict[str, Callable[..., Any]]:
+    kernels = {"torch": _linear, "torch transposed": _linear_transposed, "oneDNN": _linear_onednn}
+    if len(site.shape) == 2:
+        kernels["addmm"] = _addmm
+        if site.activation == "relu" and site.biases:
+            kernels["addmm with relu"] = _addmm_relu
+    if torch.backends.mkl.is_available():
+        kernels["MKL packed"] = _linear_mkl
+    return {**kernels, "bf16 oneDNN": _linear_half}
+
+
+def _kernels_of_convolution(site: Convolution) -> dict[str, Callable[..., Any]]:
+    kernels = {"torch": _conv, "torch channels last": _conv_channels_last, "oneDNN": _conv_onednn}
+    if site.is_plain:
+        kernels["addmm"] = _conv_addmm
+    return {**kernels, "bf16 oneDNN": _conv_half}
+
+
+# ---- what is packed
+
+
+def _transposed(*weights: Tensor) -> Tensor:
+    """A weight (out, in) as (in, out) in memory."""
+    return itself(*weights).detach().t().contiguous()
+
+
+def _of_transposed(*weights: Tensor) -> Tensor:
+    """A weight (out, in) as a view on (in, out) in memory."""
+    return _transposed(*weights).t()
+
+
+def _for_linear(*args: Any) -> Tensor:
+    *weights, rows = args
+    return _mkldnn._reorder_linear_weight(itself(*weights).detach().contiguous(), rows)  # type: ignore[no-any-return]
+
+
+def _for_mkl(*args: Any) -> Tensor:
+    *weights, rows = args
+    return _mkl._mkl_reorder_linear_weight(itself(*weights).detach().contiguous(), rows)  # type: ignore[no-any-return]
+
+
+def _folded(tensors: tuple[Tensor, ...], given: tuple[bool, ...], epsilon: float) -> tuple[Tensor, Tensor | None]:
+    left = iter(tensors)  # counters are left over
+    weight, bias, mean, variance, scale, shift = [next(left) if is_given else None for is_given in given]
+    assert weight is not None
+    if mean is None or variance is None:
+        return weight.detach(), None if bias is None else bias.detach()
+    factor = torch.rsqrt(variance + epsilon) * (1.0 if scale is None else scale.detach())
+    moved = -mean if bias is None else bias.detach() - mean
+    folded = weight.detach() * factor.reshape(-1, *[1] * (weight.dim() - 1))
+    return folded, moved * factor + (0.0 if shift is None else shift.detach())
+
+
+def _conv_weight(*args: Any) -> Tensor:
+    *tensors, given, epsilon = args
+    return _folded(tuple(tensors), given, epsilon)[0]
+
+
+def _conv_bias(*args: Any) -> Tensor | None:
+    *tensors, given, epsilon = args
+    return _folded(tuple(tensors), given, epsilon)[1]
+
+
+def _weight_channels_last(*args: Any) -> Tensor:
+    return _conv_weight(*args).contiguous(memory_format=torch.channels_last)
+
+
+def _weight_plain(*args: Any) -> Tensor:
+    return _transposed(_conv_weight(*args).flatten(1))
+
+
+def _weight_onednn(*args: Any) -> Tensor:
+    *folded, padding, stride, dilation, groups, shape = args
+    return _reordered(_conv_weight(*folded), padding, stride, dilation, groups, shape)
+
+
+def _reordered(weight: Tensor, padding: Any, stride: Any, dilation: Any, groups: int, shape: Any) -> Tensor:
+    return _mkldnn._reorder_convolution_weight(  # type: ignore[no-any-return]
+        weight.contiguous(), list(padding), list(stride), list(dilation), groups, list(shape)
+    )
+
+
+def _weight_half(*args: Any) -> Tensor:
+    *folded, padding, stride, dilation, groups, shape = args
+    return _reordered(_half(_conv_weight(*folded)), padding, stride, dilation, groups, shape)
+
+
+def _conv_bias_half(*args: Any) -> Tensor:
+    bias = _conv_bias(*args)
+    assert bias is not None
+    return _half(bias)
+
+
+# ---- linear layers
+
+
+def _activated(calls: Calls, name: str | None, value: Any) -> Any:
+    if name is None:
+        return value
+    activation = ACTIVATIONS[name]
+    return calls.call(activation.function, value, *activation.arguments, **dict(activation.options))
+
+
+def _bias(calls: Calls, site: Linear) -> Any:
+    return calls.packed(itself, site.biases) if site.biases else None
+
+
+def _linear(calls: Calls, site: Linear, x: Any) -> Any:
+    value = calls.call(F.linear, x, calls.packed(itself, site.weights), _bias(calls, site))
+    return _activated(calls, site.activation, value)
+
+
+def _linear_transposed(calls: Calls, site: Linear, x: Any) -> Any:
+    value = calls.call(F.linear, x, calls.packed(_of_transposed, site.weights), _bias(calls, site))
+    return _activated(calls, site.activation, value)
+
+
+def _addmm(calls: Calls, site: Linear, x: Any) -> Any:
+    weight = calls.packed(_transposed, site.weights)
+    if not site.biases:
+        return _activated(calls, site.activation, calls.call(torch.mm, x, weight))
+    return _activated(calls, site.activation, calls.call(torch.addmm, _bias(calls, site), x, weight))
+
+
+def _addmm_relu(calls: Calls, site: Linear, x: Any) -> Any:
+    return calls.call(torch._addmm_activation, _bias(calls, site), x, calls.packed(_transposed, site.weights))
+
+
+def _linear_mkl(calls: Calls, site: Linear, x: Any) -> Any:
+    weight, packed = calls.packed(itself, site.weights), calls.packed(_for_mkl, site.weights, site.rows)
+    value = calls.call(_mkl._mkl_linear.default, x, packed, weight, _bias(calls, site), site.rows)
+    return _activated(calls, site.activation, value)
+
+
+def _linear_onednn(calls: Calls, site: Linear, x: Any) -> Any:
+    attribute, algorithm, _ = _how(site.activation)
+    packed = calls.packed(_for_linear, site.weights, site.rows)
+    return calls.call(_mkldnn._linear_pointwise.default, x, packed, _bias(calls, site), attribute, [], algorithm)
+
+
+def _half(tensor: Tensor) -> Tensor:
+    return tensor.detach().bfloat16()
+
+
+def _for_linear_half(*args: Any) -> Tensor:
+    *weights, rows = args
+    return _for_linear(_half(itself(*weights)), rows)
+
+
+def _bias_half(*biases: Tensor) -> Tensor:
+    return _half(itself(*biases))
+
+
+def _linear_half(calls: Calls, site: Linear, x: Any) -> Any:
+    attribute, algorithm, _ = _how(site.activation)
+    packed = calls.packed(_for_linear_half, site.weights, site.rows)
+    bias = calls.packed(_bias_half, site.biases) if site.biases else None
+    x = calls.call(torch.Tensor.bfloat16, x)
+    value = calls.call(_mkldnn._linear_pointwise.default, x, packed, bias, attribute, [], algorithm)
+    return calls.call(torch.Tensor.float, value)
+
+
+def _how(name: str | None) -> tuple[str, str, list[float]]:
+    if name is None:
+        return "none", "", []
+    activation = ACTIVATIONS[name]
+    return activation.attribute, activation.algorithm, list(activation.scalars)
+
+
+# ---- convolutions
+
+
+def _tensors(calls: Calls, site: Convolution, make: Callable[..., Tensor], *settings: Any) -> tuple[Any, Any]:
+    """The weight, made in some way, and the bias, of a convolution with its batch norm."""
+    folding = site.given, site.epsilon
+    weight = calls.packed(make, site.sources, *folding, *settings)
+    has_bias = site.bias is not None or bool(site.norm)
+    return weight, calls.packed(_conv_bias, site.sources, *folding) if has_bias else None
+
+
+def _ended(calls: Calls, site: Convolution, value: Any, other: Any) -> Any:
+    if site.is_added:
+        value = calls.call(torch.Tensor.add_, value, other)
+    return _activated(calls, site.activation, value)
+
+
+def _conv(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
+    weight, bias = _tensors(calls, site, _conv_weight)
+    value = calls.call(torch.conv2d, x, weight, bias, site.stride, site.padding, site.dilation, site.groups)
+    return _ended(calls, site, value, other)
+
+
+def _conv_channels_last(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
+    weight, bias = _tensors(calls, site, _weight_channels_last)
+    value = calls.call(torch.conv2d, x, weight, bias, site.stride, site.padding, site.dilation, site.groups)
+    return _ended(calls, site, value, other)
+
+
+def _conv_onednn(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
+    places = site.padding, site.stride, site.dilation
+    weight, bias = _tensors(calls, site, _weight_onednn, *places, site.groups, site.shape)
+    attribute, algorithm, scalars = _how(site.activation)
+    numbers = [*map(list, places), site.groups]
+    if not site.is_added:
+        function = _mkldnn._convolution_pointwise.default
+        return calls.call(function, x, weight, bias, *numbers, attribute, scalars, algorithm)
+    function = _mkldnn._convolution_pointwise.binary
+    if site.activation not in (None, "relu"):
+        value = calls.call(function, x, other, weight, bias, *numbers, "add", None, None, [], None)
+        return _activated(calls, site.activation, value)
+    unary = site.activation
+    return calls.call(function, x, other, weight, bias, *numbers, "add", None, unary, [], None)
+
+
+def _conv_half(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
+    places = site.padding, site.stride, site.dilation
+    weight, _ = _tensors(calls, site, _weight_half, *places, site.groups, site.shape)
+    has_bias = site.bias is not None or bool(site.norm)
+    bias = calls.packed(_conv_bias_half, site.sources, site.given, site.epsilon) if has_bias else None
+    name = None if site.is_added else site.activation
+    attribute, algorithm, scalars = _how(name)
+    numbers = [*map(list, places), site.groups]
+    function = _mkldnn._convolution_pointwise.default
+    value = calls.call(
+        function, calls.call(torch.Tensor.bfloat16, x), weight, bias, *numbers, attribute, scalars, algorithm
+    )
+    value = calls.call(torch.Tensor.float, value)
+    return _ended(calls, site, value, other) if site.is_added else value
+
+
+def _conv_addmm(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
+    """As a product of matrices: a pixel of an image whose channels come last is a row."""
+    count, channels, height, width = site.shape
+    weight, bias = _tensors(calls, site, _weight_plain)
+    pixels = calls.call(torch.reshape, calls.call(torch.permute, x, (0, 2, 3, 1)), (-1, channels))
+    if bias is None:
+        value = calls.call(torch.mm, pixels, weight)
+    else:
+        value = calls.call(torch.addmm, bias, pixels, weight)
+    if not site.is_added:
+        value = _activated(calls, site.activation, value)
+    value = calls.call(torch.reshape, value, (count, height, width, site.weight_shape[0]))
+    value = calls.call(torch.permute, value, (0, 3, 1, 2))
+    return _ended(calls, site, value, other) if site.is_added else value

@@ -1,0 +1,197 @@
+"""Which kernel computes each linear layer and convolution of a program: measured, and put there."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphwright.engines.alternatives import Linear, Site, kernels_of
+from graphwright.engines.measure import fastest
+from graphwright.engines.pack import Recipe, itself
+from graphwright.engines.sites import Found
+from graphwright.ir import Node
+from graphwright.passes import substitute
+
+__all__ = ["Choice", "Writing", "choose", "choose_merged", "put_kernel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a site runs on: the name of a kernel, what each took, and which were dropped and why."""
+
+    kernel: str
+    times_us: tuple[tuple[str, float], ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+# ---- measured
+
+
+class _Now:
+    """Makes calls at once, and packs once."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+        self._made: dict[Recipe, Any] = {}
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function."""
+        return function(*args, **kwargs)
+
+    def packed(self, make: Callable[..., Any], sources: tuple[str, ...], *settings: Any) -> Any:
+        """What is made of tensors of the program."""
+        recipe = Recipe(make, sources, settings)
+        if recipe not in self._made:
+            self._made[recipe] = make(*[self._tensors[path] for path in sources], *settings)
+        return self._made[recipe]
+
+
+def choose(
+    site: Site,
+    tensors: Mapping[str, Tensor],
+    tolerance: float,
+    seconds: float,
+    is_exact: bool = True,
+    only: Sequence[str] = (),
+) -> Choice:
+    """Measure the kernels of a site on random inputs; those that are off by more than the tolerance are dropped.
+
+    tolerance: of the largest difference, relative to the largest value. Kernels of half precision are asked where it
+    need not be exact. only: the kernels to ask, where it is known before which is the fastest.
+    """
+    inputs, calls = _inputs(site), _Now(tensors)
+    kernels = {
+        name: functools.partial(kernel, calls, site, *inputs) for name, kernel in kernels_of(site, is_exact).items()
+    }
+    expected = kernels["torch"]()
+    dropped = []
+    if only and all(name in kernels for name in only):
+        kernels = {name: kernel for name, kernel in kernels.items() if name in ("torch", *only)}
+    for name in list(kernels)[1:]:
+        reason = _reason_against(kernels[name], expected, tolerance)
+        if reason:
+            dropped.append(f"{name}: {reason}")
+            del kernels[name]
+    if only and len(kernels) <= 2:
+        return Choice(list(kernels)[-1], (), (*dropped, "as it was measured before"))
+    measured = fastest(kernels, seconds)
+    return Choice(measured.best, tuple(measured.times_us.items()), tuple(dropped))
+
+
+def choose_merged(found: Found, choices: Mapping[str, Choice], tensors: Mapping[str, Tensor], seconds: float) -> bool:
+    """Measure linear layers as one against them one by one, each by the kernel that was chosen for it."""
+    inputs, calls = _inputs(found.site), _Now(tensors)
+
+    def apart() -> None:
+        for member in found.members:
+            kernels_of(member.site)[choices[member.site.key].kernel](calls, member.site, *inputs)
+
+    def as_one() -> None:
+        assert isinstance(found.site, Linear)
+        value = kernels_of(found.site)[choices[found.site.key].kernel](calls, found.site, *inputs)
+        torch.split(value, _parts(found), -1)
+
+    return fastest({"apart": apart, "as one": as_one}, seconds).best == "as one"
+
+
+def _parts(found: Found) -> list[int]:
+    return [member.site.outputs for member in found.members if isinstance(member.site, Linear)]
+
+
+def _inputs(site: Site) -> list[Tensor]:
+    x = torch.randn(site.shape)
+    if isinstance(site, Linear):
+        return [x]
+    x = x.contiguous(memory_format=torch.channels_last)
+    if not site.is_added:
+        return [x]
+    sizes = torch.nn.functional.conv2d(
+        torch.empty(site.shape, device="meta"), torch.empty(site.weight_shape, device="meta"), None, site.stride,
+        site.padding, site.dilation, site.groups,
+    ).shape  # fmt: skip
+    return [x, torch.randn(sizes).contiguous(memory_format=torch.channels_last)]
+
+
+def _reason_against(kernel: Callable[[], Tensor], expected: Tensor, tolerance: float) -> str:
+    try:
+        given = kernel()
+    except (RuntimeError, NotImplementedError, AttributeError) as error:
+        return str(error).partition("\n")[0]
+    difference = (given - expected).abs().max().item()
+    scale = max(expected.abs().max().item(), 1e-6)
+    return "" if difference <= tolerance * scale else f"off by {difference / scale:.1e} of the largest value"
+
+
+# ---- put into a graph
+
+
+class Writing:
+    """Writes the calls of kernels as nodes.
+
+    recipes: what they read, with the name of each. stands_for: the nodes that others took the place of, with these.
+    """
+
+    def __init__(self) -> None:
+        self.recipes: dict[Recipe, str] = {}
+        self.stands_for: dict[Node, Node] = {}
+        self._at: Node | None = None
+        self._origin: Any = None
+
+    def before(self, node: Node) -> None:
+        """Write before this node, as part of its line."""
+        self._at, self._origin = node, node.origin
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
+        """Write a call."""
+        assert self._at is not None
+        with self._at.graph.inserting_before(self._at):
+            made = self._at.graph.call_function(function, args, kwargs)
+        made.origin = self._origin
+        return made
+
+    def packed(self, make: Callable[..., Any], sources: tuple[str, ...], *settings: Any) -> Node:
+        """Read what is made of tensors of the program."""
+        assert self._at is not None
+        name = self.name(Recipe(make, sources, settings))
+        with self._at.graph.inserting_before(self._at):
+            made = self._at.graph.create_node("get_attr", name, (), {})
+        made.origin = self._origin
+        return made
+
+    def replace(self, nodes: Iterable[Node], value: Node) -> None:
+        """Put a value in the place of the last of some nodes, and erase all of them."""
+        nodes = list(nodes)
+        self.stands_for[nodes[-1]] = value
+        name = nodes[-1].name
+        substitute(nodes[-1], value)
+        for node in reversed(nodes):
+            node.graph.erase_node(node)
+        value.name = name
+
+    def name(self, recipe: Recipe) -> str:
+        """The name of what a recipe makes: the path of a tensor that is as it is."""
+        if recipe not in self.recipes:
+            is_itself = recipe.make is itself and len(recipe.sources) == 1
+            self.recipes[recipe] = recipe.sources[0] if is_itself else f"packed {len(self.recipes)}"
+        return self.recipes[recipe]
+
+
+def put_kernel(found: Found, kernel: str, writing: Writing) -> None:
+    """Put the calls of a kernel in the place of the nodes of a site."""
+    inputs = [writing.stands_for.get(node, node) for node in found.inputs]
+    writing.before(next((node for node in found.nodes if inputs[-1] in node.args), found.nodes[0]))
+    value = kernels_of(found.site)[kernel](writing, found.site, *inputs)
+    if not found.members:
+        writing.replace(found.nodes, value)
+        return
+    parts = writing.call(torch.split, value, _parts(found), -1)
+    for i, member in enumerate(found.members):
+        if i:
+            writing.before(member.last)
+        writing.replace(member.nodes, writing.call(operator.getitem, parts, i))

@@ -1,0 +1,89 @@
+"""Decisions that were measured before, in the user's cache folder: names of kernels by the keys of layers, as JSON.
+
+The folder is used only if it is the user's and nobody else can enter it. A file holds for one machine, one release of
+torch and one number of threads. Nothing needs it: what is not there, or cannot be read, is measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import stat
+import tempfile
+from pathlib import Path
+
+import torch
+
+__all__ = ["Decisions"]
+
+
+class Decisions:
+    """The kernels of layers on this machine, by key: read when made, written by `keep`.
+
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     decisions = Decisions(Path(home) / "cache")
+    ...     decisions.keep({"linear [1, 64] -> 64": "addmm"})
+    ...     Decisions(Path(home) / "cache").known
+    {'linear [1, 64] -> 64': 'addmm'}
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = Path.home() / ".cache" / "graphwright" if folder is None else folder
+        self._about = _about()
+        name = hashlib.sha256(json.dumps(self._about, sort_keys=True).encode()).hexdigest()[:16]
+        self._path = self._folder / f"kernels-{name}.json"
+        self.known = self._read()
+
+    def _read(self) -> dict[str, str]:
+        try:
+            read = json.loads(self._path.read_text()) if _is_private(self._folder) else {}
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(read, dict) or read.get("about") != self._about or not isinstance(read.get("kernels"), dict):
+            return {}
+        return {key: name for key, name in read["kernels"].items() if isinstance(name, str)}
+
+    def keep(self, kernels: dict[str, str]) -> None:
+        """Write decisions, beside those that are there; where that cannot be, leave it."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_private(self._folder):
+                return
+            text = json.dumps({"about": self._about, "kernels": {**self._read(), **kernels}}, indent=1, sort_keys=True)
+            descriptor, unfinished = tempfile.mkstemp(dir=self._folder, suffix=".unfinished")
+            with os.fdopen(descriptor, "w") as file:
+                file.write(text)
+            os.replace(unfinished, self._path)
+        except OSError:
+            return
+
+
+def _is_private(folder: Path) -> bool:
+    """Tell whether a folder is the user's own, and nobody else's."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return stat.S_ISDIR(found.st_mode) and is_own and not found.st_mode & 0o077
+
+
+def _about() -> dict[str, str | int]:
+    """What a measurement holds for."""
+    return {
+        "machine": f"{platform.machine()} {_processor()}",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    fields = ("vendor_id", "cpu family", "model", "model name", "stepping")
+    return " ".join(line.partition(":")[2].strip() for line in lines[:30] if line.partition("\t")[0].strip() in fields)

@@ -1,0 +1,344 @@
+"""The form of optimized code: kernels and engines for inputs of one size, and the program for all others beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.codegen import PythonCode, graph_to_readable_source
+from graphwright.engines.bound_tensors import Binding, tensors_of
+from graphwright.engines.choosing import Choice, Writing, put_kernel
+from graphwright.engines.fitting import Sizes, fits, is_watched
+from graphwright.engines.pack import Packs, Recipe, is_trained, itself, kind_of
+from graphwright.engines.regions import Region, find_regions, put_regions
+from graphwright.engines.sites import Found, find_sites
+from graphwright.engines.specializing import specialized
+from graphwright.errors import PassError
+from graphwright.ir import Graph, Node
+from graphwright.ops import is_inplace, written_attributes
+from graphwright.passes import substitute
+from graphwright.rewrite import Calls, GraphEffects
+from graphwright.runtime import STATE, Entry, GraphModule, entry_points_of
+
+__all__ = ["Optimized", "Plan", "Prepared", "Program", "packed_for"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What optimized code is for, and what it runs on: data that copies share.
+
+    inputs: what each argument has to be like, see `facts_of`. kernels: of each site by its key. merged: the keys of
+    linear layers that are computed as one. engines: those of the longest piece of the graph, the next one and so on;
+    "" is torch.
+    """
+
+    inputs: tuple[Any, ...]
+    kernels: Mapping[str, Choice]
+    merged: frozenset[str] = frozenset()
+    engines: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Optimized:
+    """The form of optimized code. `beside` is the entry point with the inlined program."""
+
+    beside: str
+    plan: Plan
+
+    @property
+    def instead_of_saving(self) -> str:
+        """What to do where no file holds the form."""
+        return (
+            "save the module that was optimized, and optimize what is loaded: "
+            "graphwright.optimize_for_inference(graphwright.load(path), args)"
+        )
+
+    def write(self, module: GraphModule, entry: Entry) -> PythonCode:
+        """Write the code for the modules as they are now."""
+        program = Program(module, entry.graph, self.beside, self.plan.inputs)
+        prepared = program.prepare(self.plan)
+        entry.held = prepared
+        return graph_to_readable_source(
+            prepared.graph,
+            owner=module,
+            name=entry.name,
+            first=lambda writer: _opening(entry.name, self.beside, entry.graph, writer),
+            variables={name: _wish(name) for name in prepared.names},
+        )
+
+
+class Prepared:
+    """What the calls of optimized code look at: what fits, and what is packed."""
+
+    __slots__ = ("attributes", "beside", "counters", "facts", "flags", "graph", "inputs", "names", "packs", "regions")
+
+    def __init__(
+        self, program: Program, beside: str, inputs: tuple[Any, ...], recipes: Mapping[Recipe, str], attributes: Any
+    ) -> None:
+        self.graph, self.beside, self.inputs = program.gm.graph, beside, inputs
+        used = {path for recipe in recipes for path in recipe.sources}
+        counters = [path for path in dict.fromkeys(program.counters.values()) if path in used]
+        kinds = {path: kind_of(tensor) for path, tensor in program.tensors.items()}
+        self.packs = Packs([*program.paths, *counters], list(recipes), kinds)
+        self.counters = [path.rpartition(".")[0] for path in counters]
+        self.facts: tuple[Any, list[dict[str, Any]]] = None, []  # for which the tables of the counters were found
+        self.names = [recipes[recipe] for recipe in self.packs.recipes]
+        self.flags = len(program.paths)  # after so many tensors come training flags
+        self.attributes: list[tuple[tuple[str, ...], Any]] = attributes
+        self.regions = [setting for recipe in recipes for setting in recipe.settings if isinstance(setting, Region)]
+
+
+class Program:
+    """A program for inputs of one size, before it is decided what it runs on."""
+
+    def __init__(self, module: GraphModule, graph: Graph, beside: str, inputs: Sequence[Any]) -> None:
+        entry = entry_points_of(module)[beside]
+        assert entry.form is not None
+        entry.form.write(module, entry)
+        binding: Binding = entry.held
+        places = [place for place in binding.places if place.table != "__dict__"]
+        self.paths = [f"{place.owner}.{place.name}".lstrip(".") for place in places]
+        self.counters = _counters(module, self.paths)
+        self.beside, self.inputs = beside, tuple(inputs)
+        args = [_example(fact) for fact in inputs]
+        self.gm, self.shapes = specialized(module, graph, binding, args)
+        self.attributes = _take_attributes(self.gm, module, self.paths)
+        written = _written(self.gm, self.paths)
+        packable = [path for path in (*self.paths, *self.counters.values()) if path not in written]
+        self.tensors = _plain_tensors(module, packable)
+
+    def sites(self) -> list[Found]:
+        """Where other kernels may compute."""
+        return find_sites(self.gm, self.shapes, self.tensors, self.counters)
+
+    def pieces(self) -> list[list[Node]]:
+        """What engines may run."""
+        return find_regions(self.gm, self.shapes, self.tensors, self.counters)
+
+    def prepare(self, plan: Plan) -> Prepared:
+        """Put kernels and engines into the graph, as planned."""
+        writing, found = Writing(), self.sites()
+        pieces = [(piece, engine) for piece, engine in zip(self.pieces(), plan.engines, strict=False) if engine]
+        elsewhere = {node for piece, _ in pieces for node in piece}
+        self._keep_layouts(plan)
+        put_regions(pieces, self.shapes, self.counters, writing)
+        self._put_kernels(plan, [site for site in found if elsewhere.isdisjoint(_nodes(site))], writing)
+        for node in list(self.gm.graph.all_nodes()):
+            if node.op == "get_attr" and not node.users:
+                node.graph.erase_node(node)
+            elif node.op == "get_attr" and node.target in self.paths:
+                node.target = writing.name(Recipe(itself, (str(node.target),)))
+        used = {str(node.target) for node in self.gm.graph.all_nodes() if node.op == "get_attr"}
+        recipes = {recipe: name for recipe, name in writing.recipes.items() if name in used}
+        return Prepared(self, self.beside, plan.inputs, recipes, self.attributes)
+
+    def _keep_layouts(self, plan: Plan) -> None:
+        """Have results and views be as they are where kernels give images whose channels come last.
+
+        Raises PassError where the program could tell the difference.
+        """
+        if all(choice.kernel == "torch" or key.startswith("linear") for key, choice in plan.kernels.items()):
+            return
+        for node in list(self.gm.graph.all_nodes()):
+            if node.op == "call_method" and node.target in _OF_LAYOUTS:
+                raise PassError(f"{node.name} asks how a value lies in memory", at=node.origin)
+            if node.op == "call_method" and node.target == "view":
+                if self._is_written(node):
+                    raise PassError(f"the view {node.name} is written to", at=node.origin)
+                node.target = "reshape"
+        output = next(iter(self.gm.graph.find_nodes(op="output")))
+        for node in output.all_input_nodes:
+            if _is_contiguous_image(self.shapes.value(node)):
+                with self.gm.graph.inserting_before(output):
+                    made = self.gm.graph.call_method("contiguous", (node,))
+                output.replace_input_with(node, made)
+
+    def _is_written(self, node: Node) -> bool:
+        """Tell whether a value, or what it is a view of, is written to in place."""
+        if not any(is_inplace(each) for each in node.graph.nodes):
+            return False
+        return GraphEffects(node.graph, Calls(self.gm)).writer_of(node) is not None
+
+    def _put_kernels(self, plan: Plan, found: list[Found], writing: Writing) -> None:
+        merged = [site for site in found if site.members and site.site.key in plan.merged]
+        taken: set[Node] = set()
+        for site in (*merged, *[site for site in found if not site.members]):
+            if site.site.key in plan.kernels and taken.isdisjoint(_nodes(site)):
+                taken |= _nodes(site)
+                put_kernel(site, plan.kernels[site.site.key].kernel, writing)
+
+
+_OF_LAYOUTS = frozenset({"as_strided", "stride", "is_contiguous", "view_as", "data_ptr", "storage_offset"})
+
+
+def _is_contiguous_image(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 4 and value.is_contiguous()
+
+
+def _nodes(site: Found) -> set[Node]:
+    return {node for each in (site.members or (site,)) for node in each.nodes}
+
+
+def packed_for(module: Any, *given: Any) -> list[Any] | None:
+    """What optimized code reads, made of the tensors as they are now; None where the general program has to run.
+
+    That is for other inputs than it is for, where gradients are wanted, in training, inside of transforms and modes,
+    and where inlined code would call modules.
+    """
+    prepared: Prepared = module.__dict__[STATE].entries["forward"].held
+    if is_watched() or not fits(given, prepared.inputs):
+        return None
+    tensors = tensors_of(module, prepared.beside)
+    if tensors is None:
+        return None
+    if len(tensors) > prepared.flags:
+        if any(tensors[prepared.flags :]):
+            return None
+        del tensors[prepared.flags :]
+    if is_trained(tensors) or not all(_is_as_it_was(module, *each) for each in prepared.attributes):
+        return None
+    if prepared.counters:
+        try:
+            tensors += [*map(_COUNTER, _tables_of_counters(module, prepared))]
+        except KeyError:
+            return None
+    return prepared.packs.of(tensors)
+
+
+# ---- counters of batches
+
+# In training, the kernels of batch norms write to running statistics, and torch does not count that as a write. The
+# module counts its batches, which it does.
+_COUNTER = operator.itemgetter("num_batches_tracked")
+
+
+def _counters(module: nn.Module, paths: Sequence[str]) -> dict[str, str]:
+    """By the path of a running statistic, the path of the number of batches that went into it."""
+    counters = {}
+    for path in paths:
+        owner, _, name = path.rpartition(".")
+        norm = module.get_submodule(owner)
+        if name in ("running_mean", "running_var") and _counts_batches(norm):
+            counters[path] = f"{owner}.num_batches_tracked".lstrip(".")
+    return counters
+
+
+def _counts_batches(norm: nn.Module) -> bool:
+    """Tell whether a norm counts its batches in training: as torch's do, or in a `forward` that names the counter."""
+    if not isinstance(norm, nn.modules.batchnorm._NormBase) or not isinstance(norm.num_batches_tracked, Tensor):
+        return False
+    forward = type(norm).forward
+    is_known = isinstance(norm, nn.modules.batchnorm._BatchNorm) and forward is nn.modules.batchnorm._BatchNorm.forward
+    return is_known or "num_batches_tracked" in getattr(getattr(forward, "__code__", None), "co_names", ())
+
+
+def _tables_of_counters(module: nn.Module, prepared: Prepared) -> list[dict[str, Any]]:
+    """The tables of buffers that have the counters, of the modules that inlined code knows now."""
+    facts = module.__dict__[STATE].entries[prepared.beside].held.facts
+    if prepared.facts[0] is not facts:
+        norms = [module.get_submodule(path) for path in prepared.counters]
+        prepared.facts = facts, [norm.__dict__ for norm in norms]
+    return [state["_buffers"] for state in prepared.facts[1]]
+
+
+# ---- attributes that are no tensors
+
+
+def _take_attributes(gm: GraphModule, module: nn.Module, paths: Sequence[str]) -> list[tuple[tuple[str, ...], Any]]:
+    """Write plain attributes of modules that the program does not write as literals; gives where each is, and what."""
+    taken: dict[tuple[str, ...], Any] = {}
+    others = {*paths, *written_attributes(gm.graph)}
+    for node in list(gm.graph.all_nodes()):
+        if node.op == "get_attr" and node.target not in others:
+            place = tuple(str(node.target).split("."))
+            found = _plain_attribute(module, place)
+            if type(found) in (int, float, bool, str):
+                taken[place] = found
+                substitute(node, found)
+                node.graph.erase_node(node)
+    return list(taken.items())
+
+
+def _plain_attribute(module: Any, place: tuple[str, ...]) -> Any:
+    for name in place[:-1]:
+        module = module._modules.get(name) if isinstance(module, nn.Module) else None
+    return module.__dict__.get(place[-1]) if isinstance(module, nn.Module) else None
+
+
+def _is_as_it_was(module: nn.Module, place: tuple[str, ...], value: Any) -> bool:
+    found = _plain_attribute(module, place)
+    return type(found) is type(value) and found == value
+
+
+def _plain_tensors(module: nn.Module, paths: Sequence[str]) -> dict[str, Tensor]:
+    """The tensors at some paths that may be packed."""
+    found = {path: _tensor(module, path) for path in paths}
+    return {path: tensor for path, tensor in found.items() if type(tensor) in (Tensor, nn.Parameter)}
+
+
+def _written(gm: GraphModule, paths: Sequence[str]) -> set[str]:
+    """The paths of tensors that the program itself writes to in place."""
+    written: set[str] = set()
+    for graph in gm.graph.all_graphs():
+        if any(is_inplace(node) for node in graph.nodes):
+            effects = GraphEffects(graph, Calls(gm))
+            read = [node for node in graph.nodes if node.op == "get_attr" and node.target in paths]
+            written |= {str(node.target) for node in read if effects.writer_of(node) is not None}
+    return written
+
+
+def _tensor(module: nn.Module, path: str) -> Any:
+    above, _, name = path.rpartition(".")
+    owner = module.get_submodule(above)
+    return owner._parameters.get(name, owner._buffers.get(name))
+
+
+def _example(fact: Any) -> Any:
+    """A value that has some facts."""
+    if isinstance(fact, Sizes):
+        return torch.zeros(fact.shape, dtype=fact.dtype, device=fact.device)
+    if type(fact) in (tuple, list):
+        return type(fact)(map(_example, fact))
+    return {key: _example(item) for key, item in fact.items()} if type(fact) is dict else fact
+
+
+# ---- the text
+
+
+def _opening(name: str, beside: str, graph: Graph, writer: Any) -> list[str]:
+    """The statements before all others: the check, the general program, and what is packed."""
+    packed = writer.names.new("packed")
+    writer.names.take(packed)
+    parameters = [*graph.find_nodes(op="placeholder")]
+    values = ", ".join(str(node.target).lstrip("*") for node in parameters)
+    lines = [
+        f"{packed} = {writer.names.function(packed_for)}({writer.root}, {values})",
+        f"if {packed} is None:  # other sizes, gradients, training, a module that changed",
+        f"    return {writer.root}.{beside}({', '.join(map(_passed_on, parameters))})",
+    ]
+    variables = [*writer.variables.values()]
+    if variables:
+        left = ", ".join(variables) + "," * (len(variables) == 1)
+        lines.append(f"{left} = {packed}" if len(left) <= _WIDTH else f"({left}) = {packed}")
+    return lines
+
+
+_WIDTH = 96  # of what stands before `=` without brackets, in which it may be broken
+
+
+def _passed_on(node: Node) -> str:
+    target = str(node.target)
+    is_keyword = (node._meta or {}).get("parameter_kind") is inspect.Parameter.KEYWORD_ONLY
+    return f"{target}={target}" if is_keyword else target
+
+
+def _wish(name: str) -> str:
+    """The name for the variable of a tensor: that of its attribute."""
+    last = name.rpartition(".")[2]
+    return last if last.isidentifier() else "packed"

@@ -1,0 +1,312 @@
+"""`optimize_for_inference`: the fastest of what computes the same, found by measuring."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.analysis import ModuleState, tensors_in
+from graphwright.capture import trace
+from graphwright.engines.alternatives import Site
+from graphwright.engines.choosing import Choice, choose, choose_merged
+from graphwright.engines.decisions import Decisions
+from graphwright.engines.fitting import facts_of
+from graphwright.engines.inlining import inline
+from graphwright.engines.measure import fastest
+from graphwright.engines.optimized import Optimized, Plan, Prepared, Program
+from graphwright.engines.regions import ENGINES, installed
+from graphwright.engines.reporting import META, ReportOfOptimized, RunsOn
+from graphwright.errors import PassError
+from graphwright.ops import is_impure, written_attributes
+from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
+
+__all__ = ["optimize_for_inference"]
+
+_PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results are, if nothing else is asked
+_SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
+
+
+def optimize_for_inference(
+    model: nn.Module,
+    args: tuple[Any, ...] | Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    engines: Literal["auto"] | Sequence[str] = "auto",
+    precision: Literal["fp32", "bf16"] = "fp32",
+    examples: Sequence[tuple[Any, ...]] | None = None,
+    tolerance: float = 1e-4,
+    keep_decisions: bool = False,
+) -> GraphModule:
+    """Capture a module, if it is none yet, and give a copy that is faster on inputs like these, for inference.
+
+    Batch norms go into convolutions, activations and sums into the layers before them, weights are packed as the
+    fastest kernel wants them, sizes are literals; or an engine runs the program. What is used is what was the fastest
+    here and now, at `torch.get_num_threads()` threads, by a margin: `report` says what, and why. Other sizes, dtypes
+    and devices, training and gradients run the inlined program. A weight that changes is packed anew.
+
+    engines: "torch" is what PyTorch has; "onnxruntime", "openvino" and "inductor" run pieces of the program where they
+    are faster. "auto" is torch, ONNX Runtime and OpenVINO, as far as they are installed. examples: more arguments, to
+    check on. tolerance: of the largest difference to the program, relative to its largest value; what is off by more is
+    not used. precision: with "bf16" layers may compute in it, and the tolerance is 0.03 at least. keep_decisions: note
+    in the user's cache folder which kernels are the fastest, so that the next module with such layers is ready sooner.
+
+    Raises PassError for an engine that is not known or not installed, and CaptureError as `trace` does.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
+    >>> x = torch.randn(1, 3, 16, 16)
+    >>> fast = optimize_for_inference(model, x, engines=("torch",))
+    >>> torch.testing.assert_close(fast(x), model(x), atol=1e-4, rtol=1e-4)
+    """
+    given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    if precision not in _PRECISIONS:
+        raise PassError(f"there is no precision {precision!r}", fix=f"precisions are {', '.join(_PRECISIONS)}")
+    if isinstance(engines, str) and engines != "auto":
+        raise PassError(f"engines is {engines!r}", fix=f'give "auto" or a tuple of names: ({engines!r},)')
+    names = installed(_auto() if engines == "auto" else engines)
+    gm = model if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
+    decisions = Decisions() if keep_decisions else None
+    search = _Optimizing(gm, given, named, names, precision, tolerance, examples or (), decisions)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        return search.result()
+
+
+def _auto() -> list[str]:
+    return ["torch", *(name for name in ("onnxruntime", "openvino") if ENGINES[name].is_installed)]
+
+
+class _Optimizing:
+    """One search for the fastest form of one module."""
+
+    def __init__(
+        self,
+        gm: GraphModule,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        engines: list[str],
+        precision: str,
+        tolerance: float,
+        examples: Sequence[tuple[Any, ...]],
+        decisions: Decisions | None = None,
+    ) -> None:
+        self._staged = _staged(inline(gm))
+        self._writes_state = _writes_state(self._staged)
+        self._args, self._kwargs, self._examples = args, kwargs, examples
+        self._engines, self._precision = engines, precision
+        self._tolerance = max(tolerance, _PRECISIONS[precision])
+        self._decisions = decisions
+        self._notes: list[str] = []
+        self._error: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def _keeping_state(self, *modules: GraphModule) -> Iterator[None]:
+        """Leave the state of modules as it is, whatever runs."""
+        states = [ModuleState(module) for module in modules] if self._writes_state else []
+        try:
+            yield
+        finally:
+            for state in states:
+                state.restore()
+
+    def result(self) -> GraphModule:
+        """The fastest."""
+        staged = self._staged
+        forms: dict[str, GraphModule] = {"inlined": staged}
+        parts: list[RunsOn] = []
+        try:
+            inputs = self._inputs()
+        except TypeError as error:
+            self._notes.append(f"not for given sizes: {error}")
+        else:
+            plan, parts = self._kernels(inputs)
+            self._add(forms, "torch", plan)
+            self._add(forms, "torch, unpacked", dataclasses.replace(plan, kernels=_plain(plan), merged=frozenset()))
+            self._add_engines(forms, plan)
+        calls = {name: self._call(form) for name, form in forms.items()}
+        with self._keeping_state(*forms.values()):
+            measured = fastest(calls, _SECONDS_A_PROGRAM)
+        program = RunsOn("program", measured.best, tuple(measured.times_us.items()), tuple(self._notes))
+        result = forms[measured.best]
+        result.meta[META] = {
+            "program": program,
+            "parts": (*_regions(result), *(parts if measured.best == "torch" else ())),
+            "error": self._error.get(measured.best, 0.0),
+        }
+        return result
+
+    # ---- candidates
+
+    def _inputs(self) -> tuple[Any, ...]:
+        """What the parameters of the program are given."""
+        graph = entry_points_of(self._staged)["forward"].graph
+        bound = _bound(self._staged, graph, self._args, self._kwargs)
+        return tuple(map(facts_of, bound))
+
+    def _kernels(self, inputs: tuple[Any, ...]) -> tuple[Plan, list[RunsOn]]:
+        """Choose the kernel of each layer."""
+        program = self._program(inputs)
+        sites = program.sites()
+        choices: dict[str, Choice] = {}
+        for found in sites:
+            key = found.site.key
+            if key not in choices:
+                choices[key] = self._choice(found.site, program)
+        if self._decisions is not None:
+            self._decisions.keep({f"{self._precision} {key}": choice.kernel for key, choice in choices.items()})
+        groups = {found.site.key: found for found in sites if found.members}
+        merged = {
+            key for key, found in groups.items() if choose_merged(found, choices, program.tensors, _SECONDS_A_SITE)
+        }
+        counts = Counter(found.site.key for found in sites)
+        parts = [
+            RunsOn(f"{counts[key]} x {key}", choice.kernel, choice.times_us, choice.dropped)
+            for key, choice in choices.items()
+            if key not in groups or key in merged
+        ]
+        return Plan(inputs, choices, frozenset(merged)), parts
+
+    def _choice(self, site: Site, program: Program) -> Choice:
+        is_exact = self._precision == "fp32"
+        kept = None if self._decisions is None else self._decisions.known.get(f"{self._precision} {site.key}")
+        only = () if kept is None else (kept,)
+        return choose(site, program.tensors, self._tolerance, _SECONDS_A_SITE, is_exact, only)
+
+    def _program(self, inputs: tuple[Any, ...]) -> Program:
+        entries = entry_points_of(self._staged)
+        return Program(self._staged, entries["forward"].graph, _INLINED, inputs)
+
+    def _add_engines(self, forms: dict[str, GraphModule], plan: Plan) -> None:
+        if not self._engines:
+            return
+        count = len(self._program(plan.inputs).pieces())
+        for engine in self._engines:
+            if count:
+                self._add(forms, engine, dataclasses.replace(plan, engines=(engine,) * count))
+
+    def _add(self, forms: dict[str, GraphModule], name: str, plan: Plan) -> None:
+        """Add a candidate, if it computes the same."""
+        made = _with_form(self._staged, Optimized(_INLINED, plan))
+        try:
+            reason = self._difference(made, name)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        if reason:
+            self._notes.append(f"{name} is not used: {reason}")
+        else:
+            forms[name] = made
+
+    def _difference(self, made: GraphModule, name: str) -> str:
+        """What is different, empty where nothing is."""
+        for args, kwargs in ((self._args, self._kwargs), *((each, {}) for each in self._examples)):
+            with self._keeping_state(self._staged):
+                expected = _run(self._staged, args, kwargs)
+            with self._keeping_state(made):
+                given = _run(made, args, kwargs)
+            reason, error = _compared(expected, given, self._tolerance)
+            self._error[name] = max(error, self._error.get(name, 0.0))
+            if reason:
+                return reason
+        return ""
+
+    def _call(self, module: GraphModule) -> Callable[[], Any]:
+        args, kwargs = _copied((self._args, self._kwargs))
+        return (lambda: module(*args, **kwargs)) if kwargs else (lambda: module(*args))
+
+
+_INLINED = "forward_inlined"
+
+
+def _staged(gm: GraphModule) -> GraphModule:
+    """Copy an inlined module, with the inlined program as an entry point beside, and the `report` of optimized ones."""
+    entries = entry_points_of(gm)
+    entry = entries["forward"]
+    entries[_INLINED] = Entry(_INLINED, entry.graph)
+    entries[_INLINED].form = entry.form
+    kind: Any = type(gm)
+    kind._extra = {**kind._extra, "report": ReportOfOptimized()}
+    return copy.copy(gm)
+
+
+def _with_form(staged: GraphModule, form: Optimized) -> GraphModule:
+    """Copy a module, its modules, too, with the code of `forward` in a form."""
+    made = copy.copy(staged)
+    entry_points_of(made)["forward"].form = form
+    return made
+
+
+def _regions(module: GraphModule) -> list[RunsOn]:
+    """What the pieces of a program run on that an engine has got."""
+    held = entry_points_of(module)["forward"].held
+    regions = held.regions if isinstance(held, Prepared) else ()
+    return [RunsOn(f"{region.nodes} operations in a row", region.engine) for region in regions]
+
+
+def _writes_state(module: GraphModule) -> bool:
+    """Tell whether a call of a program may leave something behind in its modules."""
+    graph = entry_points_of(module)["forward"].graph
+    if written_attributes(graph):
+        return True
+    calls = [node for node in graph.all_nodes() if node.op.startswith("call") and not is_guard(node)]
+    return any(
+        is_impure(node, module.get_submodule(str(node.target)) if node.op == "call_module" else None) for node in calls
+    )
+
+
+def _plain(plan: Plan) -> dict[str, Choice]:
+    return {key: Choice("torch") for key in plan.kernels}
+
+
+def _bound(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The value of each parameter of a program."""
+    try:
+        given = inspect.signature(module.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise PassError(f"the arguments are not those of the module: {error}", fix="give those of a call") from error
+    given.apply_defaults()
+    names = [str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder")]
+    return [given.arguments[name] for name in names]
+
+
+# ---- the same results
+
+
+def _run(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Run a module on copies of its arguments, always with the same random numbers."""
+    args, kwargs = _copied((args, dict(kwargs)))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return module(*args, **kwargs)
+
+
+def _copied(value: Any) -> Any:
+    """Copy arguments, with tensors that no gradient leads to."""
+    tensors = {id(tensor): tensor.detach().clone() for tensor in tensors_in(value)}
+    return copy.deepcopy(value, tensors)
+
+
+def _compared(expected: Any, given: Any, tolerance: float) -> tuple[str, float]:
+    """What is different of two results, and by how much of the largest value tensors differ."""
+    pairs = list(zip(tensors_in(expected), tensors_in(given), strict=False))
+    if len(list(tensors_in(expected))) != len(list(tensors_in(given))):
+        return "it gives another number of tensors", 0.0
+    largest = 0.0
+    for one, other in pairs:
+        if (one.shape, one.dtype, one.stride()) != (other.shape, other.dtype, other.stride()):
+            return f"it gives {other.dtype} {tuple(other.shape)}, strides {other.stride()}", largest
+        if not one.is_floating_point():
+            if not torch.equal(one, other):
+                return "it gives other integers", largest
+            continue
+        scale = max(one.abs().max().item() if one.numel() else 0.0, 1e-12)
+        difference = (one - other).abs().max().item() / scale if one.numel() else 0.0
+        largest = max(largest, difference)
+        if not difference <= tolerance:
+            return f"it is off by {difference:.1e} of the largest value", largest
+    return "", largest
