@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from graphwright import GraphModule, trace
+from graphwright import GraphModule, load, save, trace
 from graphwright.errors import GuardError
 
 X = torch.ones(2)
@@ -137,3 +139,29 @@ def test_a_method_may_not_be_hidden_by_an_attribute() -> None:
     captured.inner.shift = lambda x: x - 1
     with pytest.raises(GuardError, match=r"self.inner.shift is there now"):
         captured(X)
+
+
+class Calls(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.ReLU(), Triple()])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_the_forward_of_a_class_may_not_be_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    captured: Any = trace(Calls(), (X,))
+    copied, pickled = copy.deepcopy(captured), pickle.dumps(captured)
+    save(captured, tmp_path / "calls.gw")
+    assert torch.equal(captured(X), 3 * X)
+    monkeypatch.setattr(Triple, "forward", lambda self, x: x * 5)
+    for module in (captured, copied):
+        with pytest.raises(GuardError, match=r"Triple.forward has been replaced"):
+            module(X)
+    for module in (pickle.loads(pickled), load(tmp_path / "calls.gw", allow=[__name__])):  # as in another process
+        assert torch.equal(module(X), 3 * X)
+    monkeypatch.undo()
+    assert torch.equal(captured(X), 3 * X)

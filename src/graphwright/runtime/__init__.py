@@ -18,6 +18,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
     premises.py       what it took for granted of modules, checked
+    graph_facts.py    what is kept of that with a graph
     foreign.py        modules of other systems, read as captured ones
     objects.py        objects of the user's own classes
     unrolled.py       many looks at tables as functions without a loop
@@ -40,6 +41,16 @@ from graphwright.runtime.entries import (
     overhear,
 )
 from graphwright.runtime.foreign import ForeignModules, as_captured, read_foreign, write_scripts
+from graphwright.runtime.graph_facts import (
+    buffers_of,
+    facts_of_modules,
+    forget_module,
+    forget_modules,
+    forwards_of,
+    keep_buffers,
+    keep_forwards,
+    keep_modules,
+)
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of, graphs_of
 from graphwright.runtime.guards import (
     CAPTURE,
@@ -90,16 +101,10 @@ from graphwright.runtime.premises import (
     HOOKS,
     Bound,
     bound,
-    buffers_of,
     class_name,
-    facts_of_modules,
-    forget_module,
-    forget_modules,
     is_atom,
     is_plain,
     is_plain_container,
-    keep_buffers,
-    keep_modules,
     name_of_class,
     names_of_hooks,
     said_of_modules,
@@ -181,6 +186,7 @@ __all__ = [
     "first_module_stack",
     "forget_module",
     "forget_modules",
+    "forwards_of",
     "forward_from_source",
     "free_path",
     "graph_module_class",
@@ -197,6 +203,7 @@ __all__ = [
     "shared",
     "join_facts",
     "keep_buffers",
+    "keep_forwards",
     "keep_facts",
     "keep_modules",
     "name_of_class",
@@ -246,6 +253,7 @@ FLOORS = (
     "guards",
     "outside",
     "premises",
+    "graph_facts",
     "foreign",
     "objects",
     "unrolled",

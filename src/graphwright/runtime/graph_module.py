@@ -30,6 +30,7 @@ from graphwright.runtime.entries import (
     refuse_forms,
 )
 from graphwright.runtime.foreign import how_to_read, prepared_for_script
+from graphwright.runtime.graph_facts import facts_of_modules, forget_module
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import register
@@ -38,7 +39,6 @@ from graphwright.runtime.members.submodules import add_submodule, delete_submodu
 from graphwright.runtime.members.yielding import yielding
 from graphwright.runtime.packaging.folder import write_package
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
-from graphwright.runtime.premises import facts_of_modules, forget_module
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
 from graphwright.runtime.reporting.printing import class_text

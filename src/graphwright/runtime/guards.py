@@ -16,8 +16,9 @@ import torch
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
+from graphwright.runtime.graph_facts import facts_of_modules
 from graphwright.runtime.outside import Outside
-from graphwright.runtime.premises import facts_of_modules, said_of_modules
+from graphwright.runtime.premises import said_of_modules
 
 __all__ = [
     "EXPECTATIONS",

@@ -30,22 +30,17 @@ from torch.nn.modules import module as _torch_module
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
+from graphwright.runtime.graph_facts import Facts, facts_of_modules, forwards_of
 from graphwright.runtime.objects import MOST_BYTES, attributes_of, state_of
 
 __all__ = [
     "HOOKS",
     "Bound",
     "bound",
-    "buffers_of",
     "class_name",
-    "facts_of_modules",
-    "forget_module",
-    "forget_modules",
     "is_atom",
     "is_plain",
     "is_plain_container",
-    "keep_buffers",
-    "keep_modules",
     "name_of_class",
     "names_of_hooks",
     "said_of_modules",
@@ -53,8 +48,6 @@ __all__ = [
     "unlike_modules",
 ]
 
-_MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
-_BUFFERS = "buffers"
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TABLES = ("_modules", "_parameters", "_buffers")
 _ABSENT: Any = object()
@@ -67,60 +60,6 @@ _VALUES = (  # that their text tells, short of the plain ones
     numbers.Number, numpy.generic, bytes, range, slice, torch.device, torch.layout, torch.memory_format,
     datetime.date, datetime.time, datetime.timedelta, pathlib.PurePath, re.Pattern,
 )  # fmt: skip
-
-# The facts of one module, each left out where there is none:
-#   class    the name of its class
-#   hooks    it was called: by table, the names of the hooks that it had
-#   values   plain attributes, by name
-#   holds    tables that were walked: by table, the names in it
-#   unused   of the submodules in a table that was walked, those of which the graph has the code alone
-#   is_none  parameters, buffers and submodules, by name: whether it is None
-#   dtypes   parameters, buffers and other tensors, by name: the dtype that was read
-#   shapes   parameters, buffers and other tensors, by name: the shape of which something was read
-#   devices  parameters, buffers and other tensors, by name: the device that was asked for
-#   kinds    submodules, by name: by name of a class, whether it is one of its objects
-#   same     of the module itself: submodules and tensors by path, and the first path where there is the very same
-#   absent   names that it did not have
-#   objects  plain objects in its attributes, by dotted path: of each its class and its values
-Facts = Mapping[str, Any]
-
-
-def keep_modules(graph: Graph, facts: Mapping[str, Facts]) -> None:
-    """Keep with a graph what its capture took for granted of modules, by path."""
-    if facts:
-        graph.meta[_MODULES] = {path: dict(of_one) for path, of_one in facts.items()}
-
-
-def keep_buffers(graph: Graph, buffers: Mapping[str, bool]) -> None:
-    """Keep with a graph which buffers it registers where it first writes them, by path: whether they persist."""
-    if buffers:
-        graph.meta[_BUFFERS] = dict(buffers)
-
-
-def buffers_of(graph: Graph) -> Mapping[str, bool]:
-    """The buffers that a graph registers, by path: whether they persist."""
-    return (graph._meta or {}).get(_BUFFERS) or {}
-
-
-def facts_of_modules(graph: Graph) -> Mapping[str, Facts]:
-    """What the capture of a graph took for granted of modules, by path."""
-    return (graph._meta or {}).get(_MODULES) or {}
-
-
-def forget_modules(graph: Graph) -> None:
-    """Take nothing for granted of modules any more: the code of the graph then does not look at them."""
-    if graph.meta.pop(_MODULES, None) is not None:
-        graph._edited()
-
-
-def forget_module(graph: Graph, path: str) -> None:
-    """Take for granted no more that there is a module of which the graph has the code alone: it is taken away."""
-    facts = facts_of_modules(graph)
-    owner, _, name = path.rpartition(".")
-    unused = facts.get(owner, {}).get("unused", ())
-    if name in unused:
-        left = [each for each in unused if each != name]
-        keep_modules(graph, {**facts, owner: {**facts[owner], "unused": left}})
 
 
 def said_of_modules(facts: Mapping[str, Facts]) -> str:
@@ -499,11 +438,12 @@ class Bound:
     """
 
     __slots__ = (
-        "_containers", "_contents", "_filled", "_idle", "_is_plain", "_keys", "_now", "_of_tensors", "_own", "_slots",
-        "_spelled", "_tables", "_then", "_values",
+        "_classes", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys", "_now",
+        "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_values",
     )  # fmt: skip
 
-    def __init__(self, root: nn.Module, facts: Mapping[str, Facts]) -> None:
+    def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Mapping[type, Any]) -> None:
+        self._classes, self._forwards = list(forwards), list(forwards.values())
         self._idle = _idle_everywhere(facts)  # tables of hooks that are to be empty
         self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
         self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
@@ -600,6 +540,8 @@ class Bound:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
         if self._tables != self._then or any(self._idle):
             return False
+        if self._classes and [*map(_FORWARD, self._classes)] != self._forwards:
+            return False
         if self._own and any(map(_CONTAINS, self._own, repeat("forward"))):
             return False
         if self._values and not all(map(_IS, map(_GET, *self._now), self._values)):
@@ -621,7 +563,7 @@ class Bound:
         return not self._keys or not any(list(table) != names for table, names in self._keys)
 
 
-_CONTAINS, _IS = operator.contains, operator.is_
+_CONTAINS, _IS, _FORWARD = operator.contains, operator.is_, operator.attrgetter("forward")
 _GET: Callable[..., Any] = dict.get
 _NONES = repeat(None)
 
@@ -630,6 +572,10 @@ def bound(root: nn.Module, graph: Graph) -> Bound:
     """Check what a graph takes for granted of modules; return what calls look at. Raises GuardError."""
     facts = facts_of_modules(graph)
     said, fix = unlike_modules(root, facts, graph)
+    forwards = forwards_of(graph)
+    for kind, forward in forwards.items() if not said else ():
+        if kind.forward is not forward:  # type: ignore[attr-defined]
+            said, fix = f"{kind.__qualname__}.forward has been replaced since the program was captured", _AGAIN
     if said:
         raise GuardError(said, at=type(root).__qualname__, fix=fix)
-    return Bound(root, facts)
+    return Bound(root, facts, forwards)

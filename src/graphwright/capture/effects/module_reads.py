@@ -132,6 +132,9 @@ class ModuleReads:
             facts["class"] = class_name(module)
             hooks = {name: names_of_hooks(module, name) for name in HOOKS}
             facts["hooks"] = {name: names for name, names in hooks.items() if names}
+            kind = type(module)
+            if kind.__module__.partition(".")[0] not in _NOT_OF_USERS:
+                self._recorder.ledger.forwards[kind] = kind.forward
 
     def value(self, path: str, name: str, value: Any) -> None:
         """A plain attribute was read."""

@@ -68,6 +68,7 @@ class Ledger:
         self.asks_kinds = False
         self.asks_classes = False  # of tensors: a subclass would be another input
         self.modules: dict[str, dict[str, Any]] = {}
+        self.forwards: dict[type, Any] = {}  # of classes of modules whose code is part of the program
         self.buffers: dict[str, bool] = {}  # that the program registers, by path: whether they persist
 
     def take(self, name: str, value: Any, make: Callable[[], Node], subject: str = "") -> None:
@@ -111,6 +112,7 @@ class Ledger:
         self.asks_kinds |= other.asks_kinds
         self.asks_classes |= other.asks_classes
         self.buffers |= other.buffers
+        self.forwards |= other.forwards
         for path, of_module in other.modules.items():
             self.modules[path] = join_facts_of(self.module(path), of_module)
 

@@ -66,8 +66,10 @@ from graphwright.runtime import (
     buffers_of,
     copy_tensors,
     facts_of_modules,
+    forwards_of,
     keep_buffers,
     keep_facts,
+    keep_forwards,
     keep_modules,
 )
 from graphwright.source import definition_line
@@ -212,6 +214,7 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
                 modules[path] = join_facts_of(modules.get(path, {}), dict(facts))
         keep_modules(graph, modules)
         keep_buffers(graph, {path: persists for one in graphs for path, persists in buffers_of(one).items()})
+        keep_forwards(graph, {kind: forward for one in graphs for kind, forward in forwards_of(one).items()})
     return subject.entry(point.name, graph)
 
 
@@ -367,6 +370,7 @@ class Program:
                 graph, run.recorder.reads.facts(graph, self.function, self.world.attributes(), self.world.askers)
             )
             keep_buffers(graph, run.recorder.ledger.buffers)
+            keep_forwards(graph, run.recorder.ledger.forwards)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
 

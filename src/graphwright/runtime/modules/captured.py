@@ -9,9 +9,9 @@ from torch import nn
 
 from graphwright.runtime.entries import Entry
 from graphwright.runtime.foreign import how_to_read
+from graphwright.runtime.graph_facts import buffers_of
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class
 from graphwright.runtime.members.shells import Shells
-from graphwright.runtime.premises import buffers_of
 from graphwright.runtime.state import State
 
 __all__ = ["captured_module", "users_names"]

@@ -19,6 +19,7 @@ from graphwright.codegen import is_plain
 from graphwright.errors import ExportError, LoadError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.entries import refuse_forms
+from graphwright.runtime.graph_facts import Forwards
 from graphwright.runtime.graph_module import _STATE, GraphModule
 from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
@@ -283,6 +284,8 @@ class _ModuleWriter:
     def _mapping(self, part: str, values: Mapping[Any, Any], where: str) -> dict[str, Any]:
         record = {}
         for key, value in values.items():
+            if isinstance(value, Forwards):  # another process has other functions
+                continue
             try:
                 record[str(key)] = self._values.attribute(value, str(key))
             except NotPlain as error:

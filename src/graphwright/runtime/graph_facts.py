@@ -1,0 +1,102 @@
+"""What is kept with a graph about the modules of its program: plain data by dotted paths, which goes where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphwright.ir import Graph
+
+__all__ = [
+    "Facts", "Forwards", "buffers_of", "facts_of_modules", "forget_module", "forget_modules", "forwards_of",
+    "keep_buffers", "keep_forwards", "keep_modules",
+]  # fmt: skip
+
+_MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
+_BUFFERS = "buffers"
+_FORWARDS = "forwards"  # in the same place: the methods of classes, in the process of the capture
+
+# The facts of one module, each left out where there is none:
+#   class    the name of its class
+#   hooks    it was called: by table, the names of the hooks that it had
+#   values   plain attributes, by name
+#   holds    tables that were walked: by table, the names in it
+#   unused   of the submodules in a table that was walked, those of which the graph has the code alone
+#   is_none  parameters, buffers and submodules, by name: whether it is None
+#   dtypes   parameters, buffers and other tensors, by name: the dtype that was read
+#   shapes   parameters, buffers and other tensors, by name: the shape of which something was read
+#   devices  parameters, buffers and other tensors, by name: the device that was asked for
+#   kinds    submodules, by name: by name of a class, whether it is one of its objects
+#   same     of the module itself: submodules and tensors by path, and the first path where there is the very same
+#   absent   names that it did not have
+#   objects  plain objects in its attributes, by dotted path: of each its class and its values
+Facts = Mapping[str, Any]
+
+
+def keep_modules(graph: Graph, facts: Mapping[str, Facts]) -> None:
+    """Keep with a graph what its capture took for granted of modules, by path."""
+    if facts:
+        graph.meta[_MODULES] = {path: dict(of_one) for path, of_one in facts.items()}
+
+
+class Forwards:
+    """The `forward` that classes had whose code is part of a graph. No other process has these very functions.
+
+    >>> copy.deepcopy(Forwards({nn.ReLU: nn.ReLU.forward})).of_classes[nn.ReLU] is nn.ReLU.forward
+    True
+    """
+
+    __slots__ = ("of_classes",)
+
+    def __init__(self, of_classes: Mapping[type, Any] | None = None) -> None:
+        self.of_classes = dict(of_classes or {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Forwards:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Forwards, ()
+
+
+def keep_forwards(graph: Graph, of_classes: Mapping[type, Any]) -> None:
+    """Keep with a graph the `forward` of the classes whose code is part of it, in this process."""
+    if of_classes:
+        graph.meta[_FORWARDS] = Forwards(of_classes)
+
+
+def forwards_of(graph: Graph) -> Mapping[type, Any]:
+    """The `forward` that the classes had whose code is part of a graph."""
+    kept = (graph._meta or {}).get(_FORWARDS)
+    return kept.of_classes if isinstance(kept, Forwards) else {}
+
+
+def keep_buffers(graph: Graph, buffers: Mapping[str, bool]) -> None:
+    """Keep with a graph which buffers it registers where it first writes them, by path: whether they persist."""
+    if buffers:
+        graph.meta[_BUFFERS] = dict(buffers)
+
+
+def buffers_of(graph: Graph) -> Mapping[str, bool]:
+    """The buffers that a graph registers, by path: whether they persist."""
+    return (graph._meta or {}).get(_BUFFERS) or {}
+
+
+def facts_of_modules(graph: Graph) -> Mapping[str, Facts]:
+    """What the capture of a graph took for granted of modules, by path."""
+    return (graph._meta or {}).get(_MODULES) or {}
+
+
+def forget_modules(graph: Graph) -> None:
+    """Take nothing for granted of modules any more: the code of the graph then does not look at them."""
+    if graph.meta.pop(_MODULES, None) is not None:
+        graph._edited()
+
+
+def forget_module(graph: Graph, path: str) -> None:
+    """Take for granted no more that there is a module of which the graph has the code alone: it is taken away."""
+    facts = facts_of_modules(graph)
+    owner, _, name = path.rpartition(".")
+    unused = facts.get(owner, {}).get("unused", ())
+    if name in unused:
+        left = [each for each in unused if each != name]
+        keep_modules(graph, {**facts, owner: {**facts[owner], "unused": left}})
