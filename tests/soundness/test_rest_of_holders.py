@@ -165,3 +165,29 @@ def test_the_forward_of_a_class_may_not_be_replaced(monkeypatch: pytest.MonkeyPa
         assert torch.equal(module(X), 3 * X)
     monkeypatch.undo()
     assert torch.equal(captured(X), 3 * X)
+
+
+class Resets(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Shifted()
+        self.inner.mode = "up"  # type: ignore
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.inner.mode = "up"  # type: ignore
+        return x + 1
+
+
+def test_what_is_written_as_it_was_is_guarded() -> None:
+    captured: Any = trace(Resets(), (X,))
+    captured.inner.mode = "down"
+    with pytest.raises(GuardError, match=r"self.inner.mode was 'up'"):
+        captured(X)
+
+
+def test_a_class_made_by_type_may_have_no_module() -> None:
+    captured: Any = trace(Around(), (X,))
+    names: dict[str, Any] = {"Shifted": Shifted}
+    exec("Made = type('Made', (Shifted,), {})", names)
+    captured.inner.__class__ = names["Made"]
+    assert torch.equal(captured(X), X + 1)

@@ -424,7 +424,7 @@ def _is_of_class(module: nn.Module, name: str) -> bool:
     if class_name(module) == name:
         return True
     kinds = type(module).__mro__
-    base = next((kind for kind in kinds if f"{kind.__module__}.{kind.__qualname__}" == name), None)
+    base = next((kind for kind in kinds if name_of_class(kind) == name), None)
     return base is not None and base is not nn.Module and type(module).forward is getattr(base, "forward", None)
 
 

@@ -74,6 +74,7 @@ class ModuleReads:
     def __init__(self, recorder: TypedCapture, shells: Shells) -> None:
         self._recorder = recorder
         self._shells = shells
+        self._written: set[tuple[str, str]] = set()  # paths and names of attributes
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
         for module, shell, path in shells.all():
             if shell is not module:  # else TorchScript compiled it: one node, whatever it has
@@ -143,6 +144,7 @@ class ModuleReads:
     def written(self, path: str, name: str) -> None:
         """An attribute that stands aside is about to be written: what a branch writes has to be there before it."""
         recorder = self._recorder
+        self._written.add((path, name))
         if recorder.states and recorder.pending is None:
             recorder.plan.in_place.add((path, name))
             raise recorder.questions.restart(Restart("the program writes attributes"))
@@ -181,6 +183,12 @@ class ModuleReads:
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
         self._take_objects(function, attributes, kept)
         self._take_methods(attributes)
+        for path, name in self._written:  # those that are written as they were, the graph does not write
+            module = self._module(path)
+            if (f"{path}.{name}" if path else name) not in kept and module is not None and name in module.__dict__:
+                value = module.__dict__[name]
+                if is_atom(value) or (isinstance(value, _CONTAINERS) and is_plain_container(value)):
+                    self.value(path, name, value)
         take_answers(self._recorder.ledger, self._shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
         for path in self._owners(graph):
