@@ -191,3 +191,36 @@ def test_a_class_made_by_type_may_have_no_module() -> None:
     exec("Made = type('Made', (Shifted,), {})", names)
     captured.inner.__class__ = names["Made"]
     assert torch.equal(captured(X), X + 1)
+
+
+class Doubled(Shifted):
+    def shift(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 4
+
+
+class Entered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Shifted()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + 1  # type: ignore[no-any-return]
+
+
+class Asked(Entered):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if type(self.inner) is Shifted else x - 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "became"), [(Entered, Doubled), (Asked, Doubled), (Asked, type("Same", (Shifted,), {}))]
+)
+def test_a_module_that_becomes_another_class_is_seen(kind: type[nn.Module], became: type) -> None:
+    captured: Any = trace(kind(), (X,))
+    assert torch.equal(captured(X), X + 1)
+    captured.inner.__class__ = became
+    with pytest.raises(GuardError, match="inner"):
+        captured(X)

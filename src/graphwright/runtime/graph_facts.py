@@ -27,6 +27,7 @@ _FORWARDS = "forwards"  # in the same place: the methods of classes, in the proc
 #   shapes   parameters, buffers and other tensors, by name: the shape of which something was read
 #   devices  parameters, buffers and other tensors, by name: the device that was asked for
 #   kinds    submodules, by name: by name of a class, whether it is one of its objects
+#   exact    submodules, by name: the name of their class, where the program asks for that class and no other
 #   same     of the module itself: submodules and tensors by path, and the first path where there is the very same
 #   absent   names that it did not have
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values

@@ -325,6 +325,14 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         for kind in (kind for kind, was in answers.items() if held is not _ABSENT and (kind in kinds) != was):
             was, now = f"{'a' if answers[kind] else 'no'} {kind.rpartition('.')[2]}", type(held).__qualname__
             yield f"{_dotted(path, name)} was {was} when the program was captured; now it is a {now}", _AGAIN
+    for name, was in facts.get("exact", {}).items():
+        held = _held(module, name)
+        if held is not _ABSENT and class_name(held) != was:
+            was, now = was.rpartition(".")[2], type(held).__qualname__
+            yield (
+                f"{_dotted(path, name)} was a {was} and no other class when it was captured; now it is a {now}",
+                _AGAIN,
+            )
     yield from _unlike_ones(module, facts.get("same", {}))
     for name in facts.get("absent", ()):
         if _held(module, name) is not _ABSENT:
@@ -439,7 +447,7 @@ class Bound:
 
     __slots__ = (
         "_classes", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys", "_now",
-        "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_values",
+        "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types", "_values",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Mapping[type, Any]) -> None:
@@ -452,16 +460,21 @@ class Bound:
         self._spelled: list[tuple[dict[str, Any], str, Any]] = []  # arrays, partial functions, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
+        self._typed: list[nn.Module] = []  # modules whose class is taken for granted
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
         filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
         for path, of_one in facts.items():
             self._add_path(root, path)
             module = _module_at(root, path)
             if isinstance(module, nn.Module) and not _is_bare(module, of_one):
+                if path and "class" in of_one:
+                    self._typed.append(module)
+                self._typed += [child for name in of_one.get("exact", ()) if (child := module._modules.get(name))]
                 self._add(module.__dict__, of_one, reads, filled)
                 reads += [place for each in of_one.get("same", {}) for place in _places_of(module, each)]
         self._contents = [copy.deepcopy(table.get(name)) for table, name in self._containers]
         self._then = [dict(table) for table in self._tables]
+        self._types = [*map(type, self._typed)]
         self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
         self._values = [table.get(name, _ABSENT) for table, name in reads]
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
@@ -539,6 +552,8 @@ class Bound:
     def holds(self) -> bool:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
         if self._tables != self._then or any(self._idle):
+            return False
+        if [*map(type, self._typed)] != self._types:
             return False
         if self._classes and [*map(_FORWARD, self._classes)] != self._forwards:
             return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.runtime import name_of_class
+from graphwright.runtime import class_name, name_of_class
 from graphwright.source import mentions
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class Asker:
 
     attributes: frozenset[str]
     classes: frozenset[type]  # of modules, if it asks for classes
+    asks_exactly: bool  # by `type(module)`, and not by `isinstance` alone
     asks_identity: bool
     keys: frozenset[str]  # its texts that may be names, if it looks at `__dict__`
 
@@ -47,7 +48,8 @@ def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool) -> Aske
     keys = frozenset(filter(str.isidentifier, _texts(code))) if sees_dict else frozenset()
     if not classes and not asks_identity and not keys:
         return None
-    return Asker(mentioned.attributes, frozenset(classes) - {nn.Module}, asks_identity, keys)
+    asks_exactly = ("type",) in mentioned.paths or "__class__" in mentioned.attributes
+    return Asker(mentioned.attributes, frozenset(classes) - {nn.Module}, asks_exactly, asks_identity, keys)
 
 
 def _texts(code: CodeType) -> Iterator[str]:
@@ -76,6 +78,8 @@ def take_answers(
             if isinstance(value, nn.Module) and (_is_mentioned(asker, path, name) or _is_walked(ledger, path)):
                 answers = ledger.module(path).setdefault("kinds", {}).setdefault(name, {})
                 answers.update({name_of_class(kind): isinstance(value, kind) for kind in asker.classes})
+                if asker.asks_exactly:
+                    ledger.module(path).setdefault("exact", {})[name] = class_name(value)
         for path, name, value in [("", "", root), *places] if asker.keys else ():
             if isinstance(value, nn.Module) and not is_leaf(value, _dotted(path, name)):
                 absent = ledger.module(_dotted(path, name)).setdefault("absent", [])
