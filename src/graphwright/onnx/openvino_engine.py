@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import openvino  # type: ignore[import-not-found]
 import torch
 from torch import Tensor
 
@@ -31,6 +31,7 @@ class _Compiled:
         self._open(threads)
 
     def _open(self, threads: int) -> None:
+        openvino = importlib.import_module("openvino")  # an extra, which the files of this room are read without
         options = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"

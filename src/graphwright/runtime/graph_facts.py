@@ -43,6 +43,7 @@ def keep_modules(graph: Graph, facts: Mapping[str, Facts]) -> None:
 class Forwards:
     """The `forward` that classes had whose code is part of a graph. No other process has these very functions.
 
+    >>> import copy
     >>> copy.deepcopy(Forwards({nn.ReLU: nn.ReLU.forward})).of_classes[nn.ReLU] is nn.ReLU.forward
     True
     """
