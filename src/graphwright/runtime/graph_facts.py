@@ -44,6 +44,7 @@ class Forwards:
     """The `forward` that classes had whose code is part of a graph. No other process has these very functions.
 
     >>> import copy
+    >>> from torch import nn
     >>> copy.deepcopy(Forwards({nn.ReLU: nn.ReLU.forward})).of_classes[nn.ReLU] is nn.ReLU.forward
     True
     """
