@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import sys
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from tests.entered_frames import frames
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations, prune
@@ -63,22 +62,6 @@ def both(kind: Callable[[], nn.Module] = Net) -> tuple[GraphModule, GraphModule]
     torch.manual_seed(0)
     gm = trace(kind().eval(), X)
     return gm, inline(copy.deepcopy(gm))
-
-
-def frames(call: Callable[[], Any]) -> Counter[str]:
-    """The names of the Python functions that a call enters."""
-    seen: Counter[str] = Counter()
-
-    def note(frame: Any, event: str, _: Any) -> None:
-        if event == "call":
-            seen[frame.f_code.co_name] += 1
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return seen
 
 
 def is_inlined(module: nn.Module, x: Tensor = X) -> bool:

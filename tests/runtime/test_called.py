@@ -6,12 +6,13 @@ import copy
 import linecache
 import sys
 import traceback
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from tests.entered_frames import frames
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations
@@ -65,22 +66,6 @@ def node_by_node(module: GraphModule, x: Tensor = X) -> Tensor:
     """What the graph computes with the modules that are there now."""
     result: Tensor = Interpreter(module).run(x)
     return result
-
-
-def frames(call: Callable[[], Any]) -> Counter[str]:
-    """The names of the Python functions that a call enters."""
-    seen: Counter[str] = Counter()
-
-    def note(frame: Any, event: str, _: Any) -> None:
-        if event == "call":
-            seen[frame.f_code.co_name] += 1
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return seen
 
 
 # ---- the text

@@ -10,8 +10,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import inspect
-import keyword
 from typing import Any
 
 from torch import nn
@@ -19,6 +17,7 @@ from torch import nn
 from graphwright.codegen import PythonCode, graph_to_readable_source, is_plain
 from graphwright.engines.bound_tensors import Binding, Leaf, Place, place_of, tensors_of
 from graphwright.engines.kernels import reuse_memory, use_kernel
+from graphwright.engines.opening import opening, wish
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.ops import FunctionalForm, written_attributes
@@ -89,7 +88,7 @@ class Inlined:
             name=entry.name,
             first=functools.partial(_opening, entry.name, self.beside, graph),
             reads_tables=True,
-            variables={path: _wish(path) for path in places},
+            variables={path: wish(path, "tensor") for path in places},
         )
 
 
@@ -173,34 +172,6 @@ def _by_place(node: Node, form: FunctionalForm) -> None:
 def _opening(name: str, beside: str, graph: Graph, writer: Any) -> list[str]:
     """The statements before all others: the check, the program as it stands, and the tensors."""
     named = "" if name == "forward" else f", {name!r}"
-    tensors = writer.names.new("tensors")
-    writer.names.take(tensors)
-    lines = [
-        f"{tensors} = {writer.names.function(tensors_of)}({writer.root}{named})",
-        f"if {tensors} is None:  # a module has a hook, is another one, or was given other settings",
-        f"    return {writer.root}.{beside}({', '.join(_passed_on(graph))})",
-    ]
-    variables = [*writer.variables.values()]
-    if variables:
-        left = ", ".join(variables) + "," * (len(variables) == 1)
-        lines.append(f"{left} = {tensors}" if len(left) <= _WIDTH else f"({left}) = {tensors}")
-    return lines
-
-
-_WIDTH = 96  # of what stands before `=` without brackets, in which it may be broken
-
-
-def _passed_on(graph: Graph) -> list[str]:
-    """The parameters of a function as the arguments of a call."""
-    passed = []
-    for node in graph.find_nodes(op="placeholder"):
-        target = str(node.target)
-        is_keyword = (node._meta or {}).get("parameter_kind") is inspect.Parameter.KEYWORD_ONLY
-        passed.append(f"{target}={target}" if is_keyword else target)
-    return passed
-
-
-def _wish(path: str) -> str:
-    """The name for the variable of a tensor: that of its attribute."""
-    name = path.rpartition(".")[2]
-    return name if name.isidentifier() and not keyword.iskeyword(name) else "tensor"
+    check = f"{writer.names.function(tensors_of)}({writer.root}{named})"
+    why = "a module has a hook, is another one, or was given other settings"
+    return opening(writer, "tensors", check, why, beside, graph)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from graphwright.codegen import PythonCode, graph_to_readable_source
 from graphwright.engines.bound_tensors import Binding, tensors_of
 from graphwright.engines.choosing import Choice, Writing, put_kernel
 from graphwright.engines.fitting import Sizes, fits, is_watched
+from graphwright.engines.opening import opening, wish
 from graphwright.engines.pack import Packs, Recipe, is_trained, itself, kind_of
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Found, find_sites
@@ -68,8 +68,8 @@ class Optimized:
             prepared.graph,
             owner=module,
             name=entry.name,
-            first=lambda writer: _opening(entry.name, self.beside, entry.graph, writer),
-            variables={name: _wish(name) for name in prepared.names},
+            first=lambda writer: _opening(self.beside, entry.graph, writer),
+            variables={name: wish(name, "packed") for name in prepared.names},
         )
 
 
@@ -311,34 +311,9 @@ def _example(fact: Any) -> Any:
 # ---- the text
 
 
-def _opening(name: str, beside: str, graph: Graph, writer: Any) -> list[str]:
+def _opening(beside: str, graph: Graph, writer: Any) -> list[str]:
     """The statements before all others: the check, the general program, and what is packed."""
-    packed = writer.names.new("packed")
-    writer.names.take(packed)
-    parameters = [*graph.find_nodes(op="placeholder")]
-    values = ", ".join(str(node.target).lstrip("*") for node in parameters)
-    lines = [
-        f"{packed} = {writer.names.function(packed_for)}({writer.root}, {values})",
-        f"if {packed} is None:  # other sizes, gradients, training, a module that changed",
-        f"    return {writer.root}.{beside}({', '.join(map(_passed_on, parameters))})",
-    ]
-    variables = [*writer.variables.values()]
-    if variables:
-        left = ", ".join(variables) + "," * (len(variables) == 1)
-        lines.append(f"{left} = {packed}" if len(left) <= _WIDTH else f"({left}) = {packed}")
-    return lines
-
-
-_WIDTH = 96  # of what stands before `=` without brackets, in which it may be broken
-
-
-def _passed_on(node: Node) -> str:
-    target = str(node.target)
-    is_keyword = (node._meta or {}).get("parameter_kind") is inspect.Parameter.KEYWORD_ONLY
-    return f"{target}={target}" if is_keyword else target
-
-
-def _wish(name: str) -> str:
-    """The name for the variable of a tensor: that of its attribute."""
-    last = name.rpartition(".")[2]
-    return last if last.isidentifier() else "packed"
+    values = ", ".join(str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder"))
+    check = f"{writer.names.function(packed_for)}({writer.root}, {values})"
+    why = "other sizes, gradients, training, a module that changed"
+    return opening(writer, "packed", check, why, beside, graph)

@@ -183,18 +183,14 @@ class ModuleReads:
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
         self._take_objects(function, attributes, kept)
         self._take_methods(attributes)
-        for path, name in self._written:  # those that are written as they were, the graph does not write
-            module = self._module(path)
-            if (f"{path}.{name}" if path else name) not in kept and module is not None and name in module.__dict__:
-                value = module.__dict__[name]
-                if is_atom(value) or (isinstance(value, _CONTAINERS) and is_plain_container(value)):
-                    self.value(path, name, value)
+        self._take_written(kept)
         take_answers(self._recorder.ledger, self._shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
-        for path in self._owners(graph):
+        targets = {str(node.target) for node in graph.all_nodes_now() if node.op in ("call_module", "get_attr")}
+        around = _paths_around(targets)
+        used = around | targets
+        for path in self._owners(around):
             self._recorder.ledger.module(path)
-        used = [str(node.target) for node in graph.all_nodes() if node.op in ("call_module", "get_attr")]
-        used = [f"{target}." for target in dict.fromkeys(used)]
         self._take_rest_of_containers()
         for path, facts in sorted(self._recorder.ledger.modules.items()):
             prefix = f"{path}." if path else ""
@@ -209,7 +205,7 @@ class ModuleReads:
                     held = {table: names for table, names in held.items() if table == "_modules" or not written}
                 if held or fact == "hooks":
                     own[fact] = held
-            unused = [name for name in own.get("holds", {}).get("_modules", ()) if not _is_used(prefix + name, used)]
+            unused = [name for name in own.get("holds", {}).get("_modules", ()) if prefix + name not in used]
             if unused:
                 own["unused"] = unused
             module = self._module(path)
@@ -218,6 +214,15 @@ class ModuleReads:
             if own:
                 found[path] = own
         return found
+
+    def _take_written(self, kept: set[str]) -> None:
+        """Take for granted what the program writes as it was: the graph does not write that."""
+        for path, name in self._written:
+            module = self._module(path)
+            if (f"{path}.{name}" if path else name) not in kept and module is not None and name in module.__dict__:
+                value = module.__dict__[name]
+                if is_atom(value) or (isinstance(value, _CONTAINERS) and is_plain_container(value)):
+                    self.value(path, name, value)
 
     def _take_methods(self, attributes: frozenset[str]) -> None:
         """Take for granted that no module has an attribute of its own in the place of a method that is mentioned."""
@@ -272,24 +277,23 @@ class ModuleReads:
             module = getattr(module, "_modules", {}).get(atom)
         return module if isinstance(module, nn.Module) else None
 
-    def _owners(self, graph: Graph) -> Iterator[str]:
+    def _owners(self, around: Iterable[str]) -> Iterator[str]:
         """The modules, leaves aside, that hold what the graph reads and calls: their code may be part of it."""
-        found: dict[str, None] = {}
-        for node in graph.all_nodes_now():
-            if node.op in ("call_module", "get_attr"):
-                path = str(node.target).rpartition(".")[0]
-                while path and path not in found:
-                    found[path] = None
-                    path = path.rpartition(".")[0]
-        for path in found:
+        for path in around:
             module = self._module(path)
             if module is not None and type(module) is not nn.Module and not self._recorder.is_leaf(module, path):
                 yield path
 
 
-def _is_used(path: str, used: list[str]) -> bool:
-    """Tell whether a graph calls a module or reads what is in it; the targets end with a dot."""
-    return any(target.startswith(f"{path}.") for target in used)
+def _paths_around(targets: Iterable[str]) -> set[str]:
+    """The paths of all modules around what a graph reads and calls."""
+    found: set[str] = set()
+    for target in targets:
+        path = target.rpartition(".")[0]
+        while path and path not in found:
+            found.add(path)
+            path = path.rpartition(".")[0]
+    return found
 
 
 def aside_of(shell: nn.Module) -> dict[str, Any]:

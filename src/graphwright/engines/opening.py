@@ -1,0 +1,47 @@
+"""The statements that code of another form opens with: a check, the program to run where it fails, and the tensors."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from typing import Any
+
+from graphwright.ir import Graph, Node
+
+__all__ = ["opening", "wish"]
+
+_WIDTH = 96  # of what stands before `=` without brackets, in which it may be broken
+
+
+def opening(writer: Any, held: str, check: str, why: str, beside: str, graph: Graph) -> list[str]:
+    """The statements before all others.
+
+    held: the name to give to what the check gives, which is unpacked into the variables of `writer`. check: its call;
+    it gives None for the reasons that `why` names, and then the method `beside` runs with the parameters of `graph`.
+    """
+    held = writer.names.new(held)
+    writer.names.take(held)
+    passed = ", ".join(map(_passed_on, graph.find_nodes(op="placeholder")))
+    lines = [f"{held} = {check}", f"if {held} is None:  # {why}", f"    return {writer.root}.{beside}({passed})"]
+    variables = [*writer.variables.values()]
+    if variables:
+        left = ", ".join(variables) + "," * (len(variables) == 1)
+        lines.append(f"{left} = {held}" if len(left) <= _WIDTH else f"({left}) = {held}")
+    return lines
+
+
+def wish(path: str, other: str) -> str:
+    """The name for the variable of a tensor: that of its attribute, if that may be one.
+
+    >>> wish("layers.0.weight", "tensor"), wish("layers.0", "tensor"), wish("layers.in", "tensor")
+    ('weight', 'tensor', 'tensor')
+    """
+    name = path.rpartition(".")[2]
+    return name if name.isidentifier() and not keyword.iskeyword(name) else other
+
+
+def _passed_on(node: Node) -> str:
+    """A parameter of a function as the argument of a call."""
+    target = str(node.target)
+    is_keyword = (node._meta or {}).get("parameter_kind") is inspect.Parameter.KEYWORD_ONLY
+    return f"{target}={target}" if is_keyword else target
