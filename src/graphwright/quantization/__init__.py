@@ -1,7 +1,11 @@
 """Captured modules whose layers compute with integers.
 
-schemes.py     how values are written as integers
-affine.py      what integers stand for, and rounding
+Read schemes.py first.
+
+    schemes.py     how values are written as integers
+    affine.py      what integers stand for, and rounding
+    functions.py   what quantized layers compute
+    layers.py      layers with weights of integers
 """
 
 from graphwright.quantization.affine import (
@@ -12,6 +16,23 @@ from graphwright.quantization.affine import (
     grid_of_range,
     quantize,
     quantize_by,
+)
+from graphwright.quantization.functions import (
+    quantized_conv,
+    quantized_conv_transpose,
+    quantized_embedding,
+    quantized_linear,
+)
+from graphwright.quantization.layers import (
+    QuantizedConv1d,
+    QuantizedConv2d,
+    QuantizedConv3d,
+    QuantizedConvTranspose1d,
+    QuantizedConvTranspose2d,
+    QuantizedConvTranspose3d,
+    QuantizedEmbedding,
+    QuantizedLayer,
+    QuantizedLinear,
 )
 from graphwright.quantization.schemes import (
     Granularity,
@@ -35,6 +56,15 @@ __all__ = [
     "PerTensor",
     "PerToken",
     "QConfig",
+    "QuantizedConv1d",
+    "QuantizedConv2d",
+    "QuantizedConv3d",
+    "QuantizedConvTranspose1d",
+    "QuantizedConvTranspose2d",
+    "QuantizedConvTranspose3d",
+    "QuantizedEmbedding",
+    "QuantizedLayer",
+    "QuantizedLinear",
     "Scheme",
     "dequantize",
     "dequantize_by",
@@ -43,10 +73,14 @@ __all__ = [
     "grid_of_range",
     "quantize",
     "quantize_by",
+    "quantized_conv",
+    "quantized_conv_transpose",
+    "quantized_embedding",
+    "quantized_linear",
     "static_int8",
     "weight_only_int4",
     "weight_only_int8",
 ]
 
 # Files, the top floor first: a file imports from those after it.
-FLOORS = ("affine", "schemes")
+FLOORS = ("layers", "functions", "affine", "schemes")
