@@ -30,7 +30,7 @@ from graphwright.quantization import (
     fake_quantize_by,
     grid_of_range,
 )
-from graphwright.quantization.functions import pack_int4, rounded_in_call, unpack_int4
+from graphwright.quantization.layer_functions import pack_int4, rounded_in_call, unpack_int4
 
 
 def per_channel(weight: Tensor, axis: int = 0) -> Grid:

@@ -4,8 +4,8 @@ Read schemes.py first.
 
     schemes.py     how values are written as integers
     affine.py      what integers stand for, and rounding
-    functions.py   what quantized layers compute
     layers.py      layers with weights of integers
+    layer_functions.py  what they compute
 """
 
 from graphwright.quantization.affine import (
@@ -17,7 +17,7 @@ from graphwright.quantization.affine import (
     quantize,
     quantize_by,
 )
-from graphwright.quantization.functions import (
+from graphwright.quantization.layer_functions import (
     quantized_conv,
     quantized_conv_transpose,
     quantized_embedding,
@@ -83,4 +83,4 @@ __all__ = [
 ]
 
 # Files, the top floor first: a file imports from those after it.
-FLOORS = ("layers", "functions", "affine", "schemes")
+FLOORS = ("layers", "layer_functions", "affine", "schemes")

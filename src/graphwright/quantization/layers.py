@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from graphwright.errors import QuantizationError
 from graphwright.ops import ModuleOfFunction
 from graphwright.quantization.affine import Grid, quantize_by
-from graphwright.quantization.functions import (
+from graphwright.quantization.layer_functions import (
     ACTIVATIONS,
     pack_int4,
     quantized_conv,
