@@ -1,7 +1,10 @@
 """Captured modules whose layers compute with integers.
 
-schemes.py     how values are written as integers
-affine.py      what integers stand for, and rounding
+A captured module comes in, a captured module of integers goes out. Read schemes.py first, then affine.py.
+
+    observers/     what is learned of values: which range a grid is to cover
+    affine.py      what integers stand for, and rounding
+    schemes.py     how values are written as integers
 """
 
 from graphwright.quantization.affine import (
@@ -13,6 +16,9 @@ from graphwright.quantization.affine import (
     quantize,
     quantize_by,
 )
+from graphwright.quantization.observers.by_name import observer_of
+from graphwright.quantization.observers.observer import Observer
+from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import (
     Granularity,
     PerAxis,
@@ -30,6 +36,7 @@ from graphwright.quantization.schemes import (
 __all__ = [
     "Granularity",
     "Grid",
+    "Observer",
     "PerAxis",
     "PerGroup",
     "PerTensor",
@@ -41,12 +48,14 @@ __all__ = [
     "dynamic_int8",
     "fake_quantize_by",
     "grid_of_range",
+    "observer_of",
     "quantize",
     "quantize_by",
     "static_int8",
+    "weight_grid",
     "weight_only_int4",
     "weight_only_int8",
 ]
 
 # Files, the top floor first: a file imports from those after it.
-FLOORS = ("affine", "schemes")
+FLOORS = ("observers", "affine", "schemes")
