@@ -73,6 +73,7 @@ PUBLIC = [
         "from_export",
         "from_fx",
         "prune",
+        "quantize",
         "split",
         "to_export",
         "to_fx",

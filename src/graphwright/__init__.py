@@ -37,6 +37,7 @@ from graphwright.interop import compile_backend, from_export, from_fx, read_othe
 from graphwright.ir import Graph, Node, map_arg
 from graphwright.ops import has_side_effect
 from graphwright.passes import extract, prune, split
+from graphwright.quantization import quantize_model as quantize
 from graphwright.rewrite import Any, Lit, Var, explain, maybe, mod, one_of, repeat, replace_pattern, rewrite, rule
 from graphwright.runtime import GraphModule, Interpreter, load, save
 from graphwright.script import script
@@ -96,6 +97,7 @@ __all__ = [
     "one_of",
     "optimize_for_inference",
     "prune",
+    "quantize",
     "repeat",
     "replace_pattern",
     "rewrite",

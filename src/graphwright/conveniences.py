@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,7 @@ from graphwright.ops import (
     register_containers,
 )
 from graphwright.passes import remove_dead_values
-from graphwright.runtime import reduce_graph, reduce_node
+from graphwright.runtime import GraphModule, reduce_graph, reduce_node
 
 __all__ = ["bind"]
 
@@ -166,6 +167,14 @@ def pretty_target(target: Any) -> str:
     return target if isinstance(target, str) else qualified_name(target)
 
 
+def quantization(self: GraphModule) -> Any:
+    """What became of each layer of a quantized module, and why: see `graphwright.quantization.Quantization`.
+
+    Raises QuantizationError for a module that is not quantized.
+    """
+    return importlib.import_module("graphwright.quantization").quantization_of(self)
+
+
 def bind() -> None:
     """Bind the methods below to their classes."""
     register_containers()
@@ -188,6 +197,7 @@ def bind() -> None:
             "_pretty_print_target": staticmethod(pretty_target),
         },
     }
+    table[GraphModule] = {"quantization": property(quantization)}
     for kind, methods in table.items():
         for name, function in methods.items():
             setattr(kind, name, function)

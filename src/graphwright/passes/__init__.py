@@ -68,6 +68,7 @@ from graphwright.passes.support.bodies import (
 from graphwright.passes.support.node_names import node_names
 from graphwright.passes.support.pass_base import PassBase, PassResult
 from graphwright.passes.support.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
+from graphwright.passes.support.submodules import ModuleCalls, install
 
 __all__ = [
     "ChangeTrueDivToMulByInverse",
@@ -88,6 +89,7 @@ __all__ = [
     "FuseConvReLU",
     "HoistInvariants",
     "InsertCheckpoints",
+    "ModuleCalls",
     "Link",
     "MergeConditions",
     "MergeParallelLinears",
@@ -125,6 +127,7 @@ __all__ = [
     "fuse_conv_relu",
     "get_graph_node_names",
     "inline",
+    "install",
     "inputs_of",
     "items_of",
     "module_of",
