@@ -12,9 +12,11 @@ Read schemes.py first, then converting.py.
     watching.py        data run through a program again
     calibrating.py     `calibrate`: data run through a prepared module
     preparing.py       `prepare`: values observed where they will be integers
+    training/          values and weights rounded in programs that train
     record.py          what became of each layer, and why
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
+    simplifying.py     programs made ready
     sites.py           where they are
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
@@ -141,9 +143,11 @@ FLOORS = (
     "watching",
     "calibrating",
     "preparing",
+    "training",
     "record",
     "grids",
     "decide",
+    "simplifying",
     "sites",
     "backends",
     "mapping",
