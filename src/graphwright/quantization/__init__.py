@@ -2,6 +2,7 @@
 
 A captured module comes in, a captured module of integers goes out. Read schemes.py first, then affine.py.
 
+    algorithms/    better weights, biases and scales for the same integers
     observers/     what is learned of values: which range a grid is to cover
     affine.py      what integers stand for, and rounding
     schemes.py     how values are written as integers
@@ -58,4 +59,4 @@ __all__ = [
 ]
 
 # Files, the top floor first: a file imports from those after it.
-FLOORS = ("observers", "affine", "schemes")
+FLOORS = ("algorithms", "observers", "affine", "schemes")
