@@ -21,22 +21,40 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     bound_tensors.py   what inlined code takes for granted of modules, looked at in one check a call
 """
 
+from graphwright.engines.alternatives import ACTIVATIONS, Activation, Calls, Kernel, Site, off_by
 from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.inlining import Inlined, inline
 from graphwright.engines.optimized import Optimized, packed_for
-from graphwright.engines.optimizing import optimize_for_inference
-from graphwright.engines.regions import ENGINES, Engine, Opened, run_region
+from graphwright.engines.optimizing import Search, engines_of_auto, fastest_form, optimize_for_inference
+from graphwright.engines.pack import itself
+from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_region
 from graphwright.engines.reporting import OptimizedReport, RunsOn
+from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
 
 __all__ = [
+    "ACTIVATIONS",
     "ENGINES",
+    "Activation",
+    "Calls",
     "Engine",
+    "Finder",
+    "FloatLayers",
+    "Found",
     "Inlined",
+    "Kernel",
     "Opened",
     "Optimized",
     "OptimizedReport",
     "RunsOn",
+    "Search",
+    "Searched",
+    "Site",
+    "engines_of_auto",
+    "fastest_form",
     "inline",
+    "installed",
+    "itself",
+    "off_by",
     "optimize_for_inference",
     "packed_for",
     "run_region",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from graphwright.ir import Node
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
-__all__ = ["Found", "find_sites"]
+__all__ = ["Finder", "FloatLayers", "Found", "Searched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,48 @@ class Found:
         return self.nodes[-1]
 
 
-def find_sites(
-    gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor], counters: Mapping[str, str]
-) -> list[Found]:
-    """The sites of a specialized program.
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A specialized program in which sites are looked for.
 
     tensors: those that may be packed, by path. counters: by the path of a running statistic, that of what tells when it
     is written to.
     """
-    finding = _Finding(gm, shapes, tensors, counters)
-    found = [site for node in gm.graph.all_nodes() for site in [finding.site(node)] if site is not None]
-    return found + finding.merged(found)
+
+    gm: GraphModule
+    shapes: Shapes
+    tensors: Mapping[str, Tensor]
+    counters: Mapping[str, str]
+
+
+class Finder(Protocol):
+    """Says where in a program other kernels may compute: data that copies share."""
+
+    def prepare(self, program: Searched) -> None:
+        """Edit a program before sites are looked for."""
+
+    def find(self, program: Searched) -> list[Found]:
+        """The sites of a program."""
+
+    def finish(self, gm: GraphModule) -> None:
+        """Edit a program after kernels were put into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLayers:
+    """Finds linear layers and convolutions in single precision."""
+
+    def prepare(self, program: Searched) -> None:
+        """Leave the program as it is."""
+
+    def find(self, program: Searched) -> list[Found]:
+        """The sites of a program."""
+        finding = _Finding(program.gm, program.shapes, program.tensors, program.counters)
+        found = [site for node in program.gm.graph.all_nodes() for site in [finding.site(node)] if site is not None]
+        return found + finding.merged(found)
+
+    def finish(self, gm: GraphModule) -> None:
+        """Leave the program as it is."""
 
 
 class _Finding:
@@ -141,6 +172,7 @@ class _Finding:
         name = None if node is None else _activation(node)
         if node is None or name is None or node.args[0] is not found.last:
             return found
+        assert isinstance(found.site, Linear | Convolution)
         return replace(found, site=replace(found.site, activation=name), nodes=(*found.nodes, node))
 
     # ---- several in one
