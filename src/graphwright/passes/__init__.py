@@ -44,6 +44,7 @@ from graphwright.passes.pipeline import Pipeline, PipelineResult
 from graphwright.passes.regions.fold_conditions import FoldConditions
 from graphwright.passes.regions.hoist_invariants import HoistInvariants
 from graphwright.passes.regions.merge_conditions import MergeConditions
+from graphwright.passes.regions.set_training import SetTraining
 from graphwright.passes.regions.unroll_loops import UnrollLoops
 from graphwright.passes.simplifying.collapse_chains import CollapseChains
 from graphwright.passes.simplifying.dead_values import RemoveDeadValues, remove_dead_values
@@ -101,6 +102,7 @@ __all__ = [
     "RemoveDeadValues",
     "RemoveInPlace",
     "RemoveNoOps",
+    "SetTraining",
     "ShapeProp",
     "SimplifyAlgebra",
     "Split",

@@ -1,11 +1,12 @@
 """Captured modules whose layers compute with integers.
 
-Read schemes.py first.
+Read schemes.py first, then converting.py.
 
-    schemes.py     how values are written as integers
-    affine.py      what integers stand for, and rounding
-    layers.py      layers with weights of integers
-    layer_functions.py  what they compute
+    layers.py          layers with weights of integers
+    layer_functions.py what they compute
+    observers/         which range a grid is to cover
+    affine.py          what integers stand for, and rounding
+    schemes.py         how values are written as integers
 """
 
 from graphwright.quantization.affine import (
@@ -34,6 +35,9 @@ from graphwright.quantization.layers import (
     QuantizedLayer,
     QuantizedLinear,
 )
+from graphwright.quantization.observers.by_name import observer_of
+from graphwright.quantization.observers.observer import Observer
+from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import (
     Granularity,
     PerAxis,
@@ -51,6 +55,7 @@ from graphwright.quantization.schemes import (
 __all__ = [
     "Granularity",
     "Grid",
+    "Observer",
     "PerAxis",
     "PerGroup",
     "PerTensor",
@@ -71,6 +76,7 @@ __all__ = [
     "dynamic_int8",
     "fake_quantize_by",
     "grid_of_range",
+    "observer_of",
     "quantize",
     "quantize_by",
     "quantized_conv",
@@ -78,9 +84,16 @@ __all__ = [
     "quantized_embedding",
     "quantized_linear",
     "static_int8",
+    "weight_grid",
     "weight_only_int4",
     "weight_only_int8",
 ]
 
-# Files, the top floor first: a file imports from those after it.
-FLOORS = ("layers", "layer_functions", "affine", "schemes")
+# Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
+FLOORS = (
+    "layers",
+    "layer_functions",
+    "observers",
+    "affine",
+    "schemes",
+)

@@ -23,6 +23,7 @@ import torch.utils.checkpoint
 from torch import nn
 
 from graphwright import ops
+from graphwright.ir import NodeSource, NodeSourceAction
 from graphwright.runtime import dispatch, guards, objects
 from graphwright.runtime.trust import fields
 from graphwright.runtime.trust.members import methods_of_kind
@@ -55,7 +56,7 @@ _CLASSES = (
     bool, bytes, complex, dict, enumerate, float, frozenset, int, list, object, range, reversed, set, slice, str, tuple,
     zip, types.SimpleNamespace, torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo,
     torch.Generator, torch.layout, torch.memory_format, nn.Parameter, nn.utils.rnn.PackedSequence, TensorMetadata,
-    *CONTAINERS,
+    NodeSource, NodeSourceAction, *CONTAINERS,
 )  # fmt: skip
 _OPERATORS = frozenset({
     "abs", "add", "and_", "concat", "contains", "countOf", "delitem", "eq", "floordiv", "ge", "getitem", "gt", "iadd",
