@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -115,11 +115,11 @@ class Program:
         self.tensors = _plain_tensors(module, packable)
         self._finders = finders
         self._searched = Searched(self.gm, self.shapes, self.tensors, self.counters)
-        for finder in finders:
-            finder.prepare(self._searched)
 
-    def sites(self) -> list[Found]:
-        """Where other kernels may compute."""
+    def sites(self, besides: Collection[Node] = ()) -> list[Found]:
+        """Where other kernels may compute, besides of some nodes; this may edit the program."""
+        for finder in self._finders:
+            finder.prepare(self._searched, besides)
         return [site for finder in self._finders for site in finder.find(self._searched)]
 
     def values(self, args: Sequence[Any]) -> dict[Node, Any]:
@@ -135,12 +135,13 @@ class Program:
 
     def prepare(self, plan: Plan) -> Prepared:
         """Put kernels and engines into the graph, as planned."""
-        writing, found = Writing(), self.sites()
+        writing = Writing()
         pieces = [(piece, engine) for piece, engine in zip(self.pieces(), plan.engines, strict=False) if engine]
         elsewhere = {node for piece, _ in pieces for node in piece}
+        found = [site for site in self.sites(elsewhere) if elsewhere.isdisjoint(_nodes(site))]
         self._keep_layouts(plan, found)
         put_regions(pieces, self.shapes, self.counters, writing)
-        self._put_kernels(plan, [site for site in found if elsewhere.isdisjoint(_nodes(site))], writing)
+        self._put_kernels(plan, found, writing)
         for finder in self._finders:
             finder.finish(self.gm)
         for node in list(self.gm.graph.all_nodes()):
