@@ -134,3 +134,50 @@ def test_what_cannot_be_compared() -> None:
         graphwright.symbolic_trace(lambda x: x.log()), graphwright.symbolic_trace(lambda x: x.log() + 0), -x
     )
     assert report.worst.sqnr in (math.inf, -math.inf)
+
+
+def round_trip(x: Tensor) -> Tensor:
+    """To whole numbers and back."""
+    return (x * 64).round().to(torch.int32).float() / 64
+
+
+def with_functions(gm: Any) -> None:
+    """Have functions of coarser weights in the place of linear layers."""
+    for node in gm.graph.nodes:
+        if node.op == "call_module" and isinstance(layer := gm.get_submodule(node.target), nn.Linear):
+            weight = gm.add_constant(round_trip(layer.weight.detach()), f"{node.name}_weight")
+            with gm.graph.inserting_before(node):
+                read = gm.graph.get_attr(weight)
+            node.replace_with("call_function", nn.functional.linear, (node.args[0], read))
+
+
+def test_what_stands_in_the_place_of_a_layer() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)).eval(), torch.randn(2, 8)
+    gm = graphwright.trace(model, (x,))
+    changed = copy.deepcopy(gm)
+    with_functions(changed)
+    report = compare(gm, changed, x)
+    assert [layer.kind for layer in report.in_order] == ["Linear / linear", "ReLU", "Linear / linear"]
+    for i, node in enumerate(node for node in changed.graph.nodes if node.op.startswith("call")):
+        node.name = f"other_{i}"  # nothing but `from_node` tells what belongs together
+        node.origin = None
+    report = compare(gm, changed, x)
+    assert [layer.kind for layer in report.in_order] == ["Linear / linear", "Linear / linear"]
+    assert not math.isinf(report.worst.sqnr)
+
+
+def test_values_are_not_compared_with_themselves_in_whole_numbers() -> None:
+    gm = graphwright.symbolic_trace(lambda x: (y := x.exp()).sin() + y)
+    changed = copy.deepcopy(gm)
+    _, exp, sin, *_ = changed.graph.nodes
+    with changed.graph.inserting_after(exp):
+        whole = changed.graph.call_method("to", (exp, torch.int32))
+    with changed.graph.inserting_after(whole):
+        back = changed.graph.call_method("float", (whole,))
+    exp.replace_all_uses_with(back, lambda user: user not in (whole, back))
+    with changed.graph.inserting_before(sin):
+        sin.args = (changed.graph.call_method("float", (whole,)),)
+    report = compare(gm, changed, torch.ones(3))
+    assert {layer.name: layer.other for layer in report.in_order} == {"exp": "exp", "sin": "sin", "add": "add"}
+    assert report["exp"].sqnr == math.inf

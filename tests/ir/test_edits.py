@@ -16,7 +16,7 @@ from tests.random_edits import apply, apply_all, edits, facts, new_graph
 import graphwright
 from graphwright import Graph, Node
 from graphwright.errors import GraphError
-from graphwright.ir import EMPTY_KWARGS, nodes_in
+from graphwright.ir import EMPTY_KWARGS, NodeSource, NodeSourceAction, Origin, nodes_in
 
 PACKAGES = [pytest.param(graphwright, id="graphwright"), pytest.param(torch.fx, id="torch.fx")]
 
@@ -419,3 +419,39 @@ def test_passes_may_change_opcode_and_target_in_either_order() -> None:
     second.op = "call_function"
     graph.lint()
     assert (first.name, second.name) == ("act", "act_1")
+
+
+def test_a_node_in_the_place_of_another() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    first, second = graph.call_method("relu", (x,)), graph.call_method("relu", (x,))
+    output = graph.output([first, {"second": second, "again": first}])
+    origin = Origin("model.py", 3, "forward", "return relu(x)")
+    first.origin, first.type = origin, int
+    first.meta.update(tag=1, tensor_meta="of the old value")
+    new = first.replace_with("call_function", abs, (x,), by="use_abs")
+    assert (new.name, new.origin, new.type) == ("relu", origin, int)
+    assert new.meta == {"tag": 1, "from_node": [NodeSource(first, "use_abs", NodeSourceAction.REPLACE)]}
+    assert first._erased and [node.name for node in graph.nodes] == ["x", "relu", "relu_1", "output"]
+    assert output.args[0] == [new, {"second": second, "again": new}]
+    graph.lint()
+    newer = new.replace_with("call_method", "neg", (x,))
+    (source,) = newer.meta["from_node"]
+    assert [source.name, source.target, [each.target for each in source.from_node]] == ["relu", str(abs), ["relu"]]
+    assert graph.call_method("relu", (x,)).name == "relu_2", "no name is lost on the way"
+    graph.erase_node(graph._root.prev)
+
+
+@pytest.mark.parametrize("what", ["itself", "later", "foreign", "target"])
+def test_a_replacement_that_cannot_be_leaves_the_graph_alone(what: str) -> None:
+    graph, other = Graph(), Graph()
+    x = graph.placeholder("x")
+    relu = graph.call_method("relu", (x,))
+    neg = graph.call_method("neg", (relu,))
+    graph.output(neg)
+    before = str(graph)
+    reads = {"itself": relu, "later": neg, "foreign": other.placeholder("x"), "target": x}[what]
+    with pytest.raises(GraphError, match=r"itself|comes later|does not belong|a Callable is expected"):
+        relu.replace_with("call_function", "abs" if what == "target" else abs, (reads,))
+    assert str(graph) == before
+    graph.lint()

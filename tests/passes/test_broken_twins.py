@@ -46,6 +46,7 @@ from graphwright.passes import (
     RemoveDeadValues,
     RemoveInPlace,
     RemoveNoOps,
+    SetTraining,
     SimplifyAlgebra,
     Transformation,
     UnrollLoops,
@@ -288,6 +289,10 @@ TWINS = [
     Twin(
         UseModules(), "functional_to_module._is_same", always,
         program(lambda m, x: nn.functional.softmax(x, -1, dtype=torch.float64)),
+    ),
+    Twin(
+        SetTraining(), "set_training.read_attribute", lambda gm, path: True,
+        lambda: program(lambda m, x: x * 2 if m.training else x)().eval(), modes=("eval",),
     ),
     Twin(UseScaledDotProductAttention(), "use_sdpa._scale", lambda graph, plan: 1.0, program(attention)),
 ]  # fmt: skip

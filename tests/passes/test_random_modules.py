@@ -60,8 +60,8 @@ EXACT = {
 DEAD_CODE = {"RemoveDeadCode", "RemoveDeadValues", "eliminate_dead_code"}
 # Passes after which programs run that raised: autograd refuses some writes.
 MENDING = {"RemoveInPlace"}
-# Passes that change weights, for evaluation mode only.
-FOR_INFERENCE = {"FuseActivations", "FuseConvBatchNorm"}
+# Passes that change weights, or leave one mode, for evaluation mode only.
+FOR_INFERENCE = {"FuseActivations", "FuseConvBatchNorm", "SetTraining"}
 
 TRAITS = [
     Traits(writes=True, branches=False, images=True),

@@ -20,6 +20,8 @@ from graphwright.passes import (
     MergeConditions,
     MergeSubexpressions,
     RemoveDeadValues,
+    RemoveNoOps,
+    SetTraining,
     UnrollLoops,
 )
 from graphwright.runtime import graph_of
@@ -413,3 +415,63 @@ def test_a_wrong_pass_would_be_caught() -> None:
         return False
 
     assert caught(TakesTheOtherSide())
+
+
+class Modes(nn.Module):
+    """Asks for its mode, and for that of a layer, in branches, in calls and in functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop, self.norm = nn.Dropout(0.5), nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            x = x + torch.randn_like(x)
+        x = nn.functional.dropout(x, 0.3, self.training)
+        for _ in range(int(x.shape[0])):
+            x = self.drop(x) * (2 if self.norm.training else 3)
+        return self.norm(x)
+
+
+class FrozenNorm(Modes):
+    def train(self, mode: bool = True) -> FrozenNorm:
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+
+class ChangesMode(Modes):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * 2 if self.training else x
+        self.training = False
+        return x
+
+
+def test_training_flags_become_literals() -> None:
+    x = torch.rand(2, 3)
+    model = Modes()
+    gm = trace(model, (x,))
+    assert SetTraining(False).run(gm) >= 3
+    assert FoldConditions().run(gm) and RemoveNoOps(inference=True).run(gm) == 2
+    assert SetTraining(False).run(gm) == FoldConditions().run(gm) == 0
+    left = {str(node.target) for node in gm.graph.all_nodes()}
+    assert not any(word in target for target in left for word in ("training", "randn", "drop"))
+    assert torch.equal(gm(x), model.eval()(x))
+
+
+@pytest.mark.parametrize(("training", "kept"), [(True, "* 3"), (False, "* 3"), (None, "* 3")])
+def test_flags_are_what_the_module_makes_of_a_mode(training: bool | None, kept: str) -> None:
+    model = FrozenNorm().train()
+    gm = trace(model, (torch.rand(2, 3),))
+    SetTraining(training).run(gm)
+    FoldConditions().run(gm)
+    nodes = list(gm.graph.all_nodes())
+    assert kept in gm.code and not any(str(node.target).endswith("training") for node in nodes)
+    assert any(node.target is torch.randn_like for node in nodes) is (training is not False)
+    assert model.training and not model.norm.training, "the original is as it was"
+
+
+def test_a_flag_that_the_program_writes_stays() -> None:
+    gm = trace(ChangesMode().eval(), (torch.rand(2, 3),))
+    assert SetTraining(False).run(gm) == 0
+    assert gm.graph.find_nodes(op="get_attr", target="training")

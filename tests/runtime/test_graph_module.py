@@ -425,3 +425,19 @@ def test_print_readable_nests_captured_modules() -> None:
     assert text.startswith("class Outer(torch.nn.Module):\n    def forward(self, input):\n")
     assert "\n\n    class 0(torch.nn.Module):\n        def forward(self, x):\n" in text
     assert text.endswith("            return relu\n")
+
+
+def test_constants_get_names_that_are_free() -> None:
+    model = nn.Linear(2, 3)
+    gm = graphwright.symbolic_trace(model)
+    paths = [gm.add_constant(torch.ones(3), name) for name in ("scale", "scale", "weight", "inner.scale")]
+    assert paths == ["scale", "scale_1", "weight_1", "inner.scale"]
+    assert gm.add_constant(torch.zeros(1), "kept", persistent=True) == "kept"
+    assert gm.add_constant(7) == "constant" and gm.constant == 7
+    assert list(gm.state_dict()) == ["weight", "bias", "kept"]
+    (output,) = gm.graph.find_nodes(op="output")
+    with gm.graph.inserting_before(output):
+        read = gm.graph.get_attr(paths[1])
+        output.args = (gm.graph.call_function(operator.mul, (output.args[0], read)),)
+    x = torch.ones(1, 2)
+    assert torch.equal(gm(x), model(x))

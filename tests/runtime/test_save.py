@@ -449,3 +449,32 @@ def test_a_pull_back_is_called_by_the_loaded_module(tmp_path: Path) -> None:
     again = there_and_back(gm, tmp_path)
     x = torch.arange(3.0)
     torch.testing.assert_close(again(x), x.cos())
+
+
+def test_what_nodes_stand_for_is_kept(tmp_path: Path) -> None:
+    gm = graphwright.trace(nn.Sequential(nn.Linear(3, 2), nn.ReLU()), (torch.randn(4, 3),))
+    relu = next(node for node in gm.graph.nodes if node.op == "call_module" and node.target == "1")
+    relu.replace_with("call_function", torch.relu, relu.args, by="use_relu")
+    again = there_and_back(gm, tmp_path)
+    sources = {node.name: node.meta["from_node"] for node in again.graph.nodes if "from_node" in node.meta}
+    assert sources == {relu.name: gm.graph.find_nodes(op="call_function", target=torch.relu)[0].meta["from_node"]}
+
+
+class Packed(nn.Module):
+    """Holds an object of TorchScript, whose state no file holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._packed = torch.ops.quantized.linear_prepack_fp16(torch.ones(2, 3), None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_a_program_reads_is_never_left_out(strict: bool, tmp_path: Path) -> None:
+    gm = graphwright.symbolic_trace(Packed())
+    assert gm(torch.ones(1, 3)).tolist() == [[3, 3]]
+    with pytest.raises(ExportError, match=r"'_packed', a torch.ScriptObject, whose state is not in Python"):
+        graphwright.save(gm, tmp_path / "model.gw", strict=strict)
+    assert not any(tmp_path.iterdir())

@@ -7,6 +7,7 @@ Modules and example inputs come in, reports go out. Read comparing/verify.py fir
     channels/            which channels have to be removed together
     shapes/              values without data: shapes, dtypes and devices
     effects/             what nodes read, write and keep in memory
+    roles.py             what values are for: numbers, whole numbers, masks
     both_sides.py        a graph run on an example, and both sides of its branches
     values.py            values as flat lists of facts, and their comparison
     report.py            what was found, as facts and as a table
@@ -27,6 +28,7 @@ from graphwright.analysis.effects.effects import Effects, Place
 from graphwright.analysis.effects.liveness import Liveness
 from graphwright.analysis.effects.writes import written_values
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
+from graphwright.analysis.roles import ValueFact, ValueFacts, value_facts
 from graphwright.analysis.shapes.fake_modules import with_fake_tensors
 from graphwright.analysis.shapes.fake_regions import run_on_fake
 from graphwright.analysis.shapes.shapes import Shapes
@@ -63,6 +65,8 @@ __all__ = [
     "Shapes",
     "Storages",
     "TensorMetadata",
+    "ValueFact",
+    "ValueFacts",
     "VerifyReport",
     "compare",
     "costs",
@@ -75,6 +79,7 @@ __all__ = [
     "peak_memory",
     "run_on_fake",
     "tensors_in",
+    "value_facts",
     "verify",
     "with_fake_tensors",
     "written_values",
@@ -85,6 +90,7 @@ FLOORS = (
     "comparing",
     "costing",
     "channels",
+    "roles",
     "shapes",
     "effects",
     "both_sides",

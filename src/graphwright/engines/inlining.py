@@ -20,7 +20,7 @@ from graphwright.engines.kernels import reuse_memory, use_kernel
 from graphwright.engines.opening import opening, wish
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
-from graphwright.ops import FunctionalForm, written_attributes
+from graphwright.ops import FunctionalForm, is_of_function, written_attributes
 from graphwright.passes import use_function
 from graphwright.runtime import Entry, GraphModule, entry_points_of, graphs_of, in_form, is_called_plainly
 
@@ -118,7 +118,7 @@ def _inline_call(node: Node, root: nn.Module) -> Leaf | None:
     """Make a call of a module one of its function, where it is as good as that."""
     path = str(node.target)
     module = root.get_submodule(path)
-    if not is_called_plainly(module) or not type(module).forward.__module__.startswith("torch.nn.modules."):
+    if not is_called_plainly(module) or not is_of_function(type(module)):
         return None
     forward = type(module).forward
     if type(module) is nn.Identity:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from graphwright.passes import FoldConditions, put_in_place
+from graphwright.passes import FoldConditions, SetTraining
 from graphwright.runtime import GraphModule, graph_of
 
 __all__ = ["in_its_mode"]
@@ -22,10 +22,10 @@ def in_its_mode(module: GraphModule) -> tuple[GraphModule, dict[str, bool]]:
     ('x.relu()', {'': False})
     """
     other, modes = copy.copy(module), dict[str, bool]()
-    for node in [*graph_of(other).all_nodes()]:
+    for node in graph_of(other).all_nodes():
         path, _, name = str(node.target).rpartition(".")
         if node.op == "get_attr" and name == "training":
             modes[path] = module.get_submodule(path).training
-            put_in_place(node, modes[path])
+    SetTraining().run(other)
     FoldConditions().run(other)
     return other, modes

@@ -540,6 +540,14 @@ class Graph:
         node._name = name
         self._edited(node)
 
+    def _hand_over_name(self, node: Node, new: Node) -> None:
+        """Give a node that was just made the name of another one, which is about to go."""
+        if new._name is None:
+            self._unnamed.remove(new)  # as if it had never waited for a name
+        else:
+            self._namespace.release(new._name)
+        new._name = node.name
+
     # ---- checking, printing and copying: methods.py binds these, each from the file of its own that it has
 
     lint: Callable[[], None]

@@ -6,9 +6,9 @@ from typing import Any
 
 from graphwright.errors import GraphError
 
-__all__ = ["Meta"]
+__all__ = ["EXAMPLES", "Meta"]
 
-_EXAMPLES = ("tensor_meta", "val", "example_value")  # where passes note what a value is like
+EXAMPLES = ("tensor_meta", "val", "example_value")  # where passes note what a value is like
 
 
 class Meta(dict[str, Any]):
@@ -31,7 +31,7 @@ class Meta(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name not in ("shape", "dtype", "device", "stride", "requires_grad"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        for key in _EXAMPLES:
+        for key in EXAMPLES:
             if key in self and hasattr(self[key], name):
                 return getattr(self[key], name)
         raise GraphError(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from graphwright.errors import GraphError, TargetError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict, immutable_list, map_aggregate
-from graphwright.ir.meta import Meta
+from graphwright.ir.meta import EXAMPLES, Meta
+from graphwright.ir.node_meta import NodeSource, NodeSourceAction
 
 if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
@@ -329,6 +330,55 @@ class Node:
         if propagate_meta:
             replace_with.meta.update(self.meta)
         return users
+
+    def replace_with(
+        self,
+        op: Opcode,
+        target: Target,
+        args: tuple[Argument, ...] = (),
+        kwargs: Mapping[str, Argument] | None = None,
+        *,
+        by: str = "",
+    ) -> Node:
+        """Put a new node in the place of this one, and erase this one; return the new node.
+
+        It stands where this one stood, and has its name, origin, type, users and meta, but for examples of the value,
+        which may be another one now. `meta["from_node"]` says what it stands for, and `by` which pass put it there; so
+        `graphwright.analysis.compare` knows which layers of a module and of its changed copy belong together.
+
+        Raises GraphError for a new node that reads this one or comes before what it reads, TargetError for a target of
+        the wrong kind; the graph is then as it was.
+
+        >>> import torch
+        >>> from graphwright import Graph
+        >>> graph = Graph()
+        >>> x = graph.placeholder("x")
+        >>> output = graph.output(graph.call_method("relu", (x,)))
+        >>> new = x.next.replace_with("call_function", torch.clamp, (x,), {"min": 0.0}, by="use_clamp")
+        >>> new, output.args, new.meta["from_node"]
+        (relu, (relu,), [(name=relu, pass_name=use_clamp, action=replace, graph_id=...)
+        ])
+        """
+        read = dict.fromkeys(nodes_in([args, dict(kwargs or {})]))
+        for used in read:
+            if used is self or (used.graph is self.graph and used._position is not None and used > self):
+                what = "that node itself" if used is self else f"{used.name!r}, which comes later"
+                raise GraphError(
+                    f"what stands in the place of {self.name!r} would read {what}",
+                    at=self.origin,
+                    fix="read what is there before it; to put a node behind another one, use replace_all_uses_with",
+                )
+        graph = self.graph
+        with graph.inserting_before(self):
+            new = graph.create_node(op, target, args, kwargs, None, self.type)
+        graph._hand_over_name(self, new)
+        new._origin = self._origin
+        if self._meta is not None:
+            new._meta = {key: value for key, value in self._meta.items() if key not in EXAMPLES}
+        new.meta["from_node"] = [NodeSource(self, by, NodeSourceAction.REPLACE)]
+        self.replace_all_uses_with(new)
+        graph.erase_node(self)
+        return new
 
     # ---- where it is
 

@@ -32,9 +32,25 @@ from graphwright.ops.effects import (
 from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
 from graphwright.ops.higher_order import IN_PYTHON, call_item_at, item_at, value_at, value_or
-from graphwright.ops.lookup import key_of, module_called, module_operator, operator_of, operator_of_target
+from graphwright.ops.lookup import (
+    has_no_side_effect,
+    key_of,
+    module_called,
+    module_operator,
+    operator_of,
+    operator_of_target,
+)
 from graphwright.ops.memory import may_share_memory, shared_inputs, sources_of
-from graphwright.ops.modules import FunctionalForm, functional_form, is_plain_module, is_untouched, positional_inputs
+from graphwright.ops.modules import (
+    FunctionalForm,
+    ModuleOfFunction,
+    functional_form,
+    is_known_module,
+    is_of_function,
+    is_plain_module,
+    is_untouched,
+    positional_inputs,
+)
 from graphwright.ops.operators import Operator
 from graphwright.ops.region_nodes import Make, write_attempt, write_branch, write_loop
 from graphwright.ops.regions import (
@@ -79,6 +95,7 @@ __all__ = [
     "BASE_TYPES",
     "DECLARED_IMPURE",
     "IN_PYTHON",
+    "has_no_side_effect",
     "has_side_effect",
     "register_containers",
     "PYTHON_OPERATORS",
@@ -94,6 +111,8 @@ __all__ = [
     "function_call",
     "functional_call",
     "functional_form",
+    "is_known_module",
+    "is_of_function",
     "is_plain_module",
     "is_untouched",
     "may_share_memory",
@@ -108,6 +127,7 @@ __all__ = [
     "positional_inputs",
     "Body",
     "LoopParts",
+    "ModuleOfFunction",
     "Make",
     "TorchSpelling",
     "TransformKind",

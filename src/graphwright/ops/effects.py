@@ -17,7 +17,7 @@ from torch import nn
 from graphwright.ir import Node, bodies_of
 from graphwright.ops.facts import PYTHON_OPERATORS, WRITING_METHODS
 from graphwright.ops.lookup import operator_of, operator_of_target
-from graphwright.ops.modules import is_plain_module
+from graphwright.ops.modules import ModuleOfFunction, functional_form, is_known_module, is_plain_module
 from graphwright.ops.operators import Operator, flag_of, is_on
 from graphwright.ops.regions import is_region
 
@@ -245,6 +245,8 @@ def has_side_effect(fn: Any) -> Any:
 
 
 def _is_module_impure(module: nn.Module | None, in_any_mode: bool) -> bool:
+    if isinstance(module, ModuleOfFunction):
+        return functional_form(module) is None
     if module is None or not is_plain_module(module):
         return True
     flags: dict[str, Any] = module.__dict__
@@ -263,7 +265,7 @@ def _is_module_impure(module: nn.Module | None, in_any_mode: bool) -> bool:
 
 
 def _is_module_random(module: nn.Module | None) -> bool:
-    if module is None or not all(is_plain_module(one) for one in module.modules()):
+    if module is None or not all(is_known_module(one) for one in module.modules()):
         return False  # not known; impure it is
     return any(_draws_itself(one) for one in module.modules())
 

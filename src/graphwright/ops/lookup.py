@@ -10,7 +10,7 @@ import math
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +32,14 @@ from graphwright.ops.operators import (
 )
 from graphwright.ops.state import delete_attribute, set_attribute
 
-__all__ = ["key_of", "module_called", "module_operator", "operator_of", "operator_of_target"]
+__all__ = [
+    "has_no_side_effect",
+    "key_of",
+    "module_called",
+    "module_operator",
+    "operator_of",
+    "operator_of_target",
+]
 
 
 def operator_of(node: Node, module: nn.Module | None = None) -> Operator | None:
@@ -81,8 +88,10 @@ def module_called(node: Node) -> nn.Module | None:
     return None if node.op != "call_module" or owner is None else owner.get_submodule(str(node.target))
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 _METHODS: dict[str, Operator] = {}
-_FUNCTIONS: dict[Any, Operator] = {}  # functions that live for ever: torch's and Python's own
+_FUNCTIONS: dict[Any, Operator] = {}  # functions that live for ever: torch's, Python's own, and declared ones
 
 
 def operator_of_target(op: str, target: Any) -> Operator | None:
@@ -108,6 +117,19 @@ def operator_of_target(op: str, target: Any) -> Operator | None:
         if known is not None:
             _FUNCTIONS[target] = known
     return known
+
+
+def has_no_side_effect(fn: Function) -> Function:
+    """Declare that calls of a function give a new value of their arguments, and do nothing else. Returns `fn`.
+
+    >>> @has_no_side_effect
+    ... def doubled(x): return x * 2
+    >>> operator_of_target("call_function", doubled).pure
+    True
+    """
+    key = f"{fn.__module__}.{getattr(fn, '__qualname__', fn)}"
+    _FUNCTIONS[fn] = Operator(key, make_forms=functools.partial(forms_of_python, fn))
+    return fn
 
 
 def module_operator(kind: type[nn.Module]) -> Operator | None:

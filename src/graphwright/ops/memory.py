@@ -9,7 +9,7 @@ from torch import nn
 from graphwright.ir import Node
 from graphwright.ops.effects import is_inplace, written_and_given
 from graphwright.ops.lookup import operator_of
-from graphwright.ops.modules import is_plain_module
+from graphwright.ops.modules import is_known_module
 from graphwright.ops.scratch import gives_fresh_value
 
 __all__ = ["may_share_memory", "shared_inputs", "sources_of"]
@@ -68,7 +68,7 @@ def shared_inputs(node: Node, module_of: ModuleOf) -> list[Node] | None:
     """
     module = module_of(node)
     if node.op == "call_module":
-        known = module is not None and is_plain_module(module)
+        known = module is not None and is_known_module(module)
     else:
         operator = operator_of(node)
         known = operator is not None and not operator.acts

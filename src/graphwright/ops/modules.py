@@ -19,7 +19,16 @@ from torch import nn
 from graphwright.ops.lookup import module_operator, operator_of_target
 from graphwright.ops.operators import Operator, forms_of
 
-__all__ = ["FunctionalForm", "functional_form", "is_plain_module", "is_untouched", "positional_inputs"]
+__all__ = [
+    "FunctionalForm",
+    "ModuleOfFunction",
+    "functional_form",
+    "is_known_module",
+    "is_of_function",
+    "is_plain_module",
+    "is_untouched",
+    "positional_inputs",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,8 +58,29 @@ class FunctionalForm:
         return forms_of(self.operator)[0].positional
 
 
+class ModuleOfFunction(nn.Module):
+    """A module outside of torch.nn whose `forward` calls one function with what it holds, and does nothing else."""
+
+    def function(self) -> tuple[Callable[..., Any], Mapping[str, str], Mapping[str, str]] | None:
+        """The function, which `has_no_side_effect`; the names of tensors and of settings by what they are passed as.
+
+        None where the module does more now.
+        """
+        raise NotImplementedError
+
+
+def is_of_function(kind: type[nn.Module]) -> bool:
+    """Tell whether a class of modules calls one function: torch.nn's own, and those that say so."""
+    if kind.__module__.startswith("torch.nn.modules.") or not issubclass(kind, ModuleOfFunction):
+        return kind.forward.__module__.startswith("torch.nn.modules.")
+    owners = [next(base for base in kind.__mro__ if name in vars(base)) for name in ("function", "forward")]
+    return issubclass(*owners)  # no subclass has another forward
+
+
 def functional_form(module: nn.Module) -> FunctionalForm | None:
     """The function that a module calls with what it holds; None where it does more, or is not torch.nn's own.
+
+    Modules of other classes that are a `ModuleOfFunction` say so themselves.
 
     What depends on the training flag is as the flag stands now.
 
@@ -60,6 +90,8 @@ def functional_form(module: nn.Module) -> FunctionalForm | None:
     >>> functional_form(nn.LSTM(2, 2)) is None
     True
     """
+    if isinstance(module, ModuleOfFunction):
+        return _own_form(module) if is_of_function(type(module)) and is_untouched(module) else None
     if module_operator(type(module)) is None or not is_plain_module(module):
         return None
     name = type(module).__name__
@@ -87,6 +119,19 @@ def functional_form(module: nn.Module) -> FunctionalForm | None:
     return FunctionalForm(function, operator, inputs, tensors, values, settings)
 
 
+def _own_form(module: ModuleOfFunction) -> FunctionalForm | None:
+    given = module.function()
+    if given is None:
+        return None
+    function, tensors, settings = given
+    operator = operator_of_target("call_function", function)
+    assert operator is not None, f"{function.__name__} is not declared: has_no_side_effect"
+    names = [name for name in forms_of(operator)[0].names if name not in tensors and name not in settings]
+    present = {name: path for name, path in tensors.items() if getattr(module, path) is not None}
+    values = {name: getattr(module, path) for name, path in settings.items()}
+    return FunctionalForm(function, operator, tuple(names), present, values, tuple(settings.values()))
+
+
 def is_plain_module(module: nn.Module) -> bool:
     """Tell whether a module is one of torch.nn's own classes and nobody hooked into it or replaced its forward.
 
@@ -96,6 +141,11 @@ def is_plain_module(module: nn.Module) -> bool:
     (True, False)
     """
     return type(module).__module__.startswith("torch.nn.modules.") and is_untouched(module)
+
+
+def is_known_module(module: nn.Module) -> bool:
+    """Tell whether it is known what a call of a module does: one of torch.nn's own, or a `ModuleOfFunction`."""
+    return is_plain_module(module) or (isinstance(module, ModuleOfFunction) and functional_form(module) is not None)
 
 
 def is_untouched(module: nn.Module) -> bool:

@@ -199,8 +199,8 @@ def _of_schemas(qualified: str, schemas: Sequence[Any], seeded: bool) -> Operato
     namespace, _, name = qualified.partition("::")
     if namespace == "aten":
         found = operator_named(name, schemas=schemas)
-    else:  # those of prims compute, what others do is not known
-        found = operator_named(name, schemas=schemas, key=qualified, acts=namespace != "prims")
+    else:  # those of prims and our own compute, what others do is not known
+        found = operator_named(name, schemas=schemas, key=qualified, acts=namespace not in ("prims", "graphwright"))
     return found if found.key in facts.DRAWS else dataclasses.replace(found, random=seeded)
 
 

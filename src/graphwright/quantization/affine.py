@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from graphwright.errors import QuantizationError
+from graphwright.ops import has_no_side_effect
 from graphwright.quantization.schemes import PerAxis, PerGroup, PerTensor, Scheme
 
 __all__ = [
@@ -62,6 +63,7 @@ _implement("dequantize", _dequantize, lambda x, scale, zero_point: torch.empty_l
 _implement("dequantize_per_axis", _dequantize_per_axis, lambda x, scale, axis: torch.empty_like(x, dtype=scale.dtype))
 
 
+@has_no_side_effect
 def quantize(x: Tensor, scale: float, zero_point: int, dtype: torch.dtype = torch.uint8) -> Tensor:
     """Write a tensor as integers: `x / scale + zero_point`, rounded half to even, within the dtype.
 
@@ -71,6 +73,7 @@ def quantize(x: Tensor, scale: float, zero_point: int, dtype: torch.dtype = torc
     return torch.ops.graphwright.quantize(x, scale, zero_point, dtype)  # type: ignore[no-any-return]
 
 
+@has_no_side_effect
 def dequantize(x: Tensor, scale: float, zero_point: int) -> Tensor:
     """Give what integers stand for: `(x - zero_point) * scale`, in single precision.
 

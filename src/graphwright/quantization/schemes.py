@@ -92,12 +92,12 @@ class Scheme:
     @property
     def quant_min(self) -> int:
         """The least integer."""
-        return 0 if self.dtype is torch.uint8 else -(2 ** (self.bits - 1))
+        return 0 if self.dtype is torch.uint8 else -(1 << (self.bits - 1))
 
     @property
     def quant_max(self) -> int:
         """The largest integer."""
-        return 2**self.bits - 1 if self.dtype is torch.uint8 else 2 ** (self.bits - 1) - 1
+        return (1 << self.bits) - 1 if self.dtype is torch.uint8 else (1 << (self.bits - 1)) - 1
 
     @property
     def bounds(self) -> tuple[int, int]:

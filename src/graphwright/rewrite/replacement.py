@@ -17,7 +17,7 @@ from graphwright.ops import draws_alone
 from graphwright.rewrite import words
 from graphwright.rewrite.match import Match
 from graphwright.rewrite.pattern import Pattern, captured, place_of
-from graphwright.runtime import assign_attribute, copy_attribute, delete_attribute, free_path, has_attribute
+from graphwright.runtime import add_constant, assign_attribute, copy_attribute, delete_attribute, has_attribute
 
 __all__ = ["Function", "Installed", "Template", "replacement_of"]
 
@@ -105,8 +105,7 @@ class _Tracer(GraphAppendingTracer):
         return Installed(module, self._put(module, name), self)
 
     def _put(self, value: Any, name: str) -> str:
-        path = free_path(self._gm, name)
-        assign_attribute(value, self._gm, path)
+        path = add_constant(self._gm, value, name, persistent=True)
         self._installed.append(path)
         return path
 

@@ -72,6 +72,7 @@ from graphwright.runtime.guards import (
 )
 from graphwright.runtime.interpreter import Interpreter
 from graphwright.runtime.members.attributes import (
+    add_constant,
     assign_attribute,
     copy_attribute,
     delete_attribute,
@@ -127,6 +128,7 @@ from graphwright.runtime.saving.saving import save
 from graphwright.runtime.unrolled import unrolled_checks, unrolled_reads
 
 __all__ = [
+    "add_constant",
     "FoundModules",
     "Plainness",
     "is_called_plainly",

@@ -32,7 +32,7 @@ from graphwright.runtime.entries import (
 from graphwright.runtime.foreign import how_to_read, prepared_for_script
 from graphwright.runtime.graph_facts import facts_of_modules, forget_module
 from graphwright.runtime.guards import Guard, guards_of, summed_up
-from graphwright.runtime.members.attributes import assign_attribute, copy_attribute, has_attribute
+from graphwright.runtime.members.attributes import add_constant, assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import register
 from graphwright.runtime.members.shells import copy_slots
 from graphwright.runtime.members.submodules import add_submodule, delete_submodule, unused_submodules
@@ -336,7 +336,14 @@ class GraphModule(nn.Module):
         """
         return write_package(self, folder, module_name, _program_of)
 
-    # ---- submodules
+    # ---- constants and submodules
+
+    def add_constant(self, value: Any, name: str = "constant", persistent: bool = False) -> str:
+        """Keep a value for the graph to read, under this name or it with a number; return the path for `get_attr`.
+
+        A tensor becomes a buffer, outside of the state_dict unless it is `persistent`.
+        """
+        return add_constant(self, value, name, persistent)
 
     def add_submodule(self, target: str, m: nn.Module) -> bool:
         """Put a module at a dotted path, with plain modules on the way; False where a step is something else."""

@@ -83,10 +83,11 @@ def compare(
     """Run two modules on the same inputs and compare what their layers give.
 
     Of two captured modules, nodes are compared. They belong together by their names, and where rewriting has put one in
-    the place of several, it belongs to the last of these; where names are others, by their places in the user's
-    program. Of other modules, the submodules that have the same path are compared. Both run in the modes that they are
-    in, without gradients and with the same random numbers; nothing is left changed. The values of both are kept
-    meanwhile. Raises GraphError where nothing belongs together.
+    the place of several, it belongs to the last of these; where names are others, by what was put in the place of what
+    (`node.replace_with` and rules note that), else by their places in the user's program. Of other modules, the
+    submodules that have the same path are compared. Both run in the modes that they are in, without gradients and with
+    the same random numbers; nothing is left changed. The values of both are kept meanwhile. Raises GraphError where
+    nothing belongs together.
 
     >>> from graphwright import trace
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
@@ -101,7 +102,10 @@ def compare(
     both_captured = _is_captured(original) and _is_captured(changed)
     run = _run_graph if both_captured else _run_modules
     values, others = run(original, given), run(changed, given)
-    pairs = counterparts(original, changed) if both_captured else {name: name for name in values if name in others}
+    if both_captured:
+        pairs = counterparts(original, changed, (_kinds(values), _kinds(others)))
+    else:
+        pairs = {name: name for name in values if name in others}
     pairs = {name: other for name, other in pairs.items() if name in values and other in others}
     if not pairs:
         raise GraphError("the two modules have no layers that belong together", fix="compare a model with its own twin")
@@ -109,6 +113,14 @@ def compare(
     left = [name for name in values if name not in pairs]
     left += [other for other in others if other not in set(pairs.values())]
     return Comparison(compared, tuple(dict.fromkeys(left)))
+
+
+def _kinds(seen: dict[str, _Seen]) -> dict[str, list[bool]]:
+    """Whether what nodes give are fractions or whole numbers."""
+    return {
+        name: [tensor.is_floating_point() or tensor.is_complex() for tensor in each.tensors]
+        for name, each in seen.items()
+    }
 
 
 def _is_captured(module: nn.Module) -> bool:

@@ -15,8 +15,8 @@ from graphwright.ir import Graph, Node, bodies_of, nodes_in
 from graphwright.ops import (
     expect_bound,
     is_impure,
+    is_known_module,
     is_loop,
-    is_plain_module,
     is_random,
     operator_of,
     raise_error,
@@ -278,7 +278,7 @@ class Effects:
             return False
         module = self._module(node)
         if node.op == "call_module":
-            return module is None or not all(is_plain_module(one) for one in module.modules())
+            return module is None or not all(is_known_module(one) for one in module.modules())
         known = operator_of(node)
         if any(node.target is one for one in _QUIET) or _is_record(node.target):
             return False

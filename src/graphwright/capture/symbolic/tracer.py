@@ -430,7 +430,7 @@ class Tracer(TracerBase):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
         if isinstance(a, (torch.ScriptObject, pytree.TreeSpec)):
             prefix = "_torchbind_obj" if isinstance(a, torch.ScriptObject) else "_tree_spec_constant"
-            held = [path for path, value in self._held_objects() if type(value) is type(a) and value == a]
+            held = [path for path, value in self._held_objects() if type(value) is type(a) and _is_same(value, a)]
             path = held[-1] if held else None
             if path is None and isinstance(a, torch._C.ScriptModule):
                 raise NameError("module is not installed as a submodule: a TorchScript module outside the traced root")
@@ -605,6 +605,14 @@ class _AmbientMode(TorchFunctionMode):
             manager = torch.enable_grad if enabled else torch.no_grad
             entered = tracer.create_node("call_function", enter_context, (manager,), {}, name=manager.__name__)
             tracer._grad_regions.append((torch.is_grad_enabled(), entered))
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Tell whether two values are one or equal; classes of TorchScript need not say when two of theirs are."""
+    try:
+        return value is other or bool(value == other)
+    except NotImplementedError:
+        return False
 
 
 def _has_hash(value: Any) -> bool:

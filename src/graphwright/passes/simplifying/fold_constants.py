@@ -14,7 +14,7 @@ from graphwright.ops import functional_form, is_impure, is_random, is_region, mo
 from graphwright.passes.support.bodies import substitute
 from graphwright.passes.support.ownership import Ownership
 from graphwright.passes.support.tensor_facts import made_by
-from graphwright.runtime import assign_attribute, free_path, graphs_of, has_attribute, read_attribute
+from graphwright.runtime import add_constant, graphs_of, has_attribute, read_attribute
 
 __all__ = ["FoldConstants"]
 
@@ -83,8 +83,7 @@ def _replace(node: Node, gm: nn.Module, ownership: Ownership, values: dict[Node,
     if type(value) in (int, float, bool):
         substitute(node, value)
     elif _is_to_be_kept(value, values, max_bytes) and ownership.may_be_kept(node):
-        graph, path = node.graph, free_path(gm, node.name)
-        assign_attribute(value, gm, path, persistent=False)  # the parameters of the original still load
+        graph, path = node.graph, add_constant(gm, value, node.name)
         with graph.inserting_before(node):
             kept = graph.get_attr(path)
         kept.meta.update(node.meta)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphwright.errors import MissingAttributeError
 
 __all__ = [
+    "add_constant",
     "assign_attribute",
     "copy_attribute",
     "delete_attribute",
@@ -62,6 +63,22 @@ def free_path(module: nn.Module, path: str) -> str:
     while has_attribute(module, free):
         free, number = f"{path}_{number}", number + 1
     return free
+
+
+def add_constant(module: nn.Module, value: Any, name: str = "constant", persistent: bool = False) -> str:
+    """Keep a value in a module under a dotted path that leads to nothing yet; return the path, which `get_attr` reads.
+
+    A tensor becomes a buffer: outside of the state_dict, so that parameters of the original still load, or in it where
+    it is `persistent`. Modules and parameters are registered as such, anything else is a plain attribute.
+
+    >>> import torch
+    >>> module = nn.Linear(2, 3)
+    >>> add_constant(module, torch.ones(3), "weight"), list(module.state_dict())
+    ('weight_1', ['weight', 'bias'])
+    """
+    path = free_path(module, name)
+    assign_attribute(value, module, path, persistent)
+    return path
 
 
 def delete_attribute(module: nn.Module, path: str) -> None:

@@ -26,7 +26,7 @@ from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plai
 from graphwright.runtime.saving.saved_graphs import GraphWriter
 from graphwright.runtime.state import State
 from graphwright.runtime.trust.methods import called_methods, method_at
-from graphwright.runtime.trust.verifier import verify
+from graphwright.runtime.trust.verifier import verify, written_paths
 
 __all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "SUMMED", "save"]
 
@@ -54,7 +54,8 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False, as_p
     With `as_plain` a class that no other process can import, such as one made in a function, is written as nn.Module:
     the program is in the graph, and what else the class has is left out and answered.
 
-    Raises ExportError for a class or function of the program that no other process can import, for a tensor that is
+    Raises ExportError for a class or function of the program that no other process can import, for an attribute that
+    the graph reads and that is no plain data, such as the packed weights of a torch.ScriptObject, for a tensor that is
     more than a block of memory, for a module without a graph, and where the file cannot be written: what was there is
     then as it was.
 
@@ -88,6 +89,7 @@ class _ModuleWriter:
         self.stored: dict[str, torch.Tensor] = {}
         self._as_plain = as_plain
         self._modules: list[tuple[nn.Module, str]] = []
+        self._missing: dict[tuple[int, str], str] = {}  # why an attribute is not in the file, by its module and name
         self._numbers: dict[int, int] = {}
         self._names: dict[int, str] = {}  # of tensors, by id
         self._tensors: dict[str, dict[str, Any]] = {}
@@ -112,6 +114,7 @@ class _ModuleWriter:
         modules = []
         for module, path in self._modules:  # grows while it is walked
             modules.append(self._module(module, path))
+        self._refuse_missing()
         return {
             "format": FORMAT,
             "torch": torch.__version__,
@@ -121,6 +124,30 @@ class _ModuleWriter:
             "places": self._graphs.places,
             "sources": self._graphs.sources,
         }
+
+    def _refuse_missing(self) -> None:
+        """Raise ExportError where a program reads an attribute that is not in the file."""
+        for root, _ in self._modules if self._missing else ():
+            state = root.__dict__.get(_STATE)
+            for entry in state.entries.values() if isinstance(state, State) else ():
+                written = written_paths(entry.graph)
+                for node in entry.graph.all_nodes():
+                    if node.op == "get_attr" and node.target not in written:
+                        self._refuse_if_missing(node, root)
+
+    def _refuse_if_missing(self, node: Node, owner: nn.Module) -> None:
+        for atom in str(node.target).split("."):
+            why = self._missing.get((id(owner), atom))
+            if why is not None:
+                raise ExportError(
+                    f"cannot save the node {node.name!r}: it reads {node.target!r}, {why}",
+                    at=node.origin,
+                    fix="keep plain values and tensors in the module, and make such an object of them when it runs",
+                )
+            below = owner._modules.get(atom)
+            if below is None:
+                return
+            owner = below
 
     def _number(self, module: nn.Module, path: str = "") -> int:
         number = self._numbers.get(id(module))
@@ -165,6 +192,7 @@ class _ModuleWriter:
                     raise NotPlain("its name is none of an attribute")
                 record["attributes"][name] = self._values.attribute(value, prefix + name)
             except NotPlain as error:
+                self._missing[id(module), name] = str(error)
                 self.left_out.append(f"{prefix}{name}: {error}")
         hooks = self._hooks(module, prefix)
         if hooks:
