@@ -11,6 +11,7 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     decisions.py       decisions that were measured before
     choosing.py        the kernel of each layer, measured and put into the graph
     sites.py           where layers are in a graph, with what belongs to them
+    reading.py         what nodes call
     alternatives.py    the kernels that may compute a layer
     pack.py            what is made of tensors once, and anew when they change
     fitting.py         whether a call is one for optimized code
@@ -21,22 +22,46 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     bound_tensors.py   what inlined code takes for granted of modules, looked at in one check a call
 """
 
+from graphwright.engines.alternatives import ACTIVATIONS, Activation, Calls, Kernel, Site, off_by
 from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.inlining import Inlined, inline
 from graphwright.engines.optimized import Optimized, packed_for
-from graphwright.engines.optimizing import optimize_for_inference
-from graphwright.engines.regions import ENGINES, Engine, Opened, run_region
+from graphwright.engines.optimizing import Search, engines_of_auto, fastest_form, optimize_for_inference
+from graphwright.engines.pack import itself
+from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_written_sum, only_user
+from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_region
 from graphwright.engines.reporting import OptimizedReport, RunsOn
+from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
 
 __all__ = [
+    "ACTIVATIONS",
     "ENGINES",
+    "Activation",
+    "Calls",
     "Engine",
+    "Finder",
+    "FloatLayers",
+    "Found",
     "Inlined",
+    "Kernel",
     "Opened",
     "Optimized",
     "OptimizedReport",
     "RunsOn",
+    "Search",
+    "Searched",
+    "Site",
+    "activation_of",
+    "arguments_of",
+    "engines_of_auto",
+    "fastest_form",
     "inline",
+    "installed",
+    "is_sum",
+    "is_written_sum",
+    "itself",
+    "off_by",
+    "only_user",
     "optimize_for_inference",
     "packed_for",
     "run_region",
@@ -54,6 +79,7 @@ FLOORS = (
     "decisions",
     "choosing",
     "sites",
+    "reading",
     "alternatives",
     "pack",
     "fitting",

@@ -1,4 +1,4 @@
-"""The kernels that may compute a linear layer or convolution, with its batch norm, sum and activation.
+"""The kernels that may compute a site: here a linear layer or convolution, with its batch norm, sum and activation.
 
 Each is written once, as calls: these are made at once where a kernel is measured, and become nodes where it is used.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphwright.engines.pack import itself
 
-__all__ = ["ACTIVATIONS", "Activation", "Calls", "Convolution", "Linear", "Site", "kernels_of"]
+__all__ = ["ACTIVATIONS", "Activation", "Calls", "Convolution", "Kernel", "Linear", "Site", "off_by"]
 
 _mkldnn, _mkl = torch.ops.mkldnn, torch.ops.mkl
 
@@ -29,6 +29,41 @@ class Calls(Protocol):
 
     def packed(self, make: Callable[..., Any], sources: tuple[str, ...], *settings: Any) -> Any:
         """What is made once of the program's tensors at these paths, see `Recipe`."""
+
+
+Kernel = Callable[..., Any]  # called with how to make its calls, the site, and what that reads
+
+
+class Site(Protocol):
+    """A place in a program that several kernels may compute: data that says how, and compares by it."""
+
+    @property
+    def key(self) -> str:
+        """What the time of the site depends on: sites of one key run on one kernel."""
+
+    @property
+    def keeps_layout(self) -> bool:
+        """Whether every kernel gives values that lie in memory as those of the program do."""
+
+    def kernels(self, is_exact: bool) -> dict[str, Kernel]:
+        """The kernels by name, the first one what the program itself calls; with `is_exact` none of half precision."""
+
+    def example(self) -> list[Tensor]:
+        """Random values of what the site reads."""
+
+    def reason_against(self, given: Any, expected: Any, tolerance: float) -> str:
+        """Say why a kernel that gives this is none, where another value is expected; empty where it is one."""
+
+
+def off_by(given: Tensor, expected: Tensor, tolerance: float) -> str:
+    """Say how far values are off of others, relative to the largest of them; empty within a tolerance.
+
+    >>> off_by(torch.ones(2), torch.full((2,), 2.0), 0.1), off_by(torch.ones(2), torch.ones(2), 0.1)
+    ('off by 5.0e-01 of the largest value', '')
+    """
+    difference = (given - expected).abs().max().item()
+    scale = max(expected.abs().max().item(), 1e-6)
+    return "" if difference <= tolerance * scale else f"off by {difference / scale:.1e} of the largest value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +114,23 @@ class Linear:
         bias = "bias" if self.biases else "no bias"
         return f"linear {list(self.shape)} -> {self.outputs}, {bias}, {self.activation}"
 
+    @property
+    def keeps_layout(self) -> bool:
+        """Rows stay rows."""
+        return True
+
+    def kernels(self, is_exact: bool = False) -> dict[str, Kernel]:
+        """The kernels by name; with `is_exact` none of half precision."""
+        return _asked(_kernels_of_linear(self), is_exact)
+
+    def example(self) -> list[Tensor]:
+        """A random input."""
+        return [torch.randn(self.shape)]
+
+    def reason_against(self, given: Tensor, expected: Tensor, tolerance: float) -> str:
+        """Say how far a result is off."""
+        return off_by(given, expected, tolerance)
+
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
@@ -126,20 +178,36 @@ class Convolution:
         added = ", sum" if self.is_added else ""
         return f"conv {self.shape} {self.weight_shape} {numbers}, {bias}{added}, {self.activation}"
 
+    @property
+    def keeps_layout(self) -> bool:
+        """Some kernels give images whose channels come last."""
+        return False
 
-Site = Linear | Convolution
+    def kernels(self, is_exact: bool = False) -> dict[str, Kernel]:
+        """The kernels by name; with `is_exact` none of half precision."""
+        return _asked(_kernels_of_convolution(self), is_exact)
+
+    def example(self) -> list[Tensor]:
+        """A random image whose channels come last, and one to add, where there is one."""
+        x = torch.randn(self.shape).contiguous(memory_format=torch.channels_last)
+        if not self.is_added:
+            return [x]
+        sizes = torch.nn.functional.conv2d(
+            torch.empty(self.shape, device="meta"), torch.empty(self.weight_shape, device="meta"), None, self.stride,
+            self.padding, self.dilation, self.groups,
+        ).shape  # fmt: skip
+        return [x, torch.randn(sizes).contiguous(memory_format=torch.channels_last)]
+
+    def reason_against(self, given: Tensor, expected: Tensor, tolerance: float) -> str:
+        """Say how far a result is off."""
+        return off_by(given, expected, tolerance)
 
 
-def kernels_of(site: Site, is_exact: bool = False) -> dict[str, Callable[..., Any]]:
-    """The kernels of a site by name: each is called with how to make its calls, the site, and what it reads.
-
-    The first is what the program itself calls. With `is_exact`, those of half precision are left out.
-    """
-    kernels = _kernels_of_linear(site) if isinstance(site, Linear) else _kernels_of_convolution(site)
+def _asked(kernels: dict[str, Kernel], is_exact: bool) -> dict[str, Kernel]:
     return {name: kernel for name, kernel in kernels.items() if not (is_exact and name.startswith("bf16"))}
 
 
-def _kernels_of_linear(site: Linear) -> dict[str, Callable[..., Any]]:
+def _kernels_of_linear(site: Linear) -> dict[str, Kernel]:
     kernels = {"torch": _linear, "torch transposed": _linear_transposed, "oneDNN": _linear_onednn}
     if len(site.shape) == 2:
         kernels["addmm"] = _addmm
@@ -150,7 +218,7 @@ def _kernels_of_linear(site: Linear) -> dict[str, Callable[..., Any]]:
     return {**kernels, "bf16 oneDNN": _linear_half}
 
 
-def _kernels_of_convolution(site: Convolution) -> dict[str, Callable[..., Any]]:
+def _kernels_of_convolution(site: Convolution) -> dict[str, Kernel]:
     kernels = {"torch": _conv, "torch channels last": _conv_channels_last, "oneDNN": _conv_onednn}
     if site.is_plain:
         kernels["addmm"] = _conv_addmm

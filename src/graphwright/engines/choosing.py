@@ -1,4 +1,4 @@
-"""Which kernel computes each linear layer and convolution of a program: measured, and put there."""
+"""Which kernel computes each site of a program: measured, and put there."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines.alternatives import Linear, Site, kernels_of
+from graphwright.engines.alternatives import Linear, Site
 from graphwright.engines.measure import fastest
 from graphwright.engines.pack import Recipe, itself
 from graphwright.engines.sites import Found
 from graphwright.ir import Node
 from graphwright.passes import substitute
 
-__all__ = ["Choice", "Writing", "choose", "choose_merged", "put_kernel"]
+__all__ = ["Choice", "Writing", "choose", "choose_merged", "put_kernel", "reason_against"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,14 @@ def choose(
     tolerance: of the largest difference, relative to the largest value. Kernels of half precision are asked where it
     need not be exact. only: the kernels to ask, where it is known before which is the fastest.
     """
-    inputs, calls = _inputs(site), _Now(tensors)
-    kernels = {
-        name: functools.partial(kernel, calls, site, *inputs) for name, kernel in kernels_of(site, is_exact).items()
-    }
+    inputs, calls = site.example(), _Now(tensors)
+    kernels = {name: functools.partial(kernel, calls, site, *inputs) for name, kernel in site.kernels(is_exact).items()}
     expected = kernels["torch"]()
     dropped = []
     if only and all(name in kernels for name in only):
         kernels = {name: kernel for name, kernel in kernels.items() if name in ("torch", *only)}
     for name in list(kernels)[1:]:
-        reason = _reason_against(kernels[name], expected, tolerance)
+        reason = _reason_against(site, kernels[name], expected, tolerance)
         if reason:
             dropped.append(f"{name}: {reason}")
             del kernels[name]
@@ -86,15 +84,15 @@ def choose(
 
 def choose_merged(found: Found, choices: Mapping[str, Choice], tensors: Mapping[str, Tensor], seconds: float) -> bool:
     """Measure linear layers as one against them one by one, each by the kernel that was chosen for it."""
-    inputs, calls = _inputs(found.site), _Now(tensors)
+    inputs, calls = found.site.example(), _Now(tensors)
 
     def apart() -> None:
         for member in found.members:
-            kernels_of(member.site)[choices[member.site.key].kernel](calls, member.site, *inputs)
+            member.site.kernels(False)[choices[member.site.key].kernel](calls, member.site, *inputs)
 
     def as_one() -> None:
         assert isinstance(found.site, Linear)
-        value = kernels_of(found.site)[choices[found.site.key].kernel](calls, found.site, *inputs)
+        value = found.site.kernels(False)[choices[found.site.key].kernel](calls, found.site, *inputs)
         torch.split(value, _parts(found), -1)
 
     return fastest({"apart": apart, "as one": as_one}, seconds).best == "as one"
@@ -104,28 +102,22 @@ def _parts(found: Found) -> list[int]:
     return [member.site.outputs for member in found.members if isinstance(member.site, Linear)]
 
 
-def _inputs(site: Site) -> list[Tensor]:
-    x = torch.randn(site.shape)
-    if isinstance(site, Linear):
-        return [x]
-    x = x.contiguous(memory_format=torch.channels_last)
-    if not site.is_added:
-        return [x]
-    sizes = torch.nn.functional.conv2d(
-        torch.empty(site.shape, device="meta"), torch.empty(site.weight_shape, device="meta"), None, site.stride,
-        site.padding, site.dilation, site.groups,
-    ).shape  # fmt: skip
-    return [x, torch.randn(sizes).contiguous(memory_format=torch.channels_last)]
+def reason_against(
+    site: Site, kernel: str, inputs: Sequence[Any], tensors: Mapping[str, Tensor], tolerance: float
+) -> str:
+    """Say why a kernel of a site is none, on these inputs, beside what the program calls; empty where it is one."""
+    calls, kernels = _Now(tensors), site.kernels(False)
+    given = [value.clone() for value in inputs]
+    expected = kernels["torch"](calls, site, *given)
+    return _reason_against(site, functools.partial(kernels[kernel], calls, site, *given), expected, tolerance)
 
 
-def _reason_against(kernel: Callable[[], Tensor], expected: Tensor, tolerance: float) -> str:
+def _reason_against(site: Site, kernel: Callable[[], Any], expected: Any, tolerance: float) -> str:
     try:
         given = kernel()
     except (RuntimeError, NotImplementedError, AttributeError) as error:
         return str(error).partition("\n")[0]
-    difference = (given - expected).abs().max().item()
-    scale = max(expected.abs().max().item(), 1e-6)
-    return "" if difference <= tolerance * scale else f"off by {difference / scale:.1e} of the largest value"
+    return site.reason_against(given, expected, tolerance)
 
 
 # ---- put into a graph
@@ -186,7 +178,7 @@ def put_kernel(found: Found, kernel: str, writing: Writing) -> None:
     """Put the calls of a kernel in the place of the nodes of a site."""
     inputs = [writing.stands_for.get(node, node) for node in found.inputs]
     writing.before(next((node for node in found.nodes if inputs[-1] in node.args), found.nodes[0]))
-    value = kernels_of(found.site)[kernel](writing, found.site, *inputs)
+    value = found.site.kernels(False)[kernel](writing, found.site, *inputs)
     if not found.members:
         writing.replace(found.nodes, value)
         return

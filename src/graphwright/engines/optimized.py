@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,14 +17,14 @@ from graphwright.engines.fitting import Sizes, fits, is_watched
 from graphwright.engines.opening import opening, wish
 from graphwright.engines.pack import Packs, Recipe, is_trained, itself, kind_of
 from graphwright.engines.regions import Region, find_regions, put_regions
-from graphwright.engines.sites import Found, find_sites
-from graphwright.engines.specializing import specialized
+from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
+from graphwright.engines.specializing import by_parameter, specialized
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_inplace, written_attributes
 from graphwright.passes import substitute
 from graphwright.rewrite import Calls, GraphEffects
-from graphwright.runtime import STATE, Entry, GraphModule, entry_points_of
+from graphwright.runtime import STATE, Entry, GraphModule, Interpreter, entry_points_of
 
 __all__ = ["Optimized", "Plan", "Prepared", "Program", "packed_for"]
 
@@ -35,13 +35,15 @@ class Plan:
 
     inputs: what each argument has to be like, see `facts_of`. kernels: of each site by its key. merged: the keys of
     linear layers that are computed as one. engines: those of the longest piece of the graph, the next one and so on;
-    "" is torch.
+    "" is torch. finders: what says where sites are. again: how to make the module again.
     """
 
     inputs: tuple[Any, ...]
     kernels: Mapping[str, Choice]
     merged: frozenset[str] = frozenset()
     engines: tuple[str, ...] = ()
+    finders: tuple[Finder, ...] = (FloatLayers(),)
+    again: str = "optimize what is loaded: graphwright.optimize_for_inference"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,14 +56,11 @@ class Optimized:
     @property
     def instead_of_saving(self) -> str:
         """What to do where no file holds the form."""
-        return (
-            "save the module that was optimized, and optimize what is loaded: "
-            "graphwright.optimize_for_inference(graphwright.load(path), args)"
-        )
+        return f"save the module that it was made of, and {self.plan.again}(graphwright.load(path), args)"
 
     def write(self, module: GraphModule, entry: Entry) -> PythonCode:
         """Write the code for the modules as they are now."""
-        program = Program(module, entry.graph, self.beside, self.plan.inputs)
+        program = Program(module, entry.graph, self.beside, self.plan.inputs, self.plan.finders)
         prepared = program.prepare(self.plan)
         entry.held = prepared
         return graph_to_readable_source(
@@ -97,7 +96,9 @@ class Prepared:
 class Program:
     """A program for inputs of one size, before it is decided what it runs on."""
 
-    def __init__(self, module: GraphModule, graph: Graph, beside: str, inputs: Sequence[Any]) -> None:
+    def __init__(
+        self, module: GraphModule, graph: Graph, beside: str, inputs: Sequence[Any], finders: Sequence[Finder]
+    ) -> None:
         entry = entry_points_of(module)[beside]
         assert entry.form is not None
         entry.form.write(module, entry)
@@ -112,10 +113,21 @@ class Program:
         written = _written(self.gm, self.paths)
         packable = [path for path in (*self.paths, *self.counters.values()) if path not in written]
         self.tensors = _plain_tensors(module, packable)
+        self._finders = finders
+        self._searched = Searched(self.gm, self.shapes, self.tensors, self.counters)
 
-    def sites(self) -> list[Found]:
-        """Where other kernels may compute."""
-        return find_sites(self.gm, self.shapes, self.tensors, self.counters)
+    def sites(self, besides: Collection[Node] = ()) -> list[Found]:
+        """Where other kernels may compute, besides of some nodes; this may edit the program."""
+        for finder in self._finders:
+            finder.prepare(self._searched, besides)
+        return [site for finder in self._finders for site in finder.find(self._searched)]
+
+    def values(self, args: Sequence[Any]) -> dict[Node, Any]:
+        """What the program computes of some arguments, one for each parameter."""
+        positional, named = by_parameter(self.gm.graph, args)
+        running = Interpreter(self.gm, garbage_collect_values=False)
+        running.run(*positional, **named)
+        return running.env
 
     def pieces(self) -> list[list[Node]]:
         """What engines may run."""
@@ -123,12 +135,15 @@ class Program:
 
     def prepare(self, plan: Plan) -> Prepared:
         """Put kernels and engines into the graph, as planned."""
-        writing, found = Writing(), self.sites()
+        writing = Writing()
         pieces = [(piece, engine) for piece, engine in zip(self.pieces(), plan.engines, strict=False) if engine]
         elsewhere = {node for piece, _ in pieces for node in piece}
-        self._keep_layouts(plan)
+        found = [site for site in self.sites(elsewhere) if elsewhere.isdisjoint(_nodes(site))]
+        self._keep_layouts(plan, found)
         put_regions(pieces, self.shapes, self.counters, writing)
-        self._put_kernels(plan, [site for site in found if elsewhere.isdisjoint(_nodes(site))], writing)
+        self._put_kernels(plan, found, writing)
+        for finder in self._finders:
+            finder.finish(self.gm)
         for node in list(self.gm.graph.all_nodes()):
             if node.op == "get_attr" and not node.users:
                 node.graph.erase_node(node)
@@ -138,12 +153,13 @@ class Program:
         recipes = {recipe: name for recipe, name in writing.recipes.items() if name in used}
         return Prepared(self, self.beside, plan.inputs, recipes, self.attributes)
 
-    def _keep_layouts(self, plan: Plan) -> None:
+    def _keep_layouts(self, plan: Plan, found: list[Found]) -> None:
         """Have results and views be as they are where kernels give images whose channels come last.
 
         Raises PassError where the program could tell the difference.
         """
-        if all(choice.kernel == "torch" or key.startswith("linear") for key, choice in plan.kernels.items()):
+        chosen = {key: choice.kernel for key, choice in plan.kernels.items()}
+        if all(each.site.keeps_layout or chosen.get(each.site.key, "torch") == "torch" for each in found):
             return
         for node in list(self.gm.graph.all_nodes()):
             if node.op == "call_method" and node.target in _OF_LAYOUTS:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from graphwright.analysis import ModuleState, tensors_in
 from graphwright.capture import trace
 from graphwright.engines.alternatives import Site
-from graphwright.engines.choosing import Choice, choose, choose_merged
+from graphwright.engines.choosing import Choice, choose, choose_merged, reason_against
 from graphwright.engines.decisions import Decisions
 from graphwright.engines.fitting import facts_of
 from graphwright.engines.inlining import inline
@@ -24,11 +24,12 @@ from graphwright.engines.measure import fastest
 from graphwright.engines.optimized import Optimized, Plan, Prepared, Program
 from graphwright.engines.regions import ENGINES, installed
 from graphwright.engines.reporting import META, ReportOfOptimized, RunsOn
+from graphwright.engines.sites import Finder, FloatLayers, Found
 from graphwright.errors import PassError
 from graphwright.ops import is_impure, written_attributes
 from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
 
-__all__ = ["optimize_for_inference"]
+__all__ = ["Search", "engines_of_auto", "fastest_form", "optimize_for_inference"]
 
 _PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results are, if nothing else is asked
 _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
@@ -70,38 +71,59 @@ def optimize_for_inference(
         raise PassError(f"there is no precision {precision!r}", fix=f"precisions are {', '.join(_PRECISIONS)}")
     if isinstance(engines, str) and engines != "auto":
         raise PassError(f"engines is {engines!r}", fix=f'give "auto" or a tuple of names: ({engines!r},)')
-    names = installed(_auto() if engines == "auto" else engines)
+    names = installed(engines_of_auto() if engines == "auto" else engines)
     gm = model if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
-    decisions = Decisions() if keep_decisions else None
-    search = _Optimizing(gm, given, named, names, precision, tolerance, examples or (), decisions)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        return search.result()
+    tolerance = max(tolerance, _PRECISIONS[precision])
+    search = Search(
+        engines=tuple(names),
+        is_exact=precision == "fp32",
+        tolerance=tolerance,
+        site_tolerance=tolerance,
+        examples=tuple(examples or ()),
+        decisions=Decisions() if keep_decisions else None,
+    )
+    return fastest_form(gm, given, named, search)
 
 
-def _auto() -> list[str]:
+def engines_of_auto() -> list[str]:
+    """What "auto" stands for: torch, and the engines that are installed."""
     return ["torch", *(name for name in ("onnxruntime", "openvino") if ENGINES[name].is_installed)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """How the fastest form of a module is looked for.
+
+    engines: those beside torch. finders: what says where sites are. is_exact: whether kernels of half precision are
+    left out. tolerance: of the largest difference of a result, relative to its largest value; site_tolerance: what
+    sites are told of it. is_checked_by_site: whether each site has to be right on what it reads in the program. again:
+    how to make the module of a file.
+    """
+
+    engines: tuple[str, ...] = ()
+    finders: tuple[Finder, ...] = (FloatLayers(),)
+    is_exact: bool = True
+    tolerance: float = 1e-4
+    site_tolerance: float = 1e-4
+    is_checked_by_site: bool = False
+    examples: tuple[tuple[Any, ...], ...] = ()
+    decisions: Decisions | None = None
+    again: str = "optimize what is loaded: graphwright.optimize_for_inference"
+
+
+def fastest_form(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any], search: Search) -> GraphModule:
+    """Give the fastest copy of a captured module: its program, or another form of its code that computes the same."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        return _Optimizing(gm, args, dict(kwargs), search).result()
 
 
 class _Optimizing:
     """One search for the fastest form of one module."""
 
-    def __init__(
-        self,
-        gm: GraphModule,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        engines: list[str],
-        precision: str,
-        tolerance: float,
-        examples: Sequence[tuple[Any, ...]],
-        decisions: Decisions | None = None,
-    ) -> None:
+    def __init__(self, gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], search: Search) -> None:
         self._staged = _staged(inline(gm))
         self._writes_state = _writes_state(self._staged)
-        self._args, self._kwargs, self._examples = args, kwargs, examples
-        self._engines, self._precision = engines, precision
-        self._tolerance = max(tolerance, _PRECISIONS[precision])
-        self._decisions = decisions
+        self._args, self._kwargs, self._search = args, kwargs, search
         self._notes: list[str] = []
         self._error: dict[str, float] = {}
 
@@ -158,8 +180,10 @@ class _Optimizing:
             key = found.site.key
             if key not in choices:
                 choices[key] = self._choice(found.site, program)
-        if self._decisions is not None:
-            self._decisions.keep({f"{self._precision} {key}": choice.kernel for key, choice in choices.items()})
+        if self._search.is_checked_by_site:
+            self._check_sites(program, sites, choices)
+        if self._search.decisions is not None:
+            self._search.decisions.keep({self._noted(key): choice.kernel for key, choice in choices.items()})
         groups = {found.site.key: found for found in sites if found.members}
         merged = {
             key for key, found in groups.items() if choose_merged(found, choices, program.tensors, _SECONDS_A_SITE)
@@ -170,23 +194,41 @@ class _Optimizing:
             for key, choice in choices.items()
             if key not in groups or key in merged
         ]
-        return Plan(inputs, choices, frozenset(merged)), parts
+        return Plan(inputs, choices, frozenset(merged), (), self._search.finders, self._search.again), parts
 
     def _choice(self, site: Site, program: Program) -> Choice:
-        is_exact = self._precision == "fp32"
-        kept = None if self._decisions is None else self._decisions.known.get(f"{self._precision} {site.key}")
+        search = self._search
+        kept = None if search.decisions is None else search.decisions.known.get(self._noted(site.key))
         only = () if kept is None else (kept,)
-        return choose(site, program.tensors, self._tolerance, _SECONDS_A_SITE, is_exact, only)
+        return choose(site, program.tensors, search.site_tolerance, _SECONDS_A_SITE, search.is_exact, only)
+
+    def _noted(self, key: str) -> str:
+        return f"{'fp32' if self._search.is_exact else 'bf16'} {key}"
+
+    def _check_sites(self, program: Program, sites: Sequence[Found], choices: dict[str, Choice]) -> None:
+        """Leave sites to torch whose kernel is off on what they read in the program."""
+        given = _copied(tuple(_bound(self._staged, program.gm.graph, self._args, self._kwargs)))
+        with self._keeping_state(self._staged):
+            values = program.values(given)
+        for found in sites:
+            choice = choices[found.site.key]
+            if choice.kernel == "torch" or not values.keys() >= {found.last, *found.inputs}:
+                continue
+            inputs = [values[node] for node in found.inputs]
+            reason = reason_against(found.site, choice.kernel, inputs, program.tensors, self._search.site_tolerance)
+            if reason:
+                dropped = (*choice.dropped, f"{choice.kernel} at {found.last.name}: {reason}")
+                choices[found.site.key] = Choice("torch", choice.times_us, dropped)
 
     def _program(self, inputs: tuple[Any, ...]) -> Program:
         entries = entry_points_of(self._staged)
-        return Program(self._staged, entries["forward"].graph, _INLINED, inputs)
+        return Program(self._staged, entries["forward"].graph, _INLINED, inputs, self._search.finders)
 
     def _add_engines(self, forms: dict[str, GraphModule], plan: Plan) -> None:
-        if not self._engines:
+        if not self._search.engines:
             return
         count = len(self._program(plan.inputs).pieces())
-        for engine in self._engines:
+        for engine in self._search.engines:
             if count:
                 self._add(forms, engine, dataclasses.replace(plan, engines=(engine,) * count))
 
@@ -204,12 +246,12 @@ class _Optimizing:
 
     def _difference(self, made: GraphModule, name: str) -> str:
         """What is different, empty where nothing is."""
-        for args, kwargs in ((self._args, self._kwargs), *((each, {}) for each in self._examples)):
+        for args, kwargs in ((self._args, self._kwargs), *((each, {}) for each in self._search.examples)):
             with self._keeping_state(self._staged):
                 expected = _run(self._staged, args, kwargs)
             with self._keeping_state(made):
                 given = _run(made, args, kwargs)
-            reason, error = _compared(expected, given, self._tolerance)
+            reason, error = _compared(expected, given, self._search.tolerance)
             self._error[name] = max(error, self._error.get(name, 0.0))
             if reason:
                 return reason

@@ -32,7 +32,7 @@ from graphwright.runtime import GraphModule, is_guard
 
 __all__ = ["ENGINES", "Engine", "Opened", "Region", "find_regions", "installed", "put_regions", "run_region"]
 
-_DTYPES = (torch.float32, torch.int64, torch.int32, torch.bool)
+_DTYPES = (torch.float32, torch.int64, torch.int32, torch.bool, torch.uint8, torch.int8)
 _NODES_AT_LEAST = 3
 
 
@@ -128,7 +128,7 @@ def run_region(opened: Opened, *tensors: Tensor) -> Any:
 def find_regions(
     gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor], counters: Mapping[str, str]
 ) -> list[list[Node]]:
-    """Pieces of a specialized program that only compute tensors of tensors, the longest first; see `find_sites`."""
+    """Pieces of a specialized program that only compute tensors of tensors, the longest first; see `Searched`."""
     graph = gm.graph
     pieces: list[list[Node]] = [[]]
     for node in graph.nodes:

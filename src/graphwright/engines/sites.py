@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -13,11 +12,12 @@ from torch import Tensor
 
 from graphwright.analysis import Shapes
 from graphwright.engines.alternatives import Convolution, Linear, Site
+from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_written_sum, only_user
 from graphwright.ir import Node
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
-__all__ = ["Found", "find_sites"]
+__all__ = ["Finder", "FloatLayers", "Found", "Searched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,48 @@ class Found:
         return self.nodes[-1]
 
 
-def find_sites(
-    gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor], counters: Mapping[str, str]
-) -> list[Found]:
-    """The sites of a specialized program.
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A specialized program in which sites are looked for.
 
     tensors: those that may be packed, by path. counters: by the path of a running statistic, that of what tells when it
     is written to.
     """
-    finding = _Finding(gm, shapes, tensors, counters)
-    found = [site for node in gm.graph.all_nodes() for site in [finding.site(node)] if site is not None]
-    return found + finding.merged(found)
+
+    gm: GraphModule
+    shapes: Shapes
+    tensors: Mapping[str, Tensor]
+    counters: Mapping[str, str]
+
+
+class Finder(Protocol):
+    """Says where in a program other kernels may compute: data that copies share."""
+
+    def prepare(self, program: Searched, besides: Collection[Node]) -> None:
+        """Edit a program before sites are looked for, besides of some nodes."""
+
+    def find(self, program: Searched) -> list[Found]:
+        """The sites of a program."""
+
+    def finish(self, gm: GraphModule) -> None:
+        """Edit a program after kernels were put into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLayers:
+    """Finds linear layers and convolutions in single precision."""
+
+    def prepare(self, program: Searched, besides: Collection[Node]) -> None:
+        """Leave the program as it is."""
+
+    def find(self, program: Searched) -> list[Found]:
+        """The sites of a program."""
+        finding = _Finding(program.gm, program.shapes, program.tensors, program.counters)
+        found = [site for node in program.gm.graph.all_nodes() for site in [finding.site(node)] if site is not None]
+        return found + finding.merged(found)
+
+    def finish(self, gm: GraphModule) -> None:
+        """Leave the program as it is."""
 
 
 class _Finding:
@@ -71,7 +102,7 @@ class _Finding:
     # ---- what a site begins with
 
     def _linear(self, node: Node) -> Found | None:
-        given = _given(node, ("input", "weight", "bias"))
+        given = arguments_of(node, ("input", "weight", "bias"))
         shape, weight, bias = self._shape(given["input"]), self._path(given["weight"]), self._path(given["bias"])
         if not shape or weight is None or (bias is None and given["bias"] is not None):
             return None
@@ -82,7 +113,7 @@ class _Finding:
         return Found(site, (node,), (given["input"],))
 
     def _convolution(self, node: Node) -> Found | None:
-        given = _given(node, ("input", "weight", "bias", "stride", "padding", "dilation", "groups"))
+        given = arguments_of(node, ("input", "weight", "bias", "stride", "padding", "dilation", "groups"))
         shape, weight, bias = self._shape(given["input"]), self._path(given["weight"]), self._path(given["bias"])
         if shape is None or len(shape) != 4 or weight is None or (bias is None and given["bias"] is not None):
             return None
@@ -98,11 +129,11 @@ class _Finding:
     # ---- what it goes on with
 
     def _with_norm(self, found: Found) -> Found:
-        node = _only_user(found.last)
+        node = only_user(found.last)
         if node is None or node.op != "call_function" or node.target is not F.batch_norm:
             return found
         names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-        given = _given(node, names)
+        given = arguments_of(node, names)
         paths = tuple([self._path(given[name]) for name in names[1:5]])
         is_known = paths[0] is not None and paths[1] is not None
         is_known = is_known and all(
@@ -119,14 +150,14 @@ class _Finding:
         return replace(found, site=site, nodes=(*found.nodes, node))
 
     def _with_sum(self, found: Found) -> Found:
-        node = _only_user(found.last)
-        if node is None or not _is_sum(node):
+        node = only_user(found.last)
+        if node is None or not is_sum(node):
             return found
         other = node.args[1] if node.args[0] is found.last else node.args[0]
         shape = self._shape(other)
         if other is found.last or shape is None or shape != self._shape(found.last) or shape != self._shape(node):
             return found
-        if _is_written(node) and node.args[0] is not found.last:
+        if is_written_sum(node) and node.args[0] is not found.last:
             return found  # the other one is written to
         effects = self._effects_of(node)
         first = found.nodes[0]
@@ -137,10 +168,11 @@ class _Finding:
         return replace(found, site=site, nodes=(*found.nodes, node), inputs=(*found.inputs, other))
 
     def _with_activation(self, found: Found) -> Found:
-        node = _only_user(found.last)
-        name = None if node is None else _activation(node)
+        node = only_user(found.last)
+        name = None if node is None else activation_of(node)
         if node is None or name is None or node.args[0] is not found.last:
             return found
+        assert isinstance(found.site, Linear | Convolution)
         return replace(found, site=replace(found.site, activation=name), nodes=(*found.nodes, node))
 
     # ---- several in one
@@ -197,14 +229,6 @@ def _as_one(members: list[Found]) -> Found:
     return Found(site, (members[0].last,), members[0].inputs, tuple(members))
 
 
-def _given(node: Node, names: tuple[str, ...]) -> dict[str, Any]:
-    """The arguments of a call by the names of its parameters; None for those that are left out."""
-    given: dict[str, Any] = dict.fromkeys(names)
-    given.update(zip(names, node.args, strict=False))
-    given.update(node.kwargs)
-    return given
-
-
 def _pair(value: Any, default: int) -> tuple[int, ...] | None:
     value = default if value is None else value
     if type(value) is int:
@@ -213,52 +237,3 @@ def _pair(value: Any, default: int) -> tuple[int, ...] | None:
     if len(items) == 1:
         items = items * 2
     return items if len(items) == 2 and all(type(item) is int for item in items) else None
-
-
-def _only_user(node: Node) -> Node | None:
-    """The one operation that reads a value, once, in its own graph."""
-    if len(node.users) != 1:
-        return None
-    user = next(iter(node.users))
-    if user.graph is not node.graph or user.op not in ("call_function", "call_method"):
-        return None
-    return user if sum(used is node for used in user.args) == 1 and node not in user.kwargs.values() else None
-
-
-_SUMS = (operator.add, operator.iadd, torch.add, torch.Tensor.add, torch.Tensor.add_)
-
-
-def _is_sum(node: Node) -> bool:
-    if len(node.args) != 2 or node.kwargs or not all(type(arg) is Node for arg in node.args):
-        return False
-    return node.target in ("add", "add_") if node.op == "call_method" else node.target in _SUMS
-
-
-def _is_written(node: Node) -> bool:
-    return node.target in ("add_", operator.iadd, torch.Tensor.add_)
-
-
-_NAMES: dict[Any, str] = {
-    torch.relu: "relu", torch.relu_: "relu", F.relu: "relu", "relu": "relu", "relu_": "relu",
-    torch._C._nn.silu: "silu", torch._C._nn.silu_: "silu",
-    torch._C._nn.hardswish: "hardswish", torch._C._nn.hardswish_: "hardswish",
-    torch._C._nn.hardsigmoid: "hardsigmoid", torch._C._nn.hardsigmoid_: "hardsigmoid",
-    torch.sigmoid: "sigmoid", torch.sigmoid_: "sigmoid", F.sigmoid: "sigmoid", "sigmoid": "sigmoid",
-    torch.tanh: "tanh", torch.tanh_: "tanh", F.tanh: "tanh", "tanh": "tanh",
-}  # fmt: skip
-
-
-def _activation(node: Node) -> str | None:
-    """The name of the activation that a node calls."""
-    if type(node.target).__hash__ is None:
-        return None
-    if node.target is F.gelu:
-        how = _given(node, ("input", "approximate"))["approximate"]
-        return {None: "gelu", "none": "gelu", "tanh": "gelu_tanh"}.get(how)
-    if node.target is F.relu6:
-        return "relu6"
-    if node.target is F.hardtanh:
-        given = _given(node, ("input", "min_val", "max_val", "inplace"))
-        return "relu6" if (given["min_val"], given["max_val"]) == (0.0, 6.0) else None
-    name = _NAMES.get(node.target)
-    return name if name is not None and len(node.args) == 1 and not node.kwargs else None

@@ -21,7 +21,7 @@ from graphwright.ops import is_impure
 from graphwright.passes import FoldConditions, UseScaledDotProductAttention, put_in_place, substitute, use_function
 from graphwright.runtime import GraphModule, is_guard
 
-__all__ = ["specialized"]
+__all__ = ["by_parameter", "specialized"]
 
 _OF_TENSORS = frozenset({"size", "dim", "numel", "ndimension", "is_floating_point"})
 _OF_NUMBERS = frozenset({
@@ -56,7 +56,7 @@ def specialized(module: nn.Module, graph: Graph, binding: Binding, args: Sequenc
         use_kernel(node)
         if node.op == "call_function" and _is_in(node.target, _DROPOUTS):
             _drop(node)
-    positional = _by_parameter(gm.graph, args)
+    positional = by_parameter(gm.graph, args)
     shapes = Shapes(gm, *positional[0], **positional[1])
     _fold_sizes(gm.graph, shapes, args)
     FoldConditions().run(gm)
@@ -69,7 +69,7 @@ def specialized(module: nn.Module, graph: Graph, binding: Binding, args: Sequenc
     return gm, shapes
 
 
-def _by_parameter(graph: Graph, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+def by_parameter(graph: Graph, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
     """Values of parameters, as a call passes them."""
     positional: list[Any] = []
     named: dict[str, Any] = {}

@@ -47,7 +47,7 @@ from graphwright.passes.regions.merge_conditions import MergeConditions
 from graphwright.passes.regions.set_training import SetTraining
 from graphwright.passes.regions.unroll_loops import UnrollLoops
 from graphwright.passes.simplifying.collapse_chains import CollapseChains
-from graphwright.passes.simplifying.dead_values import RemoveDeadValues, remove_dead_values
+from graphwright.passes.simplifying.dead_values import RemoveDeadValues, eliminate_dead_code, remove_dead_values
 from graphwright.passes.simplifying.fold_constants import FoldConstants
 from graphwright.passes.simplifying.merge_subexpressions import MergeSubexpressions
 from graphwright.passes.simplifying.remove_dead_code import RemoveDeadCode
@@ -119,6 +119,7 @@ __all__ = [
     "UseScaledDotProductAttention",
     "add_operand",
     "create_feature_extractor",
+    "eliminate_dead_code",
     "extract",
     "extract_tensor_metadata",
     "fold_batch_norm",
