@@ -79,6 +79,7 @@ from graphwright.quantization.schemes import (
     weight_only_int8,
 )
 from graphwright.quantization.searching import Sensitivity, search, sensitivity
+from graphwright.quantization.training.prepared_module import TrainingModule
 
 __all__ = [
     "Backend",
@@ -106,6 +107,7 @@ __all__ = [
     "Rule",
     "Scheme",
     "Sensitivity",
+    "TrainingModule",
     "calibrate",
     "convert",
     "dequantize",

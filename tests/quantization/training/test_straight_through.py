@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -46,28 +44,6 @@ def test_each_channel_has_its_own_grid() -> None:
     assert y.tolist() == [[1, -1, 0], [100, 0, 0]]
     y.sum().backward()
     assert weight.grad is not None and weight.grad.tolist() == [[1, 1, 1], [1, 1, 1]]
-
-
-@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
-def test_the_gradient_of_a_learned_scale(scheme: Scheme) -> None:
-    """By Esser et al., equation 3: round(v) - v within, the bound outside; divided by sqrt(values * steps)."""
-    torch.manual_seed(0)
-    x = torch.randn(200, requires_grad=True)
-    rounding = LearnedFakeQuantize(scheme)
-    rounding(torch.tensor([-1.0, 1.0]))
-    rounding.eval()
-    wanted = torch.randn(200)
-    rounding(x).backward(wanted)
-    scale, zero_point = rounding.scale.detach(), int(rounding.zero_point)
-    least, most = scheme.bounds
-    steps = x.detach() / scale
-    integers = steps.round() + zero_point
-    slope = torch.where(
-        integers < least, least - zero_point, torch.where(integers > most, most - zero_point, steps.round() - steps)
-    )
-    assert rounding.scale.grad is not None
-    expected = (slope * wanted).sum() / math.sqrt(200 * (most - least))
-    torch.testing.assert_close(rounding.scale.grad, expected)
 
 
 def test_ranges_move_in_training_only() -> None:

@@ -6,12 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.quantization.affine import Grid, grid_of_range
+from graphwright.quantization.algorithms.learned_steps import learned_fake_quantize
 from graphwright.quantization.grids import grid_for, range_of
 from graphwright.quantization.observers.min_max import MovingAverageObserver
 from graphwright.quantization.schemes import Scheme
-from graphwright.quantization.training.straight_through import round_to_grid, round_to_learned_grid
+from graphwright.quantization.training.straight_through import round_to_grid
 
 __all__ = ["FakeQuantize", "LearnedFakeQuantize"]
+
+_LEAST_SCALE = 1e-12
 
 
 class FakeQuantize(MovingAverageObserver):
@@ -71,11 +74,12 @@ class LearnedFakeQuantize(FakeQuantize):
 
     def rounded(self, x: Tensor) -> Tensor:
         """Round values to the grid of the scale."""
-        return round_to_learned_grid(x, self.scale.clamp(min=1e-12), self.grid())
+        scale = self.scale.clamp(min=_LEAST_SCALE)
+        return learned_fake_quantize(x, scale, self.zero_point, *self.scheme.bounds)
 
     def grid(self) -> Grid:
         """The grid of the scale as it is."""
-        scale = self.scale.detach().clamp(min=1e-12)
+        scale = self.scale.detach().clamp(min=_LEAST_SCALE)
         return Grid(scale, self.zero_point, *self.scheme.bounds, self.scheme.dtype)
 
     def _range(self, scheme: Scheme) -> tuple[Tensor, Tensor]:

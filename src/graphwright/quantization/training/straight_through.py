@@ -1,11 +1,10 @@
 """Rounding that lets gradients through: where a value is within the grid, its gradient is that of what is rounded.
 
-Source: Bengio et al., arXiv:1308.3432; learned scales: Esser et al., arXiv:1902.08153.
+Source: Bengio et al., arXiv:1308.3432.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from graphwright.quantization.affine import Grid, dequantize_by, quantize_by
 
-__all__ = ["round_to_grid", "round_to_learned_grid"]
+__all__ = ["round_to_grid"]
 
 
 class _Rounded(torch.autograd.Function):
@@ -27,23 +26,6 @@ class _Rounded(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, None]:
         return (gradient * ctx.saved_tensors[0] if ctx.saved_tensors else None), None
-
-
-class _RoundedByLearnedScale(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor, grid: Grid) -> Tensor:
-        zero_point = grid.zero_point
-        steps = x / scale
-        rounded = steps.round().clamp(grid.quant_min - zero_point, grid.quant_max - zero_point)
-        within = _is_within(x, grid)
-        ctx.save_for_backward(within, torch.where(within, rounded - steps, rounded))
-        ctx.damping = 1.0 / math.sqrt(max(x.numel() * (grid.quant_max - grid.quant_min), 1))
-        return rounded * scale
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        within, slope = ctx.saved_tensors
-        return gradient * within, (gradient * slope).sum() * ctx.damping, None
 
 
 def _is_within(x: Tensor, grid: Grid) -> Tensor:
@@ -63,13 +45,4 @@ def round_to_grid(x: Tensor, grid: Grid) -> Tensor:
     ([-2.0, 0.0, 1.0], tensor([0., 1., 1.]))
     """
     rounded: Tensor = _Rounded.apply(x, grid)  # type: ignore[no-untyped-call]
-    return rounded
-
-
-def round_to_learned_grid(x: Tensor, scale: Tensor, grid: Grid) -> Tensor:
-    """Give the values of a grid next to those of a tensor, by a scale () that gets a gradient; zero points stay.
-
-    The gradient of the scale is divided by sqrt(values * steps), so that it learns as fast as the values do.
-    """
-    rounded: Tensor = _RoundedByLearnedScale.apply(x, scale, grid)  # type: ignore[no-untyped-call]
     return rounded
