@@ -28,6 +28,7 @@ Read schemes.py first, then converting.py.
     schemes.py         how values are written as integers
 """
 
+from graphwright.quantization import backends
 from graphwright.quantization.affine import (
     Grid,
     dequantize,
@@ -63,7 +64,7 @@ from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.weight_grid import weight_grid
-from graphwright.quantization.preparing import prepare
+from graphwright.quantization.preparing import prepare, with_mapping
 from graphwright.quantization.record import Explanation, Quantization, Row, quantization_of
 from graphwright.quantization.schemes import (
     Granularity,
@@ -108,6 +109,7 @@ __all__ = [
     "Scheme",
     "Sensitivity",
     "TrainingModule",
+    "backends",
     "calibrate",
     "convert",
     "dequantize",
@@ -132,6 +134,7 @@ __all__ = [
     "weight_grid",
     "weight_only_int4",
     "weight_only_int8",
+    "with_mapping",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.

@@ -26,7 +26,7 @@ from graphwright.quantization.sites import Program
 from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
 from graphwright.runtime import GraphModule
 
-__all__ = ["PREPARED", "Preparation", "add_observers", "mapping_of", "preparation_of", "prepare"]
+__all__ = ["PREPARED", "Preparation", "add_observers", "mapping_of", "preparation_of", "prepare", "with_mapping"]
 
 PREPARED = "prepared for quantization"  # the key in the meta of a module
 
@@ -121,6 +121,29 @@ def preparation_of(gm: nn.Module) -> Preparation:
             f"{type(gm).__name__} is not prepared", fix="prepare it first: prepare(model, static_int8(), args)"
         )
     return found
+
+
+def with_mapping(
+    gm: GraphModule, mapping: QConfigMapping | QConfig | None = None, backend: Backend | str | None = None
+) -> GraphModule:
+    """Give a prepared module that `convert` treats by other rules, or for another backend; it shares what it has seen.
+
+    What a rule asks for that nothing was observed for stays in float.
+
+    Raises QuantizationError for a module that is not prepared.
+    """
+    preparation = preparation_of(gm)
+    rules = preparation.mapping if mapping is None else mapping_of(mapping)
+    made = copy.copy(gm)
+    made.meta = {
+        **gm.meta,
+        PREPARED: dataclasses.replace(
+            preparation,
+            mapping=mapping_of_training(rules) if preparation.is_training else rules,
+            backend=preparation.backend if backend is None else backend_of(backend),
+        ),
+    }
+    return made
 
 
 def mapping_of(mapping: QConfigMapping | QConfig | None) -> QConfigMapping:
