@@ -8,11 +8,12 @@ Read schemes.py first, then converting.py.
     smoothing.py       inputs that are wide in some channels
     correcting.py      means of outputs, put right in biases
     rounding.py        weights, rounded
-    judging.py         what each layer alone loses
-    watching.py        data run through a program again
+    ranging.py         the range of the least error in outputs
     calibrating.py     `calibrate`: data run through a prepared module
     preparing.py       `prepare`: values observed where they will be integers
     record.py          what became of each layer, and why
+    judging.py         what each layer alone loses
+    watching.py        data run through a program again
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
     sites.py           where they are
@@ -138,11 +139,12 @@ FLOORS = (
     "smoothing",
     "correcting",
     "rounding",
-    "judging",
-    "watching",
+    "ranging",
     "calibrating",
     "preparing",
     "record",
+    "judging",
+    "watching",
     "grids",
     "decide",
     "sites",

@@ -30,7 +30,7 @@ from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.record import QUANTIZED
 from graphwright.quantization.schemes import QConfig, static_int8
-from graphwright.quantization.sites import LAYERS, Program
+from graphwright.quantization.sites import LAYERS, Program, after
 from graphwright.runtime import GraphModule
 
 __all__ = ["PREPARED", "Preparation", "add_observers", "mapping_of", "preparation_of", "prepare"]
@@ -171,10 +171,3 @@ def _observe(gm: GraphModule, value: Node, observer: Observer) -> Node:
         made = value.graph.call_module(path, (value,))
     made.origin = value.origin
     return made
-
-
-def after(value: Node) -> Node:
-    """The node before which what is made of a value goes: the one behind it, or the first that reads a parameter."""
-    if value.op != "placeholder":
-        return value.next
-    return min(user for user in value.users if user.graph is value.graph)
