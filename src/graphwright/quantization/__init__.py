@@ -2,6 +2,7 @@
 
 Read schemes.py first, then converting.py.
 
+    lowering/          reference programs as programs of integers
     layers.py          layers with weights of integers
     layer_functions.py what they compute
     observers/         which range a grid is to cover
@@ -35,6 +36,7 @@ from graphwright.quantization.layers import (
     QuantizedLayer,
     QuantizedLinear,
 )
+from graphwright.quantization.lowering.lower import lower
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.weight_grid import weight_grid
@@ -76,6 +78,7 @@ __all__ = [
     "dynamic_int8",
     "fake_quantize_by",
     "grid_of_range",
+    "lower",
     "observer_of",
     "quantize",
     "quantize_by",
@@ -91,6 +94,7 @@ __all__ = [
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
+    "lowering",
     "layers",
     "layer_functions",
     "observers",
