@@ -1,11 +1,10 @@
-"""torch.fx's convenience methods on `ir` classes that need lower rooms, bound in one place.
+"""torch.fx's convenience methods on `ir` classes that need lower rooms; `loading.py` binds them.
 
 `ir` alone is usable without them: it knows neither torch nor code generation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,24 +16,23 @@ from graphwright.codegen import (
     graph_to_readable_source,
     graph_to_source,
     is_plain,
-    on_generate_code,
     tensor_of,
     tensor_text,
 )
 from graphwright.ir import Graph, Node, format_node, qualified_name
-from graphwright.ops import (
-    ArgsKwargsPair,
-    is_impure,
-    is_random,
-    is_scratch_write,
-    normalize_function,
-    normalize_module,
-    register_containers,
-)
-from graphwright.passes import remove_dead_values
-from graphwright.runtime import reduce_graph, reduce_node
+from graphwright.ops import ArgsKwargsPair, is_impure, is_random, module_called, normalize_function, normalize_module
 
-__all__ = ["bind"]
+__all__ = [
+    "codegen",
+    "format_node_with_metadata",
+    "node_is_impure",
+    "normalized_arguments",
+    "pretty_target",
+    "process_inputs",
+    "process_outputs",
+    "python_code",
+    "set_codegen",
+]
 
 
 def python_code(
@@ -87,6 +85,9 @@ def set_codegen(self: Graph, codegen: CodeGen) -> None:
     self._edited()
 
 
+codegen = property(codegen_of, set_codegen, doc=codegen_of.__doc__)
+
+
 def process_inputs(self: Graph, *args: Any) -> Any:
     """Turn the arguments of a call into one value per placeholder, as the graph's `CodeGen` says."""
     return args if self._writer is None else self._writer.process_inputs(*args)
@@ -97,16 +98,6 @@ def process_outputs(self: Graph, out: Any) -> Any:
     return out if self._writer is None else self._writer.process_outputs(out)
 
 
-def eliminate_dead_code(self: Graph, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-    """Erase nodes that nothing reads and that have no effect beyond their value; answer whether any went.
-
-    In-place operations, random ones, checks and functions of unknown effect stay; of those in place, only what writes
-    to a fresh value that nothing else reads goes. `is_impure_node` decides instead, where given. Bodies of branches and
-    loops are seen to as well, with the values that they give, carry or take and that nothing needs.
-    """
-    return remove_dead_values(self, is_impure_node or _has_visible_effect) > 0
-
-
 def node_is_impure(self: Node, impure_random: bool = True) -> bool:
     """Tell whether the node has an effect beyond its value, so that it stays though nobody reads it.
 
@@ -114,16 +105,7 @@ def node_is_impure(self: Node, impure_random: bool = True) -> bool:
     """
     if not impure_random and is_random(self):
         return False
-    return is_impure(self, _module_of(self))
-
-
-def _has_visible_effect(node: Node) -> bool:
-    return node_is_impure(node) and not is_scratch_write(node, _module_of)
-
-
-def _module_of(node: Node) -> Any:
-    owner = node.graph.owning_module
-    return owner.get_submodule(node.target) if node.op == "call_module" and owner is not None else None
+    return is_impure(self, module_called(self))
 
 
 def normalized_arguments(
@@ -161,33 +143,9 @@ def format_node_with_metadata(
     return format_node(self, placeholder_names, maybe_return_typename, note)
 
 
-def pretty_target(target: Any) -> str:
+def _text_of_target(target: Any) -> str:
     """Write a target as the text form of a graph shows it."""
     return target if isinstance(target, str) else qualified_name(target)
 
 
-def bind() -> None:
-    """Bind the methods below to their classes."""
-    register_containers()
-    table: dict[type, dict[str, Any]] = {
-        Graph: {
-            "__reduce__": reduce_graph,
-            "python_code": python_code,
-            "_codegen": property(codegen_of, set_codegen, doc=codegen_of.__doc__),
-            "set_codegen": set_codegen,
-            "process_inputs": process_inputs,
-            "process_outputs": process_outputs,
-            "on_generate_code": on_generate_code,
-            "eliminate_dead_code": eliminate_dead_code,
-        },
-        Node: {
-            "__reduce__": reduce_node,
-            "is_impure": node_is_impure,
-            "format_node": format_node_with_metadata,
-            "normalized_arguments": normalized_arguments,
-            "_pretty_print_target": staticmethod(pretty_target),
-        },
-    }
-    for kind, methods in table.items():
-        for name, function in methods.items():
-            setattr(kind, name, function)
+pretty_target = staticmethod(_text_of_target)

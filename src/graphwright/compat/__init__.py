@@ -12,10 +12,10 @@ found there and the file or room each comes from. Nothing outside of this room i
     tracing/       torch.fx's further tracers and types
 """
 
-from graphwright.compat.finder import install, load
+from graphwright.compat.finder import install, load, show_paths
 from graphwright.compat.paths import FILES, FOLDERS, PATHS, PICKLED
 
-__all__ = ["FILES", "FOLDERS", "PATHS", "PICKLED", "install", "load"]
+__all__ = ["FILES", "FOLDERS", "PATHS", "PICKLED", "install", "load", "show_paths"]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (

@@ -12,7 +12,7 @@ from typing import Any
 
 from graphwright.compat.paths import FILES, FOLDERS, PATHS, PICKLED
 
-__all__ = ["install", "load"]
+__all__ = ["install", "load", "show_paths"]
 
 _PACKAGE = __name__.partition(".")[0]
 _SAME = {**FILES, **PICKLED}
@@ -63,21 +63,25 @@ def _is_folder(path: str) -> bool:
 
 
 def install() -> None:
-    """Let Python import the paths of the tables. Doing it again changes nothing.
+    """Let Python import the paths of the tables. Doing it again changes nothing."""
+    if not any(isinstance(finder, _TableFinder) for finder in sys.meta_path):
+        sys.meta_path.append(_TableFinder())
 
-    Of the files that are loaded already, torch.fx's paths are attributes at once, where no public name is in the way.
+
+def show_paths(room: str) -> None:
+    """Make torch.fx's paths to files of a room, which was just loaded, attributes at once.
+
+    What is there already is left alone: a public name of the room, or what was shown before.
     """
-    if any(isinstance(finder, _TableFinder) for finder in sys.meta_path):
-        return
-    sys.meta_path.append(_TableFinder())
     for path, file in _SAME.items():
         module = sys.modules.get(f"{_PACKAGE}.{file}")
-        room, _, name = path.rpartition(".")
-        if module is not None:
+        above, _, name = path.rpartition(".")
+        if above.partition(".")[0] == room and module is not None:
             sys.modules.setdefault(f"{_PACKAGE}.{path}", module)
-            vars(sys.modules[f"{_PACKAGE}.{room}"]).setdefault(name, module)
+            vars(sys.modules[f"{_PACKAGE}.{above}"]).setdefault(name, module)
     for path, row in FOLDERS.items():
-        _fill(importlib.import_module(f"{_PACKAGE}.{path}"), row)
+        if path.partition(".")[0] == room:
+            _fill(sys.modules[f"{_PACKAGE}.{path}"], row)
 
 
 def load(name: str) -> ModuleType:

@@ -6,7 +6,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     export.py           torch.export's programs
     export_regions.py   branches and loops, run as torch's operators
     torchscript.py      captured modules as torch.jit.script reads them
-    reading.py          modules of other systems where a captured one is looked at
+    reading.py          what is noted on graphs that were read of torch.fx's modules
     fx.py               torch.fx's GraphModules
     fx_graphs.py        graphs of torch.fx, read
     fx_writing.py       graphs of torch.fx, written
@@ -33,14 +33,15 @@ from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zip
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
 from graphwright.interop.lower.regions import WRITES, does_more, quietly, raising_side
 from graphwright.interop.modes import in_its_mode
-from graphwright.interop.reading import read_others
+from graphwright.interop.reading import note_back
+from graphwright.interop.torchscript import write_for_torchscript
 
 __all__ = [
     "compile_backend",
     "from_export",
     "from_fx",
     "in_its_mode",
-    "read_others",
+    "note_back",
     "to_export",
     "to_fx",
     "FILLED",
@@ -67,6 +68,7 @@ __all__ = [
     "raising_side",
     "rows_of",
     "set_item",
+    "write_for_torchscript",
 ]
 
 # Files, the top floor first: a file imports from its own floor and from those after it.

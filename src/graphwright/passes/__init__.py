@@ -47,7 +47,7 @@ from graphwright.passes.regions.merge_conditions import MergeConditions
 from graphwright.passes.regions.set_training import SetTraining
 from graphwright.passes.regions.unroll_loops import UnrollLoops
 from graphwright.passes.simplifying.collapse_chains import CollapseChains
-from graphwright.passes.simplifying.dead_values import RemoveDeadValues, remove_dead_values
+from graphwright.passes.simplifying.dead_values import RemoveDeadValues, eliminate_dead_code, remove_dead_values
 from graphwright.passes.simplifying.fold_constants import FoldConstants
 from graphwright.passes.simplifying.merge_subexpressions import MergeSubexpressions
 from graphwright.passes.simplifying.remove_dead_code import RemoveDeadCode
@@ -68,6 +68,7 @@ from graphwright.passes.support.bodies import (
 from graphwright.passes.support.node_names import node_names
 from graphwright.passes.support.pass_base import PassBase, PassResult
 from graphwright.passes.support.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
+from graphwright.passes.support.submodules import ModuleCalls, install
 
 __all__ = [
     "ChangeTrueDivToMulByInverse",
@@ -88,6 +89,7 @@ __all__ = [
     "FuseConvReLU",
     "HoistInvariants",
     "InsertCheckpoints",
+    "ModuleCalls",
     "Link",
     "MergeConditions",
     "MergeParallelLinears",
@@ -117,6 +119,7 @@ __all__ = [
     "UseScaledDotProductAttention",
     "add_operand",
     "create_feature_extractor",
+    "eliminate_dead_code",
     "extract",
     "extract_tensor_metadata",
     "fold_batch_norm",
@@ -125,6 +128,7 @@ __all__ = [
     "fuse_conv_relu",
     "get_graph_node_names",
     "inline",
+    "install",
     "inputs_of",
     "items_of",
     "module_of",

@@ -2,6 +2,22 @@
 
 Read schemes.py first, then converting.py.
 
+    api.py             `quantize_model`: all steps in one call
+    searching.py       what layers cost, and which to leave in float
+    converting.py      `convert`: the program with integers, in plain Python
+    smoothing.py       inputs that are wide in some channels
+    correcting.py      means of outputs, put right in biases
+    rounding.py        weights, rounded
+    judging.py         what each layer alone loses
+    watching.py        data run through a program again
+    calibrating.py     `calibrate`: data run through a prepared module
+    preparing.py       `prepare`: values observed where they will be integers
+    record.py          what became of each layer, and why
+    grids.py           which values share a grid
+    decide.py          what becomes of each layer, sum and concatenation
+    sites.py           where they are
+    backends.py        what backends compute with integers
+    mapping.py         rules of the user's
     lowering/          reference programs as programs of integers
     layers.py          layers with weights of integers
     layer_functions.py what they compute
@@ -19,6 +35,11 @@ from graphwright.quantization.affine import (
     quantize,
     quantize_by,
 )
+from graphwright.quantization.api import quantize_model
+from graphwright.quantization.backends import Backend
+from graphwright.quantization.calibrating import calibrate
+from graphwright.quantization.converting import convert
+from graphwright.quantization.judging import sqnr
 from graphwright.quantization.layer_functions import (
     quantized_conv,
     quantized_conv_transpose,
@@ -37,9 +58,12 @@ from graphwright.quantization.layers import (
     QuantizedLinear,
 )
 from graphwright.quantization.lowering.lower import lower
+from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.weight_grid import weight_grid
+from graphwright.quantization.preparing import prepare
+from graphwright.quantization.record import Explanation, Quantization, Row, quantization_of
 from graphwright.quantization.schemes import (
     Granularity,
     PerAxis,
@@ -53,8 +77,11 @@ from graphwright.quantization.schemes import (
     weight_only_int4,
     weight_only_int8,
 )
+from graphwright.quantization.searching import Sensitivity, search, sensitivity
 
 __all__ = [
+    "Backend",
+    "Explanation",
     "Granularity",
     "Grid",
     "Observer",
@@ -63,6 +90,8 @@ __all__ = [
     "PerTensor",
     "PerToken",
     "QConfig",
+    "QConfigMapping",
+    "Quantization",
     "QuantizedConv1d",
     "QuantizedConv2d",
     "QuantizedConv3d",
@@ -72,7 +101,12 @@ __all__ = [
     "QuantizedEmbedding",
     "QuantizedLayer",
     "QuantizedLinear",
+    "Row",
+    "Rule",
     "Scheme",
+    "Sensitivity",
+    "calibrate",
+    "convert",
     "dequantize",
     "dequantize_by",
     "dynamic_int8",
@@ -80,12 +114,18 @@ __all__ = [
     "grid_of_range",
     "lower",
     "observer_of",
+    "prepare",
+    "quantization_of",
     "quantize",
     "quantize_by",
+    "quantize_model",
     "quantized_conv",
     "quantized_conv_transpose",
     "quantized_embedding",
     "quantized_linear",
+    "search",
+    "sensitivity",
+    "sqnr",
     "static_int8",
     "weight_grid",
     "weight_only_int4",
@@ -94,6 +134,22 @@ __all__ = [
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
+    "api",
+    "searching",
+    "converting",
+    "smoothing",
+    "correcting",
+    "rounding",
+    "judging",
+    "watching",
+    "calibrating",
+    "preparing",
+    "record",
+    "grids",
+    "decide",
+    "sites",
+    "backends",
+    "mapping",
     "lowering",
     "layers",
     "layer_functions",

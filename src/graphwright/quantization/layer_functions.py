@@ -94,9 +94,9 @@ def range_of_call(input: Tensor, activation: str) -> tuple[Tensor, Tensor]:
 def rounded_in_call(input: Tensor, activation: str) -> Tensor:
     """A tensor as it is after it was written as uint8, with the range that it has.
 
-    >>> rounded_in_call(torch.tensor([[0.0, 0.3, 255.0], [0.0, 0.3, 0.51]]), "token")
-    tensor([[0.0000e+00, 0.0000e+00, 2.5500e+02],
-            [0.0000e+00, 3.0000e-01, 5.1000e-01]])
+    >>> rounded_in_call(torch.tensor([[0.0, 0.5, 255.0], [0.0, 0.25, 0.5]]), "tensor").round().int()
+    tensor([[  0,   0, 255],
+            [  0,   0,   0]], dtype=torch.int32)
     """
     if activation not in ACTIVATIONS:
         fix = f"give one of {', '.join(map(repr, ACTIVATIONS))}"

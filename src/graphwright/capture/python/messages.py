@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -94,20 +95,18 @@ def checked(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ..
         given[0] = torch.all(given[0])
 
     def fail() -> None:
-        message = given[1]() if len(given) > 1 and given[1] is not None else _UNSAID
+        message = given[1]() if len(given) > 1 and given[1] is not None else _message_of_torch()
         raise raising(kind(message))
 
     branch(given[0], lambda: None, fail)
     return None
 
 
+@functools.cache
 def _message_of_torch() -> str:
-    """What torch's checks say where the program gives no message."""
+    """What torch's checks say where the program gives no message. To ask it loads sympy."""
     try:
         torch._check(False)
     except RuntimeError as error:
         return str(error)
     return ""
-
-
-_UNSAID = _message_of_torch()

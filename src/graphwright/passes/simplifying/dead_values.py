@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from torch import nn
 
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import LoopParts, cond, is_impure, is_loop, is_region, is_scratch_write, loop_parts, while_loop
+from graphwright.ops import (
+    LoopParts,
+    cond,
+    is_impure,
+    is_loop,
+    is_region,
+    is_scratch_write,
+    loop_parts,
+    module_called,
+    while_loop,
+)
 from graphwright.passes.support.bodies import (
     drop_operands,
     ends_by_raising,
@@ -20,7 +30,7 @@ from graphwright.passes.support.bodies import (
 )
 from graphwright.runtime import graph_of
 
-__all__ = ["RemoveDeadValues", "remove_dead_values"]
+__all__ = ["RemoveDeadValues", "eliminate_dead_code", "remove_dead_values"]
 
 IsImpure = Callable[[Node], bool]
 
@@ -55,10 +65,22 @@ class RemoveDeadValues:
 
     def run(self, gm: nn.Module) -> int:
         """Edit a captured module in place; return the number of changes."""
-        find = module_of(gm)
-        return remove_dead_values(
-            graph_of(gm), lambda node: is_impure(node, find(node)) and not is_scratch_write(node, find)
-        )
+        return remove_dead_values(graph_of(gm), _is_seen(module_of(gm)))
+
+
+def eliminate_dead_code(graph: Graph, is_impure_node: IsImpure | None = None) -> bool:
+    """Erase nodes that nothing reads and that have no effect beyond their value; answer whether any went.
+
+    In-place operations, random ones, checks and functions of unknown effect stay; of those in place, only what writes
+    to a fresh value that nothing else reads goes. `is_impure_node` decides instead, where given. Bodies of branches and
+    loops are seen to as well, with the values that they give, carry or take and that nothing needs.
+    """
+    return remove_dead_values(graph, is_impure_node or _is_seen(module_called)) > 0
+
+
+def _is_seen(find: Callable[[Node], nn.Module | None]) -> IsImpure:
+    """Whether a node has an effect that something notices, where `find` gives the modules that nodes call."""
+    return lambda node: is_impure(node, find(node)) and not is_scratch_write(node, find)
 
 
 def remove_dead_values(graph: Graph, impure: IsImpure) -> int:

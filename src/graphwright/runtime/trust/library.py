@@ -12,6 +12,7 @@ import operator
 import random
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -33,6 +34,7 @@ from graphwright.values import TensorMetadata
 __all__ = [
     "CONTAINERS",
     "MANAGERS",
+    "OF_ROOMS",
     "TARGETS_ALONE",
     "is_exception",
     "is_plain_class",
@@ -101,6 +103,15 @@ TARGETS_ALONE = (
     torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call, *guards.EXPECTATIONS, *MANAGERS,
 )  # fmt: skip
 
+# Functions of ours in rooms that are loaded at first use: they compute tensors of tensors, and nothing else.
+OF_ROOMS: Mapping[str, frozenset[str]] = types.MappingProxyType({
+    "graphwright.quantization.affine": frozenset({"quantize", "dequantize"}),
+    "graphwright.quantization.layer_functions": frozenset({
+        "quantized_conv", "quantized_conv_transpose", "quantized_embedding", "quantized_linear",
+    }),
+    "graphwright.quantization.layers": frozenset(),
+})  # fmt: skip
+
 
 @functools.cache
 def _known() -> dict[int, Any]:
@@ -151,7 +162,7 @@ def may_be_called(value: Any) -> bool:
         value = getattr(torch.random, getattr(value, "__name__", ""), value)
     if id(value) in _known() or is_tensor_operator(value) or is_exception(value):
         return True
-    return _is_method(value) or _is_arithmetic(value) or _is_draw(value)
+    return _is_method(value) or _is_arithmetic(value) or _is_draw(value) or _is_of_room(value)
 
 
 def makes_arrays(value: Any) -> bool:
@@ -178,6 +189,12 @@ def _is_method(value: Any) -> bool:
     if not isinstance(owner, type) or not name:
         return False
     return name in methods_of_kind(owner) and getattr(owner, name, None) == value and name != "format"
+
+
+def _is_of_room(value: Any) -> bool:
+    """Tell whether a function is one of the table of those in rooms that are loaded at first use."""
+    home, name = str(getattr(value, "__module__", "")), getattr(value, "__name__", "")
+    return name in OF_ROOMS.get(home, ()) and getattr(sys.modules.get(home), name, None) is value
 
 
 def _is_arithmetic(value: Any) -> bool:

@@ -26,6 +26,7 @@ from graphwright.runtime.references import Reference, reference_to
 from graphwright.runtime.trust.fields import MACHINERY
 from graphwright.runtime.trust.followed import functions_in, reach_of
 from graphwright.runtime.trust.library import (
+    OF_ROOMS,
     TARGETS_ALONE,
     is_exception,
     is_plain_class,
@@ -46,6 +47,8 @@ _FIXED = _HOMES - {"numpy", "numpy.random"}  # no leave is given for what librar
 _HOOKS = (SpectralNorm, WeightNorm)
 # Where torch's classes of modules live.
 _MODULES = ("torch.nn.modules", "torch.nn.utils", "torch.ao.nn", "torch.ao.quantization.stubs")
+# And those of ours, beside what `runtime` has.
+_OUR_MODULES = ("graphwright.runtime", "graphwright.quantization.layers")
 # Never, whatever `allow` says: what runs code, starts programs, reads or writes files, or loads what does.
 _CLOSED = frozenset({
     "_ctypes", "_imp", "_io", "_pickle", "_posixsubprocess", "_socket", "_thread", "asyncio", "atexit", "bdb", "code",
@@ -240,7 +243,8 @@ class Trust:
             _refuse(name, f"the module {module} is not allowed", allow=_package(module))
         if module in sys.modules:
             return sys.modules[module]
-        if is_ours and not module.startswith("torch.nn.") and not self._is_allowed(module):
+        is_known = module.startswith("torch.nn.") or any(module in (home, _room_of(home)) for home in OF_ROOMS)
+        if is_ours and not is_known and not self._is_allowed(module):
             _refuse(name, f"the module {module} is not allowed", allow=_package(module))
         try:
             return importlib.import_module(module)
@@ -308,6 +312,11 @@ class Trust:
         return self._everything or any(_is_in(module, prefix) for prefix in self._allow)
 
 
+def _room_of(module: str) -> str:
+    """The first two names of a module's path."""
+    return ".".join(module.split(".")[:2])
+
+
 def _is_in(module: str, family: str) -> bool:
     return module == family or module.startswith(f"{family}.")
 
@@ -350,9 +359,7 @@ def _is_torchs(value: Any) -> bool:
         return own.partition(".")[0] == "torch"
     if not issubclass(value, nn.Module):
         return False
-    if own.startswith("graphwright.runtime."):
-        return True
-    return any(_is_in(own, family) for family in _MODULES)
+    return any(_is_in(own, family) for family in (*_MODULES, *_OUR_MODULES))
 
 
 def _is_closed(module: str) -> bool:

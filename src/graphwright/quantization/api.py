@@ -1,0 +1,83 @@
+"""`graphwright.quantize`: prepare, calibrate, convert and lower in one call."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from graphwright.errors import QuantizationError
+from graphwright.quantization.backends import Backend, x86
+from graphwright.quantization.calibrating import calibrate, call_of_batch
+from graphwright.quantization.converting import convert
+from graphwright.quantization.mapping import QConfigMapping
+from graphwright.quantization.preparing import mapping_of, prepare
+from graphwright.quantization.schemes import QConfig
+from graphwright.runtime import GraphModule
+
+__all__ = ["quantize_model"]
+
+
+def quantize_model(
+    model: nn.Module,
+    config: QConfig | QConfigMapping | None = None,
+    calibration: Iterable[Any] | None = None,
+    *,
+    args: tuple[Any, ...] | Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    backend: Backend | str = x86,
+    engine: str | None = "torch",
+) -> GraphModule:
+    """Capture a module and give one whose layers compute with integers; the module stays as it is, bit for bit.
+
+    config: how: `static_int8()`, which is the default, `dynamic_int8()`, `weight_only_int8()`, `weight_only_int4()`, a
+    QConfig, or a QConfigMapping with rules for some layers. calibration: batches of inputs like those of use: tensors,
+    tuples of arguments or dicts of keyword arguments. args, kwargs: a call for the capture; by default the first batch.
+    engine: what runs it, see `lower`; None leaves the reference program. `quantization` of the result says what became
+    of each layer and why: `print(q.quantization.explain())`.
+
+    Raises QuantizationError for data that is missing, and as `prepare`, `calibrate` and `convert` do.
+
+    >>> import torch, graphwright
+    >>> from graphwright.quantization import static_int8
+    >>> model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    >>> q = graphwright.quantize(model, static_int8(), [torch.randn(32, 16) for _ in range(4)], engine=None)
+    >>> x = torch.randn(8, 16)
+    >>> bool((q(x) - model(x)).abs().max() < 0.1)
+    True
+    """
+    mapping = mapping_of(config)
+    needs_data = any(rule.config is not None and rule.config.needs_data for rule in mapping.rules)
+    given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    if needs_data and calibration is None:
+        raise QuantizationError(
+            "there is no calibration data",
+            fix="give batches of inputs: calibration=[...]; or quantize with dynamic_int8(), which needs none",
+        )
+    batches: Iterable[Any] = iter(()) if calibration is None else _checked(calibration)
+    if not given and not named:
+        first, batches = _first(iter(batches))
+        given, named = call_of_batch(first)
+    prepared = prepare(model, mapping, given, named, backend=backend)
+    if calibration is not None:
+        calibrate(prepared, batches)
+    return convert(prepared)
+
+
+def _checked(calibration: Any) -> Iterable[Any]:
+    if isinstance(calibration, Tensor | Mapping | str):
+        raise QuantizationError(
+            f"calibration is one {type(calibration).__name__}", fix="give a list of batches: calibration=[batch]"
+        )
+    found: Iterable[Any] = calibration
+    return found
+
+
+def _first(batches: Any) -> tuple[Any, Iterable[Any]]:
+    for first in batches:
+        return first, itertools.chain([first], batches)
+    raise QuantizationError(
+        "there is neither a batch nor an example", fix="give batches of inputs, or a call: args=(x,)"
+    )

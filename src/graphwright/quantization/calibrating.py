@@ -1,0 +1,70 @@
+"""`calibrate`: data like that of use, run through a prepared module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphwright.errors import QuantizationError
+from graphwright.quantization.observers.observer import Observer
+from graphwright.quantization.preparing import preparation_of
+from graphwright.runtime import GraphModule
+
+__all__ = ["call_of_batch", "calibrate"]
+
+_KEPT = 32  # batches that algorithms see again
+
+
+def calibrate(gm: GraphModule, batches: Iterable[Any]) -> GraphModule:
+    """Run a prepared module on batches: a tensor, a tuple of arguments or a dict of keyword arguments each.
+
+    The first 32 batches are kept, as they are, for the algorithms of `convert` that look at data. Gives the module.
+
+    Raises QuantizationError where there is no batch, and for values that are no finite numbers.
+
+    >>> import graphwright
+    >>> from torch import nn
+    >>> from graphwright.quantization import prepare, static_int8
+    >>> prepared = prepare(nn.Linear(4, 2).eval(), static_int8(), torch.randn(1, 4))
+    >>> _ = calibrate(prepared, [torch.randn(8, 4) for _ in range(4)])
+    """
+    preparation = preparation_of(gm)
+    if isinstance(batches, Tensor | Mapping | str):
+        raise QuantizationError(
+            f"batches are one {type(batches).__name__}", fix="give a list of batches, or something like it: [batch]"
+        )
+    count = 0
+    with torch.no_grad():
+        for batch in batches:
+            args, kwargs = call_of_batch(batch)
+            gm(*args, **kwargs)
+            if len(preparation.batches) < _KEPT:
+                preparation.batches.append((args, kwargs))
+            count += 1
+    if not count:
+        needs = any(isinstance(module, Observer) for module in gm.modules())
+        why = "; an iterator can be gone through once" if iter(batches) is batches else ""
+        if needs or why:
+            raise QuantizationError(
+                f"there is no batch of calibration data{why}",
+                fix="give batches of inputs like those of use, or quantize with dynamic_int8(), which needs none",
+            )
+    return gm
+
+
+def call_of_batch(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the call that a batch stands for."""
+    if isinstance(batch, Mapping):
+        if not all(isinstance(key, str) for key in batch):
+            raise QuantizationError("a batch is a mapping of other keys than names", fix="give keyword arguments")
+        return (), dict(batch)
+    if isinstance(batch, tuple | list):
+        return tuple(batch), {}
+    if isinstance(batch, Tensor):
+        return (batch,), {}
+    raise QuantizationError(
+        f"a batch is a {type(batch).__name__}", fix="give a tensor, a tuple of arguments or a dict of keyword arguments"
+    )

@@ -1,0 +1,252 @@
+"""`convert`: a program whose layers have integer weights, and whose values are written as integers between them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.errors import QuantizationError
+from graphwright.ir import Node
+from graphwright.passes import ModuleCalls
+from graphwright.quantization.affine import Grid, dequantize, quantize
+from graphwright.quantization.backends import Backend
+from graphwright.quantization.correcting import correct_biases, means_of_outputs
+from graphwright.quantization.decide import Decision, decide
+from graphwright.quantization.grids import Range, ValueGrid, activation_scheme, range_of, value_grids
+from graphwright.quantization.judging import sqnr_of_layers
+from graphwright.quantization.layers import (
+    QuantizedConv1d,
+    QuantizedConv2d,
+    QuantizedConv3d,
+    QuantizedConvTranspose1d,
+    QuantizedConvTranspose2d,
+    QuantizedConvTranspose3d,
+    QuantizedEmbedding,
+    QuantizedLinear,
+)
+from graphwright.quantization.observers.observer import Observer
+from graphwright.quantization.preparing import (
+    PREPARED,
+    Preparation,
+    add_observers,
+    after,
+    preparation_of,
+)
+from graphwright.quantization.record import QUANTIZED, record_of
+from graphwright.quantization.rounding import rounded_weights
+from graphwright.quantization.schemes import PerToken
+from graphwright.quantization.sites import Program
+from graphwright.quantization.smoothing import smooth
+from graphwright.quantization.watching import run_batches
+from graphwright.runtime import GraphModule
+
+__all__ = ["convert", "put_on_grids"]
+
+_FORMS: dict[type[nn.Module], Any] = {
+    nn.Linear: QuantizedLinear,
+    nn.Conv1d: QuantizedConv1d,
+    nn.Conv2d: QuantizedConv2d,
+    nn.Conv3d: QuantizedConv3d,
+    nn.ConvTranspose1d: QuantizedConvTranspose1d,
+    nn.ConvTranspose2d: QuantizedConvTranspose2d,
+    nn.ConvTranspose3d: QuantizedConvTranspose3d,
+    nn.Embedding: QuantizedEmbedding,
+}
+
+
+def convert(gm: GraphModule) -> GraphModule:
+    """Give the reference program of a prepared and calibrated module; that stays as it is.
+
+    Layers have weights of int8, or of two integers of 4 bits a byte, and float scales. Each value that a static layer
+    reads is written as integers by `quantize` and read by `dequantize`, plain functions of plain tensors, so that the
+    program runs wherever torch does; `lower` makes it fast. `quantization` of the result says what became of each
+    layer, and why.
+
+    Raises QuantizationError for a module that is not prepared, and where no data went through it that it needs.
+
+    >>> from graphwright.quantization import calibrate, prepare, static_int8
+    >>> prepared = prepare(nn.Sequential(nn.Linear(4, 2), nn.ReLU()).eval(), static_int8(), torch.randn(1, 4))
+    >>> reference = convert(calibrate(prepared, [torch.randn(8, 4)]))
+    >>> reference.get_submodule("0").weight.dtype
+    torch.int8
+    """
+    preparation = preparation_of(gm)
+    made = copy.copy(gm)
+    _ask(gm)
+    observers = _take_observers(made)
+    program = preparation.program(made)
+    decisions: Mapping[Node, Decision] = decide(program, preparation.mapping, preparation.backend)
+    if preparation.batches and smooth(program, decisions, preparation.batches):
+        program, decisions, observers = _observed_again(made, preparation)
+    ranges = _ranges(observers, decisions, preparation.backend)
+    _leave_unreached(decisions, ranges)
+    grids = value_grids(program, decisions, ranges, preparation.backend)
+    return _converted(program, decisions, ranges, grids, preparation)
+
+
+def _converted(
+    program: Program,
+    decisions: Mapping[Node, Decision],
+    ranges: Mapping[Node, Range],
+    grids: Mapping[Node, ValueGrid],
+    preparation: Preparation,
+) -> GraphModule:
+    gm, batches = program.gm, preparation.batches
+    weights = rounded_weights(program, decisions, batches)
+    layers = _layers(decisions, weights)
+    sqnr = sqnr_of_layers(gm, decisions, layers, grids, batches)
+    means = means_of_outputs(gm, decisions, batches)
+    paths = _put_layers(gm, layers)
+    put_on_grids(grids, decisions)
+    correct_biases(gm, means, decisions, layers, batches)
+    gm.recompile()
+    gm.meta.pop(PREPARED, None)
+    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, sqnr, paths, preparation.backend)
+    return gm
+
+
+def _ask(gm: GraphModule) -> None:
+    """Raise QuantizationError where observers have seen nothing at all."""
+    observers = [module for module in gm.modules() if isinstance(module, Observer)]
+    if observers and not any(int(each.batches) for each in observers):
+        raise QuantizationError(
+            "the prepared module has seen no data",
+            fix="calibrate(prepared, batches), or quantize with dynamic_int8(), which needs none",
+        )
+
+
+def _take_observers(gm: GraphModule) -> dict[Node, Observer]:
+    """Take the observers out of a program; gives each by the value that it was at."""
+    observers: dict[Node, Observer] = {}
+    for graph in gm.graph.all_graphs():
+        for node in list(graph.find_nodes(op="call_module")):
+            observer = gm.get_submodule(str(node.target))
+            if isinstance(observer, Observer):
+                value = node.args[0]
+                assert isinstance(value, Node)
+                observers[value] = observer
+                node.replace_all_uses_with(value)
+                graph.erase_node(node)
+    if hasattr(gm, "observers"):
+        del gm.observers
+    gm.recompile()
+    return observers
+
+
+def _ranges(
+    observers: Mapping[Node, Observer], decisions: Mapping[Node, Decision], backend: Backend
+) -> dict[Node, Range]:
+    """What was seen of each value, as far as any was, with the bounds for how it will be written."""
+    ranges: dict[Node, Range] = {}
+    for decision in decisions.values():
+        if decision.mode == "static" and decision.config is not None:
+            scheme = activation_scheme(decision.config, backend)
+            for value in decision.site.inputs:
+                observer = observers.get(value)
+                if observer is not None and value not in ranges and int(observer.count):
+                    low, high = observer.range(scheme)
+                    ranges[value] = range_of(low, high, observer.mean_square)
+    return ranges
+
+
+def _observed_again(
+    gm: GraphModule, preparation: Preparation
+) -> tuple[Program, Mapping[Node, Decision], dict[Node, Observer]]:
+    """Observe a program that was changed on the batches that are kept."""
+    program = preparation.program(gm)
+    add_observers(program, decide(program, preparation.mapping, preparation.backend))
+    gm.recompile()
+    run_batches(gm, preparation.batches)
+    observers = _take_observers(gm)
+    program = preparation.program(gm)
+    return program, decide(program, preparation.mapping, preparation.backend), observers
+
+
+def _leave_unreached(decisions: Mapping[Node, Decision], ranges: Mapping[Node, Range]) -> None:
+    for decision in decisions.values():
+        if decision.mode == "static" and any(edge not in ranges for edge in decision.edges):
+            decision.mode, decision.config, decision.edges = "float", None, ()
+            decision.reason = "no batch of calibration came to it"
+
+
+# ---- layers
+
+
+def _layers(decisions: Mapping[Node, Decision], weights: Mapping[Node, tuple[Tensor, Grid]]) -> dict[Node, nn.Module]:
+    """The quantized layer of each call; calls of one layer that are quantized alike share one."""
+    made: dict[Any, nn.Module] = {}
+    layers = {}
+    for node, (weight, grid) in weights.items():
+        decision = decisions[node]
+        key = id(decision.site.module), decision.mode, decision.config
+        if key not in made:
+            made[key] = _layer(decision, weight, grid)
+        layers[node] = made[key]
+    return layers
+
+
+def _layer(decision: Decision, weight: Tensor, grid: Grid) -> nn.Module:
+    """The quantized form of a layer, with this weight on this grid."""
+    module, config = decision.site.module, decision.config
+    assert module is not None and config is not None
+    twin = copy.copy(module)
+    twin._parameters = {**module._parameters, "weight": nn.Parameter(weight, requires_grad=False)}
+    form = _FORMS[type(module)]
+    if form is QuantizedLinear and decision.mode == "dynamic":
+        assert config.activation is not None
+        per = "token" if isinstance(config.activation.granularity, PerToken) else "tensor"
+        return QuantizedLinear.from_float(twin, grid, per)  # type: ignore[arg-type]
+    made: nn.Module = form.from_float(twin, grid)
+    if config.correct_bias and decision.mode == "static" and getattr(made, "bias", None) is None:
+        scales = made.weight_scale
+        assert isinstance(scales, Tensor)
+        outputs = module.out_channels if hasattr(module, "out_channels") else scales.shape[0]
+        assert isinstance(outputs, int)
+        made.register_buffer("bias", torch.zeros(outputs))
+    return made
+
+
+def _put_layers(gm: GraphModule, layers: Mapping[Node, nn.Module]) -> dict[Node, str]:
+    """Call quantized layers; each takes the place of the float one, beside it where others call that."""
+    calls = ModuleCalls(gm)
+    nodes_of: dict[int, list[Node]] = {}
+    for node, layer in layers.items():
+        nodes_of.setdefault(id(layer), []).append(node)
+    for nodes in nodes_of.values():
+        calls.replace(nodes, layers[nodes[0]], "quantized")
+    return {node: str(node.target) for node in layers}
+
+
+# ---- values
+
+
+def put_on_grids(grids: Mapping[Node, ValueGrid], decisions: Mapping[Node, Decision]) -> dict[Node, Node]:
+    """Write values as integers, and have static sites read these; gives what is read in the place of each value."""
+    read: dict[Node, Node] = {}
+    for value, grid in grids.items():
+        with value.graph.inserting_before(after(value)):
+            args = (value, grid.scale, grid.zero_point)
+            kwargs = {} if grid.dtype is torch.uint8 else {"dtype": grid.dtype}
+            written = value.graph.call_function(quantize, args, kwargs)
+            read[value] = value.graph.call_function(dequantize, (written, grid.scale, grid.zero_point))
+        written.origin = read[value].origin = value.origin
+        written.name, read[value].name = f"{value.name}_quantized", f"{value.name}_read"
+    readers = {node: decision.edges for node, decision in decisions.items() if decision.mode == "static"}
+    for node, edges in readers.items():
+        for edge in edges:
+            if edge in read:
+                node.replace_input_with(edge, read[edge])
+    for value in grids:
+        for user in list(value.users):
+            if user in _movers(value, grids) and user is not read[value].args[0]:
+                user.replace_input_with(value, read[value])
+    return read
+
+
+def _movers(value: Node, grids: Mapping[Node, ValueGrid]) -> set[Node]:
+    """The nodes that move a value to another one that has the same grid."""
+    return {user for user in value.users if user in grids and grids[user] == grids[value]}

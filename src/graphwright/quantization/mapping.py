@@ -1,0 +1,120 @@
+"""Which layer is quantized how: rules by name, by pattern, by class and for all."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import nn
+
+from graphwright.errors import QuantizationError
+from graphwright.quantization.schemes import QConfig
+
+__all__ = ["QConfigMapping", "Rule"]
+
+_LEVELS = ("global", "object type", "module name regex", "module name")  # what comes later counts more
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a mapping. kind: "global", "object type", "module name regex" or "module name"."""
+
+    kind: str
+    key: Any
+    config: QConfig | None
+
+    def __str__(self) -> str:
+        if self.kind == "global":
+            return self.kind
+        key = self.key if isinstance(self.key, str) else getattr(self.key, "__name__", repr(self.key))
+        return f"{self.kind} {key}"
+
+
+class QConfigMapping:
+    """Rules in the order of their making; None leaves layers in float.
+
+    A rule by name counts more than one by pattern, that more than one by class or function, and that more than the one
+    for all. Of several of a kind that hold for a layer the last counts.
+
+    >>> from graphwright.quantization import dynamic_int8, static_int8
+    >>> mapping = QConfigMapping().set_global(static_int8()).set_object_type(nn.Linear, dynamic_int8())
+    >>> config, rule = mapping.set_module_name("head", None).resolve("head", nn.Linear)
+    >>> config, str(rule)
+    (None, 'module name head')
+    """
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+
+    def set_global(self, config: QConfig | None) -> QConfigMapping:
+        """Set what holds for every layer."""
+        return self._add("global", "", config)
+
+    def set_object_type(self, kind: type[nn.Module] | Callable[..., Any], config: QConfig | None) -> QConfigMapping:
+        """Set what holds for layers of a class, such as nn.Linear, or calls of a function, such as torch.matmul."""
+        return self._add("object type", kind, config)
+
+    def set_module_name_regex(self, pattern: str, config: QConfig | None) -> QConfigMapping:
+        """Set what holds for layers whose whole path matches a regular expression.
+
+        Raises QuantizationError where it is none.
+        """
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise QuantizationError(
+                f"{pattern!r} is no regular expression: {error}", fix="give one of Python's, as 'layer[0-9]+\\.fc'"
+            ) from error
+        return self._add("module name regex", pattern, config)
+
+    def set_module_name(self, path: str, config: QConfig | None) -> QConfigMapping:
+        """Set what holds for a layer, and for all layers inside of a module."""
+        return self._add("module name", path, config)
+
+    def _add(self, kind: str, key: Any, config: QConfig | None) -> QConfigMapping:
+        if config is not None and not isinstance(config, QConfig):
+            raise QuantizationError(f"a rule of {config!r}", fix="give a QConfig, such as static_int8(), or None")
+        self.rules.append(Rule(kind, key, config))
+        return self
+
+    def copy(self) -> QConfigMapping:
+        """Copy the rules."""
+        made = QConfigMapping()
+        made.rules = list(self.rules)
+        return made
+
+    def resolve(self, path: str, kind: Any) -> tuple[QConfig | None, Rule | None]:
+        """What holds for a layer of a class, or a call of a function, and the rule that says so; None without one."""
+        for level in reversed(_LEVELS):
+            for rule in reversed(self.rules):
+                if rule.kind == level and _holds(rule, path, kind):
+                    return rule.config, rule
+        return None, None
+
+    def check(self, layers: Iterable[tuple[str, Any]]) -> None:
+        """Raise QuantizationError for a name or a pattern that no layer has, with the names next to it."""
+        layers = list(layers)
+        for rule in self.rules:
+            if rule.kind in ("module name", "module name regex") and not any(_holds(rule, *each) for each in layers):
+                raise QuantizationError(f"no layer has the {rule.kind} {rule.key!r}", fix=_nearest(rule.key, layers))
+
+
+def _holds(rule: Rule, path: str, kind: Any) -> bool:
+    if rule.kind == "module name":
+        return path == rule.key or path.startswith(f"{rule.key}.") or rule.key == ""
+    if rule.kind == "module name regex":
+        return re.fullmatch(rule.key, path) is not None
+    if rule.kind == "object type":
+        return kind is rule.key or (
+            isinstance(kind, type) and isinstance(rule.key, type) and issubclass(kind, rule.key)
+        )
+    return True
+
+
+def _nearest(key: str, layers: list[tuple[str, Any]]) -> str:
+    paths = [path for path, _ in layers]
+    names = difflib.get_close_matches(key, paths, 4, 0.3) or paths[:4]
+    return f"layers are {', '.join(map(repr, names))}" + (", ..." if len(names) < len(paths) else "")

@@ -1,0 +1,180 @@
+"""`prepare`: a copy of a program whose values are observed where they will be written as integers."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from graphwright.analysis import Shapes
+from graphwright.capture import trace
+from graphwright.errors import QuantizationError
+from graphwright.ir import Node
+from graphwright.passes import (
+    FoldConditions,
+    FuseConvBatchNorm,
+    RemoveDeadCode,
+    RemoveInPlace,
+    RemoveNoOps,
+    SetTraining,
+    UseModules,
+    install,
+)
+from graphwright.quantization.backends import BACKENDS, Backend, x86
+from graphwright.quantization.decide import Decision, decide
+from graphwright.quantization.mapping import QConfigMapping
+from graphwright.quantization.observers.by_name import observer_of
+from graphwright.quantization.observers.observer import Observer
+from graphwright.quantization.record import QUANTIZED
+from graphwright.quantization.schemes import QConfig, static_int8
+from graphwright.quantization.sites import LAYERS, Program
+from graphwright.runtime import GraphModule
+
+__all__ = ["PREPARED", "Preparation", "add_observers", "mapping_of", "preparation_of", "prepare"]
+
+PREPARED = "prepared for quantization"  # the key in the meta of a module
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Preparation:
+    """What a prepared module was prepared for. batches: those that `calibrate` ran, the first of them, as they were."""
+
+    mapping: QConfigMapping
+    backend: Backend
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    batches: list[tuple[tuple[Any, ...], dict[str, Any]]] = dataclasses.field(default_factory=list)
+
+    def program(self, gm: GraphModule) -> Program:
+        """A program, and what is known of its values."""
+        return Program(gm, Shapes(gm, *self.args, **self.kwargs))
+
+
+def prepare(
+    model: nn.Module,
+    mapping: QConfigMapping | QConfig | None = None,
+    args: tuple[Any, ...] | Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    backend: Backend | str = x86,
+) -> GraphModule:
+    """Capture a module, if it is none yet, and give a copy that looks at the values that will be integers.
+
+    It computes what the module does in evaluation: batch norms are folded into the layers before them. Call it on data
+    like that of use, or hand this to `calibrate`; then `convert` it. The module stays as it is.
+
+    mapping: rules, or what holds for all layers; `static_int8()` by default. args, kwargs: of a call. backend: what
+    integers are for, of `backends` or its name.
+
+    Raises QuantizationError for a module in training, one that is quantized already, and rules that no layer has;
+    CaptureError as `trace` does.
+
+    >>> import torch
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
+    >>> prepared = prepare(model, static_int8(), torch.randn(1, 3, 8, 8))
+    >>> sorted(name for name, _ in prepared.named_modules() if name.startswith("observers."))
+    ['observers.input_1']
+    """
+    given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    rules, table = mapping_of(mapping), backend_of(backend)
+    _check(model)
+    gm = copy.copy(model) if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
+    _simplify(gm, given, named)
+    preparation = Preparation(rules, table, given, named)
+    program = preparation.program(gm)
+    add_observers(program, decide(program, rules, table))
+    gm.recompile()
+    gm.meta[PREPARED] = preparation
+    return gm
+
+
+def preparation_of(gm: nn.Module) -> Preparation:
+    """What a module was prepared for. Raises QuantizationError where it was not."""
+    found = gm.meta.get(PREPARED) if isinstance(gm, GraphModule) else None
+    if not isinstance(found, Preparation):
+        raise QuantizationError(
+            f"{type(gm).__name__} is not prepared", fix="prepare it first: prepare(model, static_int8(), args)"
+        )
+    return found
+
+
+def mapping_of(mapping: QConfigMapping | QConfig | None) -> QConfigMapping:
+    """Rules, of what may be given for them."""
+    if isinstance(mapping, QConfigMapping):
+        return mapping.copy()
+    return QConfigMapping().set_global(static_int8() if mapping is None else mapping)
+
+
+def backend_of(backend: Backend | str) -> Backend:
+    """A backend, or that of a name. Raises QuantizationError where there is none."""
+    if isinstance(backend, Backend):
+        return backend
+    if backend not in BACKENDS:
+        raise QuantizationError(f"there is no backend {backend!r}", fix=f"backends are {', '.join(BACKENDS)}")
+    return BACKENDS[backend]
+
+
+def _check(model: nn.Module) -> None:
+    if isinstance(model, GraphModule) and QUANTIZED in model.meta:
+        raise QuantizationError("the module is quantized already", fix="give the module that it was made of")
+    if isinstance(model, GraphModule) and PREPARED in model.meta:
+        raise QuantizationError("the module is prepared already", fix="calibrate and convert it")
+    training = [path or "the module" for path, module in model.named_modules() if module.training]
+    if training:
+        raise QuantizationError(
+            f"{training[0]} is in training, where batch norms and dropout do something else",
+            fix="call model.eval() before",
+        )
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.device.type != "cpu":
+            raise QuantizationError(f"{name} is on {tensor.device}", fix='calibrate on the processor: model.to("cpu")')
+
+
+def _simplify(gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Make a program one of layers in evaluation, with batch norms folded and nothing in place."""
+    SetTraining(False).run(gm)
+    FoldConditions().run(gm)
+    shapes = Shapes(gm, *args, **kwargs)
+    for node in gm.graph.all_nodes():
+        if isinstance(shapes.value(node), Tensor):
+            node.meta["tensor_meta"] = shapes[node]
+    RemoveInPlace().run(gm)
+    RemoveNoOps().run(gm)
+    UseModules(tuple(LAYERS)).run(gm)
+    FuseConvBatchNorm(relu=False).run(gm)
+    RemoveDeadCode().run(gm)
+    for node in gm.graph.all_nodes():
+        if node._meta:
+            node.meta.pop("tensor_meta", None)
+
+
+def add_observers(program: Program, decisions: Mapping[Node, Decision]) -> None:
+    """Have each value that a static site reads be seen by an observer."""
+    observed: dict[Node, Node] = {}
+    for decision in decisions.values():
+        if decision.mode != "static":
+            continue
+        assert decision.config is not None and decision.config.activation is not None
+        for value in decision.site.inputs:
+            if value not in observed:
+                made = observer_of(decision.config.activation, f"the input {value.name} of {decision.site.path}")
+                observed[value] = _observe(program.gm, value, made)
+            decision.site.node.replace_input_with(value, observed[value])
+
+
+def _observe(gm: GraphModule, value: Node, observer: Observer) -> Node:
+    path = install(gm, observer, f"observers.{value.name}")
+    with value.graph.inserting_before(after(value)):
+        made = value.graph.call_module(path, (value,))
+    made.origin = value.origin
+    return made
+
+
+def after(value: Node) -> Node:
+    """The node before which what is made of a value goes: the one behind it, or the first that reads a parameter."""
+    if value.op != "placeholder":
+        return value.next
+    return min(user for user in value.users if user.graph is value.graph)

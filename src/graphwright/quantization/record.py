@@ -1,0 +1,148 @@
+"""What became of each layer, and why: what `gm.quantization` says of a quantized module."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from graphwright.errors import QuantizationError
+from graphwright.ir import Node
+from graphwright.quantization.backends import Backend
+from graphwright.quantization.decide import Decision
+from graphwright.quantization.grids import Range, ValueGrid
+from graphwright.runtime import GraphModule
+
+__all__ = ["QUANTIZED", "Explanation", "Quantization", "Row", "quantization_of", "record_of"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one layer, product or sum.
+
+    path: of the module, or of the value. decision: "static", "dynamic", "weight" or "float". scheme: in words. kernel:
+    what runs it, empty before `lower`. reason, rule: why, and by which rule of the mapping. scale, zero_point, range:
+    of its input, where it is static. sqnr: in dB, of this layer alone. time: against the float layer, as a ratio.
+    """
+
+    path: str
+    op: str
+    decision: str
+    scheme: str = "float"
+    kernel: str = ""
+    reason: str = ""
+    rule: str = ""
+    scale: float | None = None
+    zero_point: int | None = None
+    range: tuple[float, float] | None = None
+    sqnr: float | None = None
+    time: float | None = None
+
+
+QUANTIZED = "quantization"  # the key in the meta of a module
+
+
+def quantization_of(module: nn.Module) -> Quantization:
+    """What became of each layer of a quantized module. Raises QuantizationError for one that is not quantized."""
+    record = module.meta.get(QUANTIZED) if isinstance(module, GraphModule) else None
+    if record is None:
+        raise QuantizationError(
+            f"{type(module).__name__} is not quantized", fix="quantize it: graphwright.quantize(model, config, batches)"
+        )
+    return Quantization(record)
+
+
+class Quantization:
+    """Reads the record that a quantized module carries."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self.rows = [Row(**_row(each)) for each in record["rows"]]
+        self.backend = str(record["backend"])
+
+    def __getitem__(self, path: str) -> Row:
+        for row in self.rows:
+            if row.path == path:
+                return row
+        paths = [row.path for row in self.rows]
+        near = difflib.get_close_matches(path, paths, 3) or paths[:3]
+        raise QuantizationError(f"no layer has the path {path!r}", fix=f"layers are {', '.join(map(repr, near))}")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def explain(self) -> Explanation:
+        """A table of all layers."""
+        return Explanation(tuple(self.rows))
+
+
+def _row(record: Mapping[str, Any]) -> dict[str, Any]:
+    found = record.get("range")
+    return {**record, "range": None if found is None else (float(found[0]), float(found[1]))}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Explanation:
+    """A table: as text, or as `rows`."""
+
+    rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        head = ("layer", "op", "decision", "scheme", "kernel", "SQNR", "time", "why", "rule")
+        return _table([head, *map(_cells, self.rows)])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    sqnr = "" if row.sqnr is None else f"{row.sqnr:.1f} dB"
+    time = "" if row.time is None else f"{row.time:.2f}"
+    return row.path, row.op, row.decision, row.scheme, row.kernel, sqnr, time, row.reason, row.rule
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    shown = [i for i in range(len(rows[0])) if any(row[i] for row in rows[1:])]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(row[i].ljust(widths[i]) for i in shown).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * widths[i] for i in shown), *lines[1:]])
+
+
+def record_of(
+    decisions: Mapping[Node, Decision],
+    ranges: Mapping[Node, Range],
+    grids: Mapping[Node, ValueGrid],
+    sqnr: Mapping[Node, float],
+    paths: Mapping[Node, str],
+    backend: Backend,
+) -> dict[str, Any]:
+    """Plain data that a module carries, and a file keeps: a row for each site, and the ranges of values by name."""
+    return {
+        "backend": backend.name,
+        "rows": [_recorded(each, ranges, grids, sqnr, paths) for each in decisions.values()],
+        "ranges": {node.name: [each.low, each.high, each.mean_square] for node, each in ranges.items()},
+    }
+
+
+def _recorded(
+    decision: Decision,
+    ranges: Mapping[Node, Range],
+    grids: Mapping[Node, ValueGrid],
+    sqnr: Mapping[Node, float],
+    paths: Mapping[Node, str],
+) -> dict[str, Any]:
+    node = decision.site.node
+    row: dict[str, Any] = {
+        "path": paths.get(node, decision.site.path),
+        "op": decision.site.kind,
+        "decision": decision.mode,
+        "scheme": "float" if decision.config is None else decision.config.summary,
+        "reason": decision.reason,
+        "rule": "" if decision.rule is None else str(decision.rule),
+        "sqnr": sqnr.get(node),
+    }
+    edge = decision.edges[0] if decision.edges else None
+    if edge is not None and edge in grids:
+        row |= {"scale": grids[edge].scale, "zero_point": grids[edge].zero_point}
+    if edge is not None and edge in ranges:
+        row["range"] = [ranges[edge].low, ranges[edge].high]
+    return row

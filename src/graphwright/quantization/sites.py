@@ -1,0 +1,154 @@
+"""Where a program computes what integers could: layers, products, sums and what only moves values."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.analysis import Shapes
+from graphwright.ir import Node
+from graphwright.ops import is_untouched
+from graphwright.rewrite import Calls
+from graphwright.runtime import GraphModule
+
+__all__ = ["LAYERS", "Program", "Site"]
+
+# The classes that have a form with an integer weight, and what their kind is called.
+LAYERS: dict[type[nn.Module], str] = {
+    nn.Linear: "linear",
+    nn.Conv1d: "conv1d",
+    nn.Conv2d: "conv2d",
+    nn.Conv3d: "conv3d",
+    nn.ConvTranspose1d: "conv_transpose1d",
+    nn.ConvTranspose2d: "conv_transpose2d",
+    nn.ConvTranspose3d: "conv_transpose3d",
+    nn.Embedding: "embedding",
+}
+# Other modules with weights: they are listed, and stay in float.
+_WHOLE = {
+    nn.LSTM: "lstm",
+    nn.GRU: "gru",
+    nn.RNN: "rnn",
+    nn.MultiheadAttention: "attention",
+    nn.Bilinear: "bilinear",
+    nn.EmbeddingBag: "embedding_bag",
+}
+_FUNCTIONS = {
+    "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "embedding",
+    "matmul", "bmm", "baddbmm", "addmm", "mm", "scaled_dot_product_attention", "einsum", "bilinear",
+}  # fmt: skip
+# What gives values of its input, in other places: on the grid of the input where that is on one.
+_MOVES = {
+    "max_pool1d", "max_pool2d", "max_pool3d", "reshape", "view", "flatten", "permute", "transpose", "squeeze",
+    "unsqueeze", "contiguous", "movedim", "swapaxes", "expand", "pixel_shuffle", "channel_shuffle", "repeat",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """One call that integers could compute.
+
+    path: of its module, or of the module around it with the name of its value. target: the class or function that rules
+    name. module: one of `LAYERS`, which has a weight of its own; None for functions. inputs: the values that it reads.
+    """
+
+    node: Node
+    path: str
+    kind: str
+    target: Any
+    module: nn.Module | None
+    inputs: tuple[Node, ...]
+    trouble: str = ""  # why its weight cannot be written as integers
+
+
+class Program:
+    """A program with float layers, and what is known of its values."""
+
+    def __init__(self, gm: GraphModule, shapes: Shapes) -> None:
+        self.gm, self.shapes, self.calls = gm, shapes, Calls(gm)
+        self.sites: list[Site] = []
+        self.by_node: dict[Node, Site] = {}
+        for node in gm.graph.all_nodes():
+            site = self._site(node)
+            if site is not None:
+                self.sites.append(site)
+                self.by_node[node] = site
+
+    def _site(self, node: Node) -> Site | None:
+        if node.op not in ("call_module", "call_function", "call_method"):
+            return None
+        module = self.calls.module(node)
+        if module is not None and self.calls.of(node) is None:
+            return None
+        if module is not None and isinstance(module, (*LAYERS, *_WHOLE)):
+            return self._module_site(node, module)
+        call = self.calls.of(node)
+        key = "" if call is None else call.key
+        if call is None or not (key in _FUNCTIONS or key in ("add", "cat")):
+            return None
+        if key == "add" and not self._is_sum(node):
+            return None
+        values = call.arguments.get("tensors") if key == "cat" else node.all_input_nodes
+        inputs = tuple([value for value in values or () if self.is_float(value)])
+        return Site(node, self.path_of(node), key, node.target, None, inputs) if inputs else None
+
+    def _module_site(self, node: Node, module: nn.Module) -> Site:
+        kinds = {**LAYERS, **_WHOLE}
+        kind = next(name for base, name in kinds.items() if isinstance(module, base))
+        is_own = type(module) in LAYERS
+        inputs = tuple(node.all_input_nodes)
+        trouble = ""
+        if not is_own and not isinstance(module, tuple(_WHOLE)):
+            trouble = f"{type(module).__name__} may compute something else than a {kind}"
+        elif is_own and not is_untouched(module):
+            trouble = "it has hooks or a forward of its own"
+        elif is_own and nn.utils.parametrize.is_parametrized(module):
+            trouble = "its weight is parametrized"
+        elif is_own and module.weight.dtype is not torch.float32:
+            trouble = f"its weight is {module.weight.dtype}"
+        elif is_own and (len(node.args) != 1 or node.kwargs):
+            trouble = "it is called with more than its input"
+        elif isinstance(module, nn.Embedding) and is_own and module.max_norm is not None:
+            trouble = "it changes its weight when it is called"
+        return Site(node, str(node.target), kind, type(module), module if is_own else None, inputs, trouble)
+
+    def _is_sum(self, node: Node) -> bool:
+        """Tell whether a node adds two tensors of one shape."""
+        call = self.calls.of(node)
+        if call is None or call.arguments.get("alpha") not in (None, 1) or len(node.all_input_nodes) != 2:
+            return False
+        shapes = [getattr(self.shapes.value(each), "shape", None) for each in (node, *node.all_input_nodes)]
+        return None not in shapes and shapes[0] == shapes[1] == shapes[2] and all(map(self.is_float, node.args))
+
+    def path_of(self, node: Node) -> str:
+        """Where a node is: the path of the module around it, and its name."""
+        around = node.origin.module if node.origin is not None else ""
+        return f"{around}.{node.name}".lstrip(".")
+
+    def is_float(self, value: Any) -> bool:
+        """Tell whether a value is a tensor of single precision, with a dimension."""
+        if not isinstance(value, Node):
+            return False
+        found = self.shapes.value(value)
+        return isinstance(found, Tensor) and found.dtype is torch.float32 and found.dim() > 0
+
+    def moved(self, node: Node) -> Node | None:
+        """The one value whose items a node gives, in other places; None where it computes."""
+        if node.op not in ("call_module", "call_function", "call_method"):
+            return None
+        call = self.calls.of(node)
+        if call is None or call.key not in _MOVES or call.arguments.get("return_indices"):
+            return None
+        source = call.arguments.get("input")
+        return source if isinstance(source, Node) and self.is_float(source) else None
+
+    def rectified(self, node: Node) -> Node | None:
+        """What a node is the rectified value of: `relu(x)` of x; None for others."""
+        call = self.calls.of(node) if node.op in ("call_module", "call_function", "call_method") else None
+        if call is None or call.key not in ("relu", "relu6", "hardtanh"):
+            return None
+        source = call.arguments.get("input")
+        return source if isinstance(source, Node) else None

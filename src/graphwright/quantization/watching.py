@@ -1,0 +1,64 @@
+"""Calibration data run through a program again, with something that looks at layers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphwright.ir import Node
+from graphwright.passes import install
+from graphwright.quantization.preparing import after
+from graphwright.runtime import GraphModule
+
+__all__ = ["Batches", "run_batches", "watching"]
+
+Batches = Iterable[tuple[tuple[Any, ...], dict[str, Any]]]
+See = Callable[[Tensor, Tensor], "Tensor | None"]
+
+
+class _Watch(nn.Module):
+    """Calls a function with the input and the output of a layer; what it gives takes the place of the output."""
+
+    def __init__(self, see: See) -> None:
+        super().__init__()
+        self.see = see
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        given = self.see(x, y)
+        return y if given is None else given
+
+
+@contextlib.contextmanager
+def watching(gm: GraphModule, functions: Mapping[Node, See]) -> Iterator[None]:
+    """For a while, have functions see the input and the output of calls of layers, see `_Watch`."""
+    made: list[tuple[Node, Node]] = []
+    for node, see in functions.items():
+        path = install(gm, _Watch(see), f"watches.{node.name}")
+        with node.graph.inserting_before(after(node)):
+            watch = node.graph.call_module(path, (node.args[0], node))
+        node.replace_all_uses_with(watch, lambda user, watch=watch: user is not watch)  # type: ignore[misc]
+        made.append((node, watch))
+    gm.recompile()
+    try:
+        yield
+    finally:
+        for node, watch in made:
+            watch.replace_all_uses_with(node)
+            watch.graph.erase_node(watch)
+        if made:
+            del gm.watches
+        gm.recompile()
+
+
+def run_batches(gm: GraphModule, batches: Batches) -> int:
+    """Run a program on batches without gradients; gives how many there were."""
+    count = 0
+    with torch.no_grad():
+        for args, kwargs in batches:
+            gm(*args, **kwargs)
+            count += 1
+    return count

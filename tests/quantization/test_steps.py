@@ -1,0 +1,321 @@
+"""The steps from a float program to one of integers, on small models."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import graphwright
+from graphwright import GraphModule
+from graphwright.errors import QuantizationError
+from graphwright.quantization import (
+    QConfigMapping,
+    QuantizedConv2d,
+    QuantizedLinear,
+    calibrate,
+    convert,
+    dequantize,
+    dynamic_int8,
+    fake_quantize_by,
+    prepare,
+    quantize,
+    sqnr,
+    static_int8,
+    weight_grid,
+    weight_only_int4,
+    weight_only_int8,
+)
+from graphwright.quantization.schemes import PerAxis, Scheme
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.conv2 = nn.Conv2d(8, 8, 1)
+        self.conv3 = nn.Conv2d(8, 8, 3)
+        self.drop = nn.Dropout(0.1)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm(self.conv1(x)))
+        y += self.conv2(y)
+        y = self.conv3(F.max_pool2d(F.relu(y), 2))
+        return self.head(self.drop(y.mean((2, 3))))
+
+
+class Joined(nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.left, self.right, self.last = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1), nn.Conv2d(8, 4, 1)
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.cat([self.left(x), self.right(x) * self.factor], 1))
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(self.layer(x) * 100)
+
+
+class Either(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return self.left(x)
+        return self.right(x * 3)
+
+
+class Looped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        while x.abs().sum() < 100:
+            x = self.layer(x) + x * 2
+        return x
+
+
+class Transposed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Conv2d(3, 8, 3, stride=2), nn.ConvTranspose2d(8, 3, 3, stride=2, groups=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(F.relu(self.down(x)))
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(50, 16), nn.Linear(16, 50, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.embedding(ids))
+
+
+IMAGE = (2, 3, 12, 12)
+MODELS: list[tuple[str, Any, tuple[int, ...], float]] = [
+    ("residual", Residual, IMAGE, 30.0),
+    ("joined", lambda: Joined(1.0), IMAGE, 30.0),
+    ("unlike", lambda: Joined(1000.0), IMAGE, 30.0),
+    ("twice", Twice, (8, 4), 30.0),
+    ("either", Either, (8, 4), 30.0),
+    ("looped", Looped, (8, 4), 25.0),
+    ("transposed", Transposed, IMAGE, 30.0),
+]
+
+
+def quantized(model: nn.Module, shape: tuple[int, ...], config: Any = None) -> GraphModule:
+    batches = [torch.randn(shape) * (-1) ** i for i in range(6)]
+    return graphwright.quantize(model, config, batches, engine=None)
+
+
+@pytest.mark.parametrize(("name", "make", "shape", "least"), MODELS, ids=[each[0] for each in MODELS])
+def test_what_is_quantized_is_near(name: str, make: Any, shape: tuple[int, ...], least: float) -> None:
+    torch.manual_seed(0)
+    model = make().eval()
+    before = copy.deepcopy(model.state_dict())
+    q = quantized(model, shape)
+    x = torch.randn(shape)
+    assert sqnr(model(x), q(x)) > least
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert type(model)(*([1.0] if isinstance(model, Joined) else [])).__class__ in type(q).__mro__
+    assert any(row.decision == "static" for row in q.quantization.rows)
+    x = torch.randn(shape[0] + 3, *shape[1:])
+    assert sqnr(model(x), q(x)) > least
+
+
+def test_each_part_of_unlike_values_is_kept() -> None:
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right, self.last = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1), nn.Conv2d(8, 8, 1, groups=8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.cat([self.left(x), self.right(x) * 1000], 1))
+
+    torch.manual_seed(0)
+    model = Parts().eval()
+    q = quantized(model, IMAGE)
+    x = torch.randn(IMAGE)
+    expected, given = model(x), q(x)
+    assert sqnr(expected[:, :4], given[:, :4]) > 20
+    assert sqnr(expected[:, 4:], given[:, 4:]) > 20
+    assert q.quantization["last"].decision == "float"
+    assert "unlike ranges" in q.quantization["last"].reason
+
+
+def test_a_module_that_is_called_twice_has_a_grid_for_each_call() -> None:
+    torch.manual_seed(0)
+    q = quantized(Twice().eval(), (8, 4))
+    scales = [row.scale for row in q.quantization.rows]
+    assert len(scales) == 2
+    assert max(scales) > 20 * min(scales)  # type: ignore[type-var]
+    assert len([each for each in q.modules() if isinstance(each, QuantizedLinear)]) == 1
+
+
+def test_tied_weights_have_one_grid() -> None:
+    torch.manual_seed(0)
+    ids = torch.randint(0, 50, (4, 7))
+    model = Tied().eval()
+    q = graphwright.quantize(model, None, [ids], engine=None)
+    assert torch.equal(q.embedding.weight, q.head.weight)
+    assert torch.equal(q.embedding.weight_scale, q.head.weight_scale)
+    assert sqnr(model(ids), q(ids)) > 30
+
+
+def test_what_only_moves_values_keeps_their_grid() -> None:
+    torch.manual_seed(0)
+    gm = quantized(Residual().eval(), IMAGE)
+    pool = next(node for node in gm.graph.nodes if node.target is F.max_pool2d)
+    before, after = pool.args[0], next(iter(pool.users))
+    assert before.target is dequantize and after.target is quantize
+    assert before.args[1:] == after.args[1:]
+
+
+def test_the_reference_is_what_fake_quantization_gives() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(16, 8).eval()
+    q = quantized(model, (32, 16), static_int8(smooth=False, correct_bias=False))
+    row = q.quantization.rows[0]
+    x = torch.randn(32, 16)
+    assert row.scale is not None and row.zero_point is not None
+    rounded = torch.fake_quantize_per_tensor_affine(x, row.scale, row.zero_point, 0, 255)
+    weight = fake_quantize_by(model.weight.detach(), weight_grid(model.weight, Scheme(torch.int8, PerAxis(0), True)))
+    torch.testing.assert_close(q(x), F.linear(rounded, weight, model.bias), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "least"),
+    [(dynamic_int8(), 35), (dynamic_int8("tensor"), 30), (weight_only_int8(), 38), (weight_only_int4(32), 15)],
+)
+def test_what_needs_no_data(config: Any, least: float) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32)).eval()
+    x = torch.randn(8, 64)
+    q = graphwright.quantize(model, config, args=(x,), engine=None)
+    assert sqnr(model(x), q(x)) > least
+
+
+def test_bias_correction_takes_the_mean_error_away() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)).eval()
+    batch = torch.randn(16, 3, 12, 12) + 1
+    errors = []
+    for correct in (False, True):
+        config = static_int8(correct_bias=correct)
+        q = graphwright.quantize(model, config, [batch], engine=None)
+        errors.append((q(batch) - model(batch)).mean((0, 2, 3)).abs().max().item())
+    assert errors[1] < errors[0] / 10
+
+
+def test_rules() -> None:
+    model = Residual().eval()
+    x = torch.randn(IMAGE)
+    mapping = (
+        QConfigMapping()
+        .set_global(static_int8())
+        .set_module_name("conv3", None)
+        .set_object_type(nn.Linear, weight_only_int8())
+    )
+    q = graphwright.quantize(model, mapping, [x], engine=None)
+    assert type(q.conv3) is nn.Conv2d
+    assert isinstance(q.conv1, QuantizedConv2d)
+    assert q.quantization["conv3"].reason == "a rule leaves it in float"
+    assert q.quantization["head"].decision == "weight"
+    assert q.quantization["head"].rule == "object type Linear"
+
+
+def test_files(tmp_path: Any) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3)).eval()
+    q = quantized(model, IMAGE)
+    graphwright.save(q, tmp_path / "q.gw")
+    loaded = graphwright.load(tmp_path / "q.gw")
+    x = torch.randn(IMAGE)
+    assert torch.equal(loaded(x), q(x))
+    assert str(loaded.quantization.explain()) == str(q.quantization.explain())
+    graphwright.save(graphwright.trace(model, (x,)), tmp_path / "float.gw")
+    weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
+    own = sum(value.numel() * value.element_size() for value in q.state_dict().values())
+    assert own <= 0.27 * weights
+    copied = copy.deepcopy(q)
+    assert torch.equal(copied(x), q(x))
+    with pytest.raises(QuantizationError, match="quantized already"):
+        prepare(q, static_int8(), x)
+
+
+X = torch.randn(4, 8)
+
+
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 8)).eval()
+
+
+REFUSED: list[tuple[str, Any]] = [
+    ("no calibration data", lambda: graphwright.quantize(linear())),
+    ("no batch of calibration data", lambda: calibrate(prepare(linear(), None, X), [])),
+    ("gone through once", lambda: calibrate(prepare(linear(), None, X), iter([]))),
+    ("has seen no data", lambda: convert(prepare(linear(), None, X))),
+    ("NaN", lambda: graphwright.quantize(linear(), None, [X, X * float("nan")])),
+    ("in training", lambda: graphwright.quantize(linear().train(), None, [X])),
+    ("not prepared", lambda: calibrate(graphwright.trace(linear(), X), [X])),
+    ("batches are one Tensor", lambda: calibrate(prepare(linear(), None, X), X)),
+    ("calibration is one Tensor", lambda: graphwright.quantize(linear(), None, X)),
+    ("no layer has the module name 'o'", lambda: prepare(linear(), QConfigMapping().set_module_name("o", None), X)),
+    ("layers are '0'", lambda: prepare(linear(), QConfigMapping().set_module_name_regex("1.*", None), X)),
+    ("no regular expression", lambda: QConfigMapping().set_module_name_regex("(", None)),
+    ("groups of 3 do not", lambda: prepare(linear(), QConfigMapping().set_module_name("0", weight_only_int4(3)), X)),
+    ("no backend 'arm'", lambda: prepare(linear(), None, X, backend="arm")),
+    ("is not quantized", lambda: graphwright.trace(linear(), X).quantization),
+    ("no layer has the path", lambda: graphwright.quantize(linear(), None, [X], engine=None).quantization["1"]),
+]
+
+
+@pytest.mark.parametrize(("text", "call"), REFUSED, ids=[each[0] for each in REFUSED])
+def test_bad_input(text: str, call: Any) -> None:
+    with pytest.raises(QuantizationError) as raised:
+        call()
+    assert text in str(raised.value)
+    assert raised.value.fix
+
+
+def test_groups_that_do_not_divide_are_of_8_bits() -> None:
+    q = graphwright.quantize(linear(), weight_only_int4(3), args=(X,), engine=None)
+    assert "groups of 3 do not divide 8 inputs" in q.quantization["0"].reason
+    assert q.get_submodule("0").bits == 8
+
+
+def test_masks_and_ids_are_never_observed() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.out = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            scores = self.q(x) @ self.k(x).transpose(-1, -2)
+            scores = scores + torch.where(mask, 0.0, torch.finfo(torch.float32).min)
+            return self.out(scores.softmax(-1) @ x)
+
+    torch.manual_seed(0)
+    x, mask = torch.randn(2, 5, 8), torch.ones(2, 1, 5, dtype=torch.bool).tril()
+    model = Masked().eval()
+    q = graphwright.quantize(model, None, [(x, mask)], engine=None)
+    assert sqnr(model(x, mask), q(x, mask)) > 30
+    assert all(row.range is None or max(map(abs, row.range)) < 100 for row in q.quantization.rows)
