@@ -18,6 +18,7 @@ from graphwright.quantization.lowering.computing import (
     values_like,
 )
 from graphwright.quantization.lowering.integers import Steps
+from graphwright.quantization.lowering.linears import Linear, integer_rows, no_zero_points, onednn_rows
 
 __all__ = ["Convolution", "TransposedConvolution"]
 
@@ -77,7 +78,38 @@ class Convolution:
                 kernels["oneDNN, float weight"] = _onednn_float
             if self.input is not None and self.input.is_byte and len(self.shape) in (3, 4):
                 kernels["oneDNN int8"] = _onednn_int8
+        if self.is_plain and self.input is not None:
+            kernels["integers"] = _rows_of_integers
+            if has_onednn() and self.input.is_byte and not self.is_added:
+                kernels["oneDNN int8, as rows"] = _rows_of_onednn
         return kernels
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each output is a sum over the channels of one pixel of an image."""
+        ones = {*self.weight_shape[2:], *self.stride, self.groups}
+        return ones == {1} and not any(self.padding) and len(self.shape) == 4
+
+    @property
+    def as_rows(self) -> Linear:
+        """The linear layer of pixels that a plain convolution is."""
+        count, channels, height, width = self.shape
+        rows = (count * height * width, channels)
+        output = None if self.is_added else self.output
+        activation = None if self.is_added else self.activation
+        return Linear(
+            self.weight,
+            self.scale,
+            self.bias,
+            rows,
+            self.weight_shape[0],
+            1,
+            8,
+            "float",
+            self.input,
+            activation,
+            output,
+        )
 
     def example(self) -> list[Tensor]:
         """A random image, and one to add, where there is one."""
@@ -169,11 +201,6 @@ def _packed_integers(*args: Any) -> Tensor:
     )
 
 
-def no_zero_points(scale: Tensor) -> Tensor:
-    """Zero points of a symmetric weight."""
-    return torch.zeros_like(scale, dtype=torch.int64)
-
-
 def _onednn_int8(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
     assert site.input is not None
     weight = calls.packed(_packed_integers, (site.weight, site.scale), site.input, *_settings(site), site.shape)
@@ -208,6 +235,32 @@ def _onednn_int8(calls: Calls, site: Convolution, x: Any, other: Any = None) -> 
     if site.is_added and site.added is not None:
         other = as_floats(calls, other, site.added, quickly=True)
     return ended(calls, value, other, site.activation, site.output, quickly=True)
+
+
+# ---- as products of matrices: a pixel of an image whose channels come last is a row
+
+
+def _rows_of(calls: Calls, x: Any, channels: int) -> Any:
+    return calls.call(torch.reshape, calls.call(torch.permute, x, (0, 2, 3, 1)), (-1, channels))
+
+
+def _image_of(calls: Calls, site: Convolution, rows: Any) -> Any:
+    count, channels, height, width = site.output_shape
+    value = calls.call(torch.reshape, rows, (count, height, width, channels))
+    return calls.call(torch.permute, value, (0, 3, 1, 2))
+
+
+def _rows_of_integers(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
+    value = integer_rows(calls, site.as_rows, _rows_of(calls, x, site.shape[1]))
+    value = _image_of(calls, site, value)
+    if not site.is_added:
+        return value
+    other = other if site.added is None else as_floats(calls, other, site.added, quickly=True)
+    return ended(calls, value, other, site.activation, site.output, quickly=True)
+
+
+def _rows_of_onednn(calls: Calls, site: Convolution, x: Any) -> Any:
+    return _image_of(calls, site, onednn_rows(calls, site.as_rows, _rows_of(calls, x, site.shape[1])))
 
 
 def _is_sum(site: Convolution) -> bool:

@@ -27,10 +27,9 @@ from graphwright.quantization.lowering.computing import (
     reason_against,
     values_like,
 )
-from graphwright.quantization.lowering.convolutions import no_zero_points
 from graphwright.quantization.lowering.integers import Steps
 
-__all__ = ["Linear"]
+__all__ = ["Linear", "integer_rows", "no_zero_points", "onednn_rows"]
 
 _onednn, _mkl, _aten = torch.ops.onednn, torch.ops.mkl, torch.ops.aten
 _INSIDE = ("relu", "relu6", "gelu", "gelu_tanh", "hardswish", "silu", "tanh")  # of the kernel of oneDNN
@@ -89,10 +88,10 @@ class Linear:
             kernels["MKL, float weight"] = _mkl_float
         is_computed = self.range_of != "float" and self.input is None
         if self.groups == 1 and (is_computed or (self.input is not None and self.range_of == "float")):
-            kernels["integers"] = _integers_in_call if is_computed else _integers
+            kernels["integers"] = _integers_in_call if is_computed else integer_rows
             is_byte = self.input is None or self.input.is_byte
             if has_onednn() and is_byte:
-                kernels["oneDNN int8"] = _onednn_in_call if is_computed else _onednn_int8
+                kernels["oneDNN int8"] = _onednn_in_call if is_computed else onednn_rows
         if self.input is None and self.range_of == "float":
             kernels["half inputs"] = _half_groups if self.groups > 1 or self.bits == 4 else _half_inputs
         return kernels
@@ -146,8 +145,14 @@ def _mkl_float(calls: Calls, site: Linear, x: Any) -> Any:
 # ---- integers, computed before
 
 
+def no_zero_points(scale: Tensor) -> Tensor:
+    """Zero points of a symmetric weight."""
+    return torch.zeros_like(scale, dtype=torch.int64)
+
+
 def _whole(weight: Tensor) -> Tensor:
-    return unpack_int4(weight) if weight.dtype is torch.uint8 else weight
+    """The weight (out, in) as int8, of a convolution of pixels, too."""
+    return unpack_int4(weight) if weight.dtype is torch.uint8 else weight.flatten(1)
 
 
 def _scales(scale: Tensor) -> Tensor:
@@ -173,7 +178,7 @@ def _inside(site: Linear) -> tuple[bool, tuple[str, list[float], str]]:
     return True, (activation.attribute, list(activation.scalars), activation.algorithm)
 
 
-def _onednn_int8(calls: Calls, site: Linear, x: Any) -> Any:
+def onednn_rows(calls: Calls, site: Linear, x: Any) -> Any:
     assert site.input is not None
     weight = calls.packed(_for_onednn, (site.weight,), _flat_shape(site))
     scale, zeros = calls.packed(_scales, (site.scale,)), calls.packed(no_zero_points, (site.scale,))
@@ -218,7 +223,7 @@ def _offset(*args: Any) -> Tensor:
     return moved + bias[0] if bias else moved
 
 
-def _integers(calls: Calls, site: Linear, x: Any) -> Any:
+def integer_rows(calls: Calls, site: Linear, x: Any) -> Any:
     assert site.input is not None
     factor = calls.packed(_factor, (site.scale,), site.input.scale)
     tensors = (site.weight, site.scale, *(() if site.bias is None else (site.bias,)))
