@@ -195,7 +195,7 @@ class _Finding:
             return found  # the other one is written to
         assert isinstance(site, Convolution)
         pair = self._own_source(other)
-        if pair is not None and other > found.last and pair[0] not in found.inputs:
+        if pair is not None and other > found.last:
             site = replace(site, is_added=True, added=pair[1])
             return Found(site, (*found.nodes, other, node), (*found.inputs, pair[0]))
         return Found(replace(site, is_added=True), (*found.nodes, node), (*found.inputs, other))

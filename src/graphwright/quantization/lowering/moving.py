@@ -106,7 +106,7 @@ class Moving:
             return None
         key, graph = known.key, node.graph
         with graph.inserting_before(node):
-            if known.shape_only and len(read) == 1 and not is_inplace(node):
+            if (known.shape_only or key == "getitem") and len(read) == 1 and not is_inplace(node):
                 return self._same(node, read, graph)
             if key == "cat":
                 return self._same(node, read, graph) if read else None
