@@ -15,9 +15,9 @@ from graphwright.onnx.torch_private import record
 __all__ = ["translations_of_integers"]
 
 
-def _constant(value: Any) -> ir.Value:
+def _constant(value: Any) -> Any:
     """A value that is written into the model."""
-    return record(ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(value))])).outputs[0]  # type: ignore[no-any-return]
+    return record(ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(value))])).outputs[0]
 
 
 def _numpy_dtype(dtype: Any) -> Any:
@@ -42,8 +42,9 @@ def _write_dequantize_per_axis(x: Any, scale: Any, axis: int) -> Any:
         zeros = numpy.zeros(int(scale.shape[0]), _numpy_dtype(x.dtype))
         return opset18.DequantizeLinear(x, scale, _constant(zeros), axis=axis)
     rows, groups = (int(size) for size in scale.shape)
-    values = opset18.Reshape(opset18.Cast(x, to=int(ir.DataType.FLOAT)), _constant(numpy.array([rows, groups, -1])))
-    scales = opset18.Unsqueeze(scale, _constant(numpy.array([-1])))
+    floats: Any = opset18.Cast(x, to=int(ir.DataType.FLOAT))
+    values: Any = opset18.Reshape(floats, _constant(numpy.array([rows, groups, -1])))
+    scales: Any = opset18.Unsqueeze(scale, _constant(numpy.array([-1])))
     return opset18.Reshape(opset18.Mul(values, scales), _constant(numpy.array([int(size) for size in x.shape])))
 
 

@@ -27,7 +27,7 @@ SIGNAL_TO_NOISE = 40.0  # in decibels, of floats beside those of the program
 
 def has_onednn() -> bool:
     """Tell whether this build of torch has kernels of oneDNN."""
-    return torch.backends.mkldnn.is_available()
+    return bool(torch.backends.mkldnn.is_available())
 
 
 # ---- results

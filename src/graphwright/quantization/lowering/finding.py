@@ -72,7 +72,7 @@ def _is_read(user: Node) -> bool:
     return is_kernel or gives_fresh_value(user, lambda node: None)
 
 
-_Start = tuple[tuple[Node, ...], tuple[Node, ...], tuple[int, ...], Steps | None, tuple[Any, ...]]
+_Start = tuple[tuple[Node, ...], tuple[Node, ...], tuple[int, ...], Steps | None, tuple[str, str, str | None]]
 
 
 class _Finding:
@@ -85,7 +85,8 @@ class _Finding:
 
     def layer(self, node: Node) -> Found | None:
         """The site of a layer."""
-        make = _LAYERS.get(node.target) if node.op == "call_function" and type(node.target).__hash__ else None
+        is_call = node.op == "call_function" and type(node.target).__hash__ is not None
+        make = _LAYERS.get(node.target) if is_call else None
         found = None if make is None else make(self, node)
         if found is None:
             return None
@@ -167,9 +168,10 @@ class _Finding:
 
     def _start(self, node: Node, given: dict[str, Any]) -> _Start | None:
         """The nodes that a layer begins with, what it reads, of which sizes and as what, and where its tensors are."""
-        paths = tuple([self._path(given[name]) for name in ("weight", "scale", "bias")])
-        if None in paths[:2] or (paths[2] is None and given["bias"] is not None):
+        weight, scale, bias = (self._path(given[name]) for name in ("weight", "scale", "bias"))
+        if weight is None or scale is None or (bias is None and given["bias"] is not None):
             return None
+        paths = weight, scale, bias
         read, pair = given["input"], self._own_source(given["input"])
         if pair is not None:
             shape = self._shape(pair[0], pair[1].dtype)

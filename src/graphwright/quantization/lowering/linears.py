@@ -219,8 +219,8 @@ def _factor(scale: Tensor, step: float) -> Tensor:
 def _offset(*args: Any) -> Tensor:
     """What is added to the product: the bias, without what the zero point has brought in."""
     weight, scale, *bias, input = args
-    moved = _whole(weight).sum(1, dtype=torch.float32) * scale.reshape(-1) * (-input.scale * input.zero_point)
-    return moved + bias[0] if bias else moved
+    moved: Tensor = _whole(weight).sum(1, dtype=torch.float32) * scale.reshape(-1) * (-input.scale * input.zero_point)
+    return moved.add_(bias[0]) if bias else moved
 
 
 def integer_rows(calls: Calls, site: Linear, x: Any) -> Any:
