@@ -10,8 +10,8 @@ import numpy
 import onnx_ir as ir
 from onnxscript import opset18
 
-from graphwright.onnx.integers import translations_of_integers
 from graphwright.onnx.module_functions import DOMAIN
+from graphwright.onnx.quantize_linear import translations_of_integers
 from graphwright.onnx.torch_private import (
     call_operator,
     if_operator,

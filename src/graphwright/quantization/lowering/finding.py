@@ -14,11 +14,11 @@ from graphwright.ir import Node
 from graphwright.ops import gives_fresh_value
 from graphwright.passes import substitute
 from graphwright.quantization.layer_functions import quantized_conv, quantized_conv_transpose, quantized_linear
-from graphwright.quantization.lowering.conversions import Conversion
 from graphwright.quantization.lowering.convolutions import Convolution, TransposedConvolution
 from graphwright.quantization.lowering.integers import Steps, is_quantize, quantized
 from graphwright.quantization.lowering.linears import Linear
 from graphwright.quantization.lowering.moving import Moving
+from graphwright.quantization.lowering.rounding_alone import Conversion
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
@@ -148,7 +148,9 @@ class _Finding:
         groups = 1 if given["groups"] is None else given["groups"]
         if numbers is None or type(groups) is not int:
             return None
-        return Found(Convolution(*paths, shape, sizes, result, *numbers, groups, steps), nodes, inputs)
+        stride, padding, dilation = numbers
+        site = Convolution(*paths, shape, sizes, result, stride, padding, dilation, groups, steps)
+        return Found(site, nodes, inputs)
 
     def _transposed(self, node: Node) -> Found | None:
         names = ("input", "weight", "scale", "bias", "stride", "padding", "output_padding", "groups", "dilation")
