@@ -19,6 +19,7 @@ Read schemes.py first, then converting.py.
     sites.py           where they are
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
+    lowering/          reference programs as programs of integers
     layers.py          layers with weights of integers
     layer_functions.py what they compute
     algorithms/        better weights, biases and scales for the same integers
@@ -58,6 +59,7 @@ from graphwright.quantization.layers import (
     QuantizedLayer,
     QuantizedLinear,
 )
+from graphwright.quantization.lowering.lower import lower
 from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
@@ -112,6 +114,7 @@ __all__ = [
     "dynamic_int8",
     "fake_quantize_by",
     "grid_of_range",
+    "lower",
     "observer_of",
     "prepare",
     "quantization_of",
@@ -150,6 +153,7 @@ FLOORS = (
     "sites",
     "backends",
     "mapping",
+    "lowering",
     "layers",
     "layer_functions",
     "algorithms",
