@@ -194,7 +194,7 @@ _OF_LAYOUTS = frozenset({"as_strided", "stride", "is_contiguous", "view_as", "da
 
 
 def _is_contiguous_image(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dim() == 4 and value.is_contiguous()
+    return isinstance(value, Tensor) and value.dim() in (3, 4) and value.is_contiguous()
 
 
 def _nodes(site: Found) -> set[Node]:

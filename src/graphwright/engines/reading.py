@@ -35,12 +35,14 @@ _SUMS = (operator.add, operator.iadd, torch.add, torch.Tensor.add, torch.Tensor.
 
 
 def is_sum(node: Node) -> bool:
+    """Tell whether a node adds two values of the program."""
     if len(node.args) != 2 or node.kwargs or not all(type(arg) is Node for arg in node.args):
         return False
     return node.target in ("add", "add_") if node.op == "call_method" else node.target in _SUMS
 
 
 def is_written_sum(node: Node) -> bool:
+    """Tell whether a sum is written into the first of its values."""
     return node.target in ("add_", operator.iadd, torch.Tensor.add_)
 
 

@@ -18,6 +18,7 @@ first.
     python_calls.py   Python's functions of tensors, and texts of values
     layers.py         layers as what they come to
     translation.py    our operators as If and Loop
+    quantize_linear.py  quantization as QuantizeLinear and DequantizeLinear
     optimizing.py     onnxscript's optimizer, weights left as they are
     module_functions.py  modules as functions of a model
     regions.py        branches and loops as operators of tensors and sizes
@@ -58,6 +59,7 @@ FLOORS = (
     "python_calls",
     "layers",
     "translation",
+    "quantize_linear",
     "optimizing",
     "module_functions",
     "regions",

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnxscript import opset18
 
 from graphwright.onnx.module_functions import DOMAIN
+from graphwright.onnx.quantize_linear import translations_of_integers
 from graphwright.onnx.torch_private import (
     call_operator,
     if_operator,
@@ -109,7 +110,8 @@ def translations(bodies: dict[Any, ir.Function]) -> dict[Any, Callable[..., Any]
 
         return written
 
-    return {**{each: noting(write) for each, write in _WRITERS.items()}, operator.floordiv: _write_floor_division}
+    written = {each: noting(write) for each, write in _WRITERS.items()}
+    return {**written, **translations_of_integers(), operator.floordiv: _write_floor_division}
 
 
 _WRITERS: dict[Any, Callable[..., Any]] = {

@@ -8,18 +8,20 @@ Read schemes.py first, then converting.py.
     smoothing.py       inputs that are wide in some channels
     correcting.py      means of outputs, put right in biases
     rounding.py        weights, rounded
-    judging.py         what each layer alone loses
-    watching.py        data run through a program again
+    ranging.py         the range of the least error in outputs
     calibrating.py     `calibrate`: data run through a prepared module
     preparing.py       `prepare`: values observed where they will be integers
     training/          values and weights rounded in programs that train
     record.py          what became of each layer, and why
+    judging.py         what each layer alone loses
+    watching.py        data run through a program again
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
     simplifying.py     programs made ready
     sites.py           where they are
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
+    lowering/          reference programs as programs of integers
     layers.py          layers with weights of integers
     layer_functions.py what they compute
     algorithms/        better weights, biases and scales for the same integers
@@ -60,6 +62,7 @@ from graphwright.quantization.layers import (
     QuantizedLayer,
     QuantizedLinear,
 )
+from graphwright.quantization.lowering.lower import lower
 from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
@@ -117,6 +120,7 @@ __all__ = [
     "dynamic_int8",
     "fake_quantize_by",
     "grid_of_range",
+    "lower",
     "observer_of",
     "prepare",
     "quantization_of",
@@ -145,18 +149,20 @@ FLOORS = (
     "smoothing",
     "correcting",
     "rounding",
-    "judging",
-    "watching",
+    "ranging",
     "calibrating",
     "preparing",
     "training",
     "record",
+    "judging",
+    "watching",
     "grids",
     "decide",
     "simplifying",
     "sites",
     "backends",
     "mapping",
+    "lowering",
     "layers",
     "layer_functions",
     "algorithms",

@@ -22,7 +22,7 @@ from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.record import QUANTIZED
 from graphwright.quantization.schemes import QConfig, static_int8
 from graphwright.quantization.simplifying import simplify, simplify_in_both_modes, with_own_modules
-from graphwright.quantization.sites import Program
+from graphwright.quantization.sites import Program, after
 from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
 from graphwright.runtime import GraphModule
 
@@ -202,10 +202,3 @@ def _observe(gm: GraphModule, value: Node, observer: Observer) -> Node:
         made = value.graph.call_module(path, (value,))
     made.origin = value.origin
     return made
-
-
-def after(value: Node) -> Node:
-    """The node before which what is made of a value goes: the one behind it, or the first that reads a parameter."""
-    if value.op != "placeholder":
-        return value.next
-    return min(user for user in value.users if user.graph is value.graph)

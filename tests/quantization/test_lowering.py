@@ -1,0 +1,473 @@
+"""`lower`: which kernels are called, and that they compute what the reference program says."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import graphwright
+from graphwright import GraphModule
+from graphwright.engines import choosing, optimizing
+from graphwright.engines.measure import Measured
+from graphwright.errors import ExportError, QuantizationError
+from graphwright.quantization import (
+    Grid,
+    PerAxis,
+    PerGroup,
+    QuantizedConv1d,
+    QuantizedConv2d,
+    QuantizedConvTranspose2d,
+    QuantizedLinear,
+    Scheme,
+    dequantize,
+    grid_of_range,
+    lower,
+    quantize,
+)
+from graphwright.quantization.lowering.bytes_of_images import max_pool_of_integers
+from graphwright.runtime import entry_points_of
+
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+
+
+class Net(nn.Module):
+    """Members, and a function of them and the inputs."""
+
+    def __init__(self, run: Callable[..., Any], **members: nn.Module) -> None:
+        super().__init__()
+        self.run = run
+        for name, member in members.items():
+            self.add_module(name, member)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.run(self, x)
+
+
+def per_channel(weight: Tensor, axis: int = 0) -> Grid:
+    dims = [dim for dim in range(weight.dim()) if dim != axis]
+    low, high = weight.detach().amin(dims), weight.detach().amax(dims)
+    return grid_of_range(low, high, Scheme(torch.int8, PerAxis(axis), True))
+
+
+def per_group(weight: Tensor, size: int) -> Grid:
+    groups = weight.detach().reshape(weight.shape[0], -1, size)
+    return grid_of_range(groups.amin(-1), groups.amax(-1), Scheme(torch.int8, PerGroup(size), True, bits=4))
+
+
+def conv(*sizes: Any, **settings: Any) -> QuantizedConv2d:
+    module = nn.Conv2d(*sizes, **settings)
+    return QuantizedConv2d.from_float(module, per_channel(module.weight))  # type: ignore[return-value]
+
+
+def linear(inputs: int, outputs: int, activation: Any = "float", bias: bool = True, bits: int = 8) -> QuantizedLinear:
+    module = nn.Linear(inputs, outputs, bias=bias)
+    grid = per_channel(module.weight) if bits == 8 else per_group(module.weight, 32)
+    return QuantizedLinear.from_float(module, grid, activation)
+
+
+def byte(x: Tensor, scale: float = 0.03, zero_point: int = 100) -> Tensor:
+    """A value, rounded to bytes."""
+    return dequantize(quantize(x, scale, zero_point), scale, zero_point)
+
+
+def captured(net: nn.Module, x: Tensor) -> GraphModule:
+    return graphwright.trace(net.eval(), x, leaf_modules=[name for name, _ in net.named_children()])
+
+
+def of(activation: Callable[[Tensor], Tensor], scale: float = 0.03, zero_point: int = 100) -> Callable[..., Any]:
+    return lambda m, x: byte(activation(m.layer(byte(x))), scale, zero_point)
+
+
+def first_of(m: Any, x: Tensor) -> Tensor:
+    return byte(F.relu(m.first(byte(x))), 0.01, 0)
+
+
+def residual(m: Any, x: Tensor) -> Tensor:
+    first = first_of(m, x)
+    return byte(F.relu(m.second(byte(F.relu(m.layer(first)), 0.01, 0)) + first), 0.02, 0)
+
+
+IMAGE, ROWS = (2, 8, 9, 10), (5, 64)
+INT8 = "oneDNN int8"
+PROGRAMS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
+    "conv": (lambda: Net(of(lambda y: y), layer=conv(8, 6, 3, padding=1)), IMAGE, (INT8, "oneDNN, float weight")),
+    "conv, relu": (lambda: Net(of(F.relu, 0.01, 0), layer=conv(8, 6, 3, 2)), IMAGE, (INT8, "float weight")),
+    "conv, relu6": (lambda: Net(of(F.relu6), layer=conv(8, 8, 3, groups=8)), IMAGE, (INT8, "oneDNN, float weight")),
+    "conv, hardswish": (lambda: Net(of(F.hardswish), layer=conv(8, 6, 3)), IMAGE, (INT8,)),
+    "conv, silu": (lambda: Net(of(F.silu), layer=conv(8, 6, (3, 1), dilation=(2, 1))), IMAGE, (INT8,)),
+    "conv, sigmoid": (lambda: Net(of(torch.sigmoid, 0.004, 0), layer=conv(8, 6, 3)), IMAGE, (INT8, "float weight")),
+    "conv, in place": (lambda: Net(of(F.relu_, 0.01, 0), layer=conv(8, 6, 3, bias=False)), IMAGE, (INT8,)),
+    "conv of pixels": (
+        lambda: Net(of(F.relu, 0.01, 0), layer=conv(8, 6, 1)),
+        IMAGE,
+        (INT8, "integers", "oneDNN int8, as rows", "float weight"),
+    ),
+    "conv to floats": (lambda: Net(lambda m, x: m.layer(byte(x)), layer=conv(8, 6, 3)), IMAGE, (INT8,)),
+    "conv to int8": (
+        lambda: Net(lambda m, x: quantize(m.layer(byte(x)), 0.03, 0, torch.int8), layer=conv(8, 6, 3)),
+        IMAGE,
+        (INT8, "float weight"),
+    ),
+    "conv of int8": (
+        lambda: Net(lambda m, x: m.layer(dequantize(quantize(x, 0.03, 0, torch.int8), 0.03, 0)), layer=conv(8, 6, 1)),
+        IMAGE,
+        ("integers", "float weight"),
+    ),
+    "conv of floats": (lambda: Net(lambda m, x: F.relu(m.layer(x)), layer=conv(8, 6, 3)), IMAGE, ("float weight",)),
+    "residual": (
+        lambda: Net(residual, first=conv(8, 8, 1), layer=conv(8, 8, 3, padding=1), second=conv(8, 8, 1)),
+        IMAGE,
+        (INT8, "integers", "float weight", "oneDNN, float weight"),
+    ),
+    "residual of floats": (
+        lambda: Net(lambda m, x: F.relu(m.layer(byte(x)) + x), layer=conv(8, 8, 3, padding=1)),
+        IMAGE,
+        (INT8, "float weight"),
+    ),
+    "transposed": (lambda: Net(of(F.relu, 0.01, 0), layer=transposed()), IMAGE, ("float weight",)),
+    "conv of one dimension": (lambda: Net(of(F.relu, 0.01, 0), layer=line()), (2, 8, 12), (INT8, "float weight")),
+    "linear": (
+        lambda: Net(of(lambda y: y), layer=linear(64, 48)),
+        ROWS,
+        (INT8, "integers", "float weight", "MKL, float weight"),
+    ),
+    "linear, gelu": (lambda: Net(of(F.gelu), layer=linear(64, 48)), (2, 5, 64), (INT8, "integers")),
+    "linear without bias": (lambda: Net(of(torch.tanh), layer=linear(64, 48, bias=False)), ROWS, (INT8, "integers")),
+    "linear per tensor": (
+        lambda: Net(lambda m, x: F.relu(m.layer(x)), layer=linear(64, 48, "tensor")),
+        ROWS,
+        (INT8, "integers", "float weight"),
+    ),
+    "linear per token": (
+        lambda: Net(lambda m, x: m.layer(x * torch.tensor([[1.0], [9.0]])), layer=linear(64, 48, "token")),
+        (3, 2, 64),
+        (INT8, "integers", "float weight"),
+    ),
+    "linear per token without bias": (
+        lambda: Net(lambda m, x: m.layer(x), layer=linear(64, 48, "token", bias=False)),
+        ROWS,
+        (INT8, "integers"),
+    ),
+    "int8 weight": (
+        lambda: Net(lambda m, x: F.gelu(m.layer(x)), layer=linear(64, 48)),
+        (2, 5, 64),
+        ("half inputs", "float weight", "MKL, float weight"),
+    ),
+    "int4 weight": (
+        lambda: Net(lambda m, x: m.layer(x), layer=linear(64, 48, bits=4)),
+        ROWS,
+        ("half inputs", "float weight"),
+    ),
+}
+
+
+def transposed() -> nn.Module:
+    module = nn.ConvTranspose2d(8, 6, 3, 2, 1, 1)
+    return QuantizedConvTranspose2d.from_float(module, per_channel(module.weight, 1))
+
+
+def line() -> nn.Module:
+    module = nn.Conv1d(8, 6, 3, padding="same")
+    return QuantizedConv1d.from_float(module, per_channel(module.weight))
+
+
+CASES = [(name, kernel) for name, (_, _, kernels) in PROGRAMS.items() for kernel in kernels]
+
+
+@pytest.fixture
+def prefer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the first of some names that can be had win every measurement."""
+
+    def set_up(*names: str) -> None:
+        def chosen(calls: Mapping[str, Callable[[], Any]], seconds: float) -> Measured:
+            for call in calls.values():
+                call()
+            return Measured(next((name for name in names if name in calls), next(iter(calls))), {})
+
+        for module in (choosing, optimizing):
+            monkeypatch.setattr(module, "fastest", chosen)
+
+    return set_up
+
+
+def assert_same(fast: nn.Module, reference: nn.Module, x: Tensor, step: float = 0.03) -> None:
+    """Integers within one step, floats with noise 40 dB below; what was written as bytes is within one step, too."""
+    with torch.no_grad():
+        given, expected = fast(x), reference(x)
+    assert given.dtype is expected.dtype and given.shape == expected.shape and given.stride() == expected.stride()
+    difference = (given.float() - expected.float()).abs().max().item()
+    if not expected.is_floating_point():
+        assert difference <= 1
+    else:
+        noise, signal = (given - expected).square().sum().item(), expected.square().sum().item()
+        assert noise <= signal * 1e-4 or difference <= step * 1.001
+
+
+def kernels_of(fast: Any) -> dict[str, str]:
+    return {part.part: part.runs_on for part in fast.report.parts}
+
+
+@needs_onednn
+@pytest.mark.parametrize(("name", "kernel"), CASES)
+def test_kernel(name: str, kernel: str, prefer: Callable[..., None]) -> None:
+    """Each kernel computes what the program says, at its sizes, and the program itself runs at others."""
+    prefer(kernel, "torch")
+    torch.manual_seed(0)
+    make, shape, _ = PROGRAMS[name]
+    x = torch.randn(shape)
+    reference = captured(make(), x)
+    fast = lower(reference, x, engine="torch")
+    assert kernel in kernels_of(fast).values(), [part.why for part in fast.report.parts]
+    for _ in range(3):
+        assert_same(fast, reference, torch.randn(shape))
+    other = torch.randn(shape[0] + 1, *shape[1:]) if "token" not in name else torch.randn(1, *shape[1:])
+    with torch.no_grad():
+        assert torch.equal(fast(other), reference(other))
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_measured_is_right(name: str) -> None:
+    """Whatever is the fastest here computes the same."""
+    torch.manual_seed(0)
+    make, shape, _ = PROGRAMS[name]
+    x = torch.randn(shape)
+    reference = captured(make(), x)
+    assert_same(lower(reference, x, engine="torch"), reference, x)
+
+
+# ---- sums
+
+
+def operations(fast: Any) -> list[str]:
+    return [
+        str(getattr(node.target, "__name__", node.target)) for node in entry_points_of(fast)["forward"].held.graph.nodes
+    ]
+
+
+SUMS: dict[str, tuple[Callable[..., Any], int]] = {
+    "read for the last time": (residual, 0),
+    "read again": (lambda m, x: again(m, x), 1),
+    "an input": (lambda m, x: byte(F.relu(m.layer(byte(x, 0.02, 0)) + byte(x, 0.02, 0)), 0.02, 0), 1),
+}
+
+
+def again(m: Any, x: Tensor) -> Tensor:
+    first = first_of(m, x)
+    total = byte(F.relu(m.second(byte(F.relu(m.layer(first)), 0.01, 0)) + first), 0.02, 0)
+    return total + first
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", SUMS)
+def test_sum_is_written_into_what_nobody_reads(name: str, prefer: Callable[..., None]) -> None:
+    """The other value of a sum is copied where something reads it afterwards, or where a kernel has not made it."""
+    prefer(INT8, "torch")
+    torch.manual_seed(0)
+    run, copies = SUMS[name]
+    net = Net(run, first=conv(8, 8, 1), layer=conv(8, 8, 3, padding=1), second=conv(8, 8, 1))
+    x = torch.randn(IMAGE)
+    reference = captured(net, x)
+    fast = lower(reference, x, engine="torch")
+    assert operations(fast).count("qconv2d_pointwise.binary") == 1
+    assert operations(fast).count("clone") == copies
+    for _ in range(3):
+        assert_same(fast, reference, torch.randn(IMAGE))
+
+
+# ---- operations on integers
+
+
+def kept(op: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    return lambda m, x: byte(op(byte(x)))
+
+
+MOVED: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "max pool": (kept(lambda y: F.max_pool2d(y, 3, 2, 1)), IMAGE),
+    "max pool, sizes rounded up": (kept(lambda y: F.max_pool2d(y, 2, 2, ceil_mode=True)), (1, 8, 9, 11)),
+    "max pool, wide": (kept(lambda y: F.max_pool2d(y, (3, 1), (2, 1), dilation=(2, 1))), IMAGE),
+    "max pool of a line": (kept(lambda y: F.max_pool1d(y, 3)), (2, 3, 11)),
+    "padding": (kept(lambda y: F.pad(y, (1, 2, 0, 1))), IMAGE),
+    "flatten": (kept(lambda y: y.flatten(1)), IMAGE),
+    "view": (kept(lambda y: y.view(y.size(0), -1)), IMAGE),
+    "transpose": (kept(lambda y: y.transpose(1, 2)), IMAGE),
+    "permute": (kept(lambda y: y.permute(0, 2, 3, 1)), IMAGE),
+    "a part": (kept(lambda y: y[:, 1:3]), IMAGE),
+    "relu": (kept(F.relu), IMAGE),
+    "joined": (lambda m, x: byte(torch.cat((byte(x), byte(x * 2)), 1)), IMAGE),
+    "several": (kept(lambda y: F.max_pool2d(F.pad(F.relu(y), (1, 1, 1, 1)), 2).flatten(1)), IMAGE),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_moved_as_integers(name: str, prefer: Callable[..., None]) -> None:
+    """Bytes are moved, and not taken back to floats in between."""
+    prefer("fewer steps", "torch")
+    run, shape = MOVED[name]
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    reference = captured(Net(run), x)
+    fast = lower(reference, x, engine="torch")
+    written = operations(fast)
+    assert written.count("float") == 1, written
+    assert_same(fast, reference, x)
+
+
+UNMOVED: dict[str, Callable[..., Any]] = {
+    "padding with another value": kept(lambda y: F.pad(y, (1, 1), value=1.0)),
+    "other steps": lambda m, x: byte(F.relu(byte(x)), 0.02, 0),
+    "joined from other steps": lambda m, x: byte(torch.cat((byte(x), byte(x, 0.01, 30)), 1)),
+    "a mean": kept(lambda y: y.mean((2, 3))),
+    "written to": lambda m, x: byte(byte(x).mul_(2)) + 1,
+    "read by another, and written to": lambda m, x: (lambda y: (y, F.relu_(y), y * 2)[2])(byte(x)),
+}
+
+
+@pytest.mark.parametrize("name", UNMOVED)
+def test_not_moved(name: str) -> None:
+    """What integers cannot say stays as it is."""
+    torch.manual_seed(0)
+    x = torch.randn(IMAGE)
+    reference = captured(Net(UNMOVED[name]), x)
+    assert_same(lower(reference, x, engine="torch"), reference, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("ceil", [False, True])
+def test_max_pool_of_integers(dtype: torch.dtype, stride: int, padding: int, ceil: bool) -> None:
+    """As `F.max_pool2d` of floats."""
+    info = torch.iinfo(dtype)
+    x = torch.randint(info.min, info.max, (2, 3, 10, 11)).to(dtype).contiguous(memory_format=torch.channels_last)
+    expected = F.max_pool2d(x.float(), 3, stride, padding, ceil_mode=ceil)
+    sizes = tuple(expected.shape[2:])
+    given = max_pool_of_integers(x, (3, 3), (stride, stride), (padding, padding), (1, 1), sizes)
+    assert torch.equal(given.float(), expected)
+
+
+# ---- a lowered module is a module
+
+
+def block() -> tuple[GraphModule, Tensor]:
+    torch.manual_seed(0)
+    x = torch.randn(IMAGE)
+    net = Net(
+        lambda m, x: m.head(byte(m.second(byte(F.relu(m.layer(byte(x))), 0.01, 0)).mean((2, 3)))),
+        layer=conv(8, 8, 3, padding=1),
+        second=conv(8, 64, 1),
+        head=linear(64, 10),
+    )
+    return captured(net, x), x
+
+
+@needs_onednn
+def test_packed_once_and_never_in_the_state(prefer: Callable[..., None]) -> None:
+    """Weights are packed at the first call, and again when one was written to."""
+    prefer(INT8, "torch")
+    reference, x = block()
+    before = {name: tensor.clone() for name, tensor in reference.state_dict().items()}
+    fast = lower(reference, x, engine="torch")
+    for module in (reference, fast):
+        state = module.state_dict()
+        assert state.keys() == before.keys()
+        assert all(torch.equal(state[name], before[name]) for name in before)
+    held = entry_points_of(fast)["forward"].held
+    with torch.no_grad():
+        fast(x)
+        count = held.packs.count
+        fast(x)
+        assert held.packs.count == count
+        layer = fast.get_submodule("layer")
+        assert isinstance(layer.weight, Tensor)
+        layer.weight.neg_()
+        assert_same(fast, reference, x)
+        assert held.packs.count > count
+
+
+@needs_onednn
+def test_copies_and_other_threads(prefer: Callable[..., None]) -> None:
+    """A copy packs for itself; threads give the same."""
+    prefer(INT8, "torch")
+    reference, x = block()
+    fast = lower(reference, x, engine="torch")
+    with torch.no_grad():
+        expected = fast(x)
+        twin = copy.deepcopy(fast)
+        assert torch.equal(twin(x), expected)
+        results: list[Tensor] = []
+
+        def call() -> None:
+            with torch.no_grad():
+                results.extend(fast(x) for _ in range(5))
+
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(results) == 20 and all(torch.equal(each, expected) for each in results)
+
+
+def test_graph_is_the_reference(tmp_path: Any) -> None:
+    """The graph that is seen and edited is that of the reference; a file holds that, and not the lowered one."""
+    reference, x = block()
+    fast = lower(reference, x, engine="torch")
+    assert [node.name for node in fast.graph.nodes] == [node.name for node in reference.graph.nodes]
+    with pytest.raises(ExportError, match="lower what is loaded"):
+        graphwright.save(fast, tmp_path / "net.gw")
+
+
+@needs_onednn
+def test_off_in_the_program_is_left_to_torch(prefer: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is right on random inputs, and off on those of the program, is not used."""
+    prefer("integers", "torch")
+    reference, x = block()
+    real = torch._int_mm
+
+    def wrong(one: Tensor, other: Tensor) -> Tensor:
+        return real(one, other) + (1000 if float(one.float().std()) < 30 else 0)
+
+    fast = lower(reference, x, engine="torch")
+    assert "integers" in kernels_of(fast).values()
+    monkeypatch.setattr(torch, "_int_mm", wrong)
+    fast = lower(reference, x, engine="torch")
+    left = [part for part in fast.report.parts if any("integers at" in why for why in part.why)]
+    assert left and all(part.runs_on == "torch" for part in left)
+    assert_same(fast, reference, x)
+
+
+def test_engines() -> None:
+    """Names that are not known are refused."""
+    reference, x = block()
+    with pytest.raises(QuantizationError, match="no engine 'tensorrt'"):
+        lower(reference, x, engine="tensorrt")  # type: ignore[arg-type]
+
+
+def test_onnxruntime_runs_pieces(prefer: Callable[..., None]) -> None:
+    """A piece of a reference program runs in ONNX Runtime, whose weights are int8."""
+    pytest.importorskip("onnxruntime")
+    prefer("onnxruntime")
+    reference, x = block()
+    fast = lower(reference, x, engine="onnxruntime")
+    assert fast.report.program.runs_on == "onnxruntime"
+    assert_same(fast, reference, x)
+
+
+def test_model_of_onnx_has_integers() -> None:
+    """Weights stay int8 with scales per channel, and values are written by QuantizeLinear."""
+    onnx = pytest.importorskip("graphwright.onnx")
+    reference, x = block()
+    program = onnx.export(reference, x, dynamic_shapes=(None,))
+    counts = program.report.operators
+    assert counts["QuantizeLinear"] == 3 and counts["DequantizeLinear"] == 6
+    kinds = {name: value.const_value.dtype.name for name, value in program.model.graph.initializers.items()}
+    assert kinds["layer.weight"] == kinds["head.weight"] == "INT8"
+    torch.testing.assert_close(program(x), reference(x), atol=0.05, rtol=0.02)
