@@ -67,7 +67,7 @@ from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.weight_grid import weight_grid
-from graphwright.quantization.preparing import prepare, with_mapping
+from graphwright.quantization.preparing import Preparation, preparation_of, prepare, with_mapping
 from graphwright.quantization.record import Explanation, Quantization, Row, quantization_of
 from graphwright.quantization.schemes import (
     Granularity,
@@ -91,6 +91,7 @@ __all__ = [
     "Granularity",
     "Grid",
     "Observer",
+    "Preparation",
     "PerAxis",
     "PerGroup",
     "PerTensor",
@@ -122,6 +123,7 @@ __all__ = [
     "grid_of_range",
     "lower",
     "observer_of",
+    "preparation_of",
     "prepare",
     "quantization_of",
     "quantize",
