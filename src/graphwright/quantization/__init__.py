@@ -11,11 +11,13 @@ Read schemes.py first, then converting.py.
     ranging.py         the range of the least error in outputs
     calibrating.py     `calibrate`: data run through a prepared module
     preparing.py       `prepare`: values observed where they will be integers
+    training/          values and weights rounded in programs that train
     record.py          what became of each layer, and why
     judging.py         what each layer alone loses
     watching.py        data run through a program again
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
+    simplifying.py     programs made ready
     sites.py           where they are
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
@@ -28,6 +30,7 @@ Read schemes.py first, then converting.py.
     schemes.py         how values are written as integers
 """
 
+from graphwright.quantization import backends
 from graphwright.quantization.affine import (
     Grid,
     dequantize,
@@ -64,7 +67,7 @@ from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.weight_grid import weight_grid
-from graphwright.quantization.preparing import prepare
+from graphwright.quantization.preparing import prepare, with_mapping
 from graphwright.quantization.record import Explanation, Quantization, Row, quantization_of
 from graphwright.quantization.schemes import (
     Granularity,
@@ -80,6 +83,7 @@ from graphwright.quantization.schemes import (
     weight_only_int8,
 )
 from graphwright.quantization.searching import Sensitivity, search, sensitivity
+from graphwright.quantization.training.prepared_module import TrainingModule
 
 __all__ = [
     "Backend",
@@ -107,6 +111,8 @@ __all__ = [
     "Rule",
     "Scheme",
     "Sensitivity",
+    "TrainingModule",
+    "backends",
     "calibrate",
     "convert",
     "dequantize",
@@ -132,6 +138,7 @@ __all__ = [
     "weight_grid",
     "weight_only_int4",
     "weight_only_int8",
+    "with_mapping",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
@@ -145,11 +152,13 @@ FLOORS = (
     "ranging",
     "calibrating",
     "preparing",
+    "training",
     "record",
     "judging",
     "watching",
     "grids",
     "decide",
+    "simplifying",
     "sites",
     "backends",
     "mapping",

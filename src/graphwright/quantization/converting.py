@@ -39,8 +39,10 @@ from graphwright.quantization.ranging import refine_ranges
 from graphwright.quantization.record import QUANTIZED, record_of
 from graphwright.quantization.rounding import rounded_weights
 from graphwright.quantization.schemes import PerToken
+from graphwright.quantization.simplifying import with_own_modules
 from graphwright.quantization.sites import Program, after
 from graphwright.quantization.smoothing import smooth
+from graphwright.quantization.training.preparing import evaluated
 from graphwright.quantization.watching import run_batches
 from graphwright.runtime import GraphModule
 
@@ -75,9 +77,12 @@ def convert(gm: GraphModule) -> GraphModule:
     torch.int8
     """
     preparation = preparation_of(gm)
-    made = copy.copy(gm)
     _ask(gm)
-    observers = _take_observers(made)
+    if preparation.is_training:
+        made, observers = evaluated(gm, preparation.args, preparation.kwargs)
+    else:
+        made = with_own_modules(gm)
+        observers = _take_observers(made)
     program = preparation.program(made)
     decisions: Mapping[Node, Decision] = decide(program, preparation.mapping, preparation.backend)
     if preparation.batches and smooth(program, decisions, preparation.batches):
