@@ -260,6 +260,27 @@ def test_what_cannot_be_trained_is_refused() -> None:
         prepare(Residual(), QConfigMapping().set_module_name("convolution", None), X, training=True)
 
 
+class OtherSums(nn.Module):
+    """Sums that read one value in evaluation and two in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 4, 1)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return self.second((x + self.drop(x)).relu()).mean((2, 3))
+
+
+def test_what_reads_something_else_in_training_is_left_in_float() -> None:
+    prepared = prepare(OtherSums(), static_int8(), X, training=True)
+    train(prepared, 2)
+    reference = convert(prepared)
+    torch.testing.assert_close(prepared.eval()(X), reference(X), rtol=0, atol=1e-3)
+    assert {row.path: row.decision for row in reference.quantization.rows}["second"] == "static"
+
+
 def test_rules_hold_in_training() -> None:
     mapping = QConfigMapping().set_global(static_int8()).set_module_name("stem", None)
     prepared = prepare(Residual(), mapping, X, training=True)

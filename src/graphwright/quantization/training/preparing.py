@@ -87,9 +87,11 @@ class _Rounding:
         site, config = decision.site, decision.config
         assert config is not None
         if decision.mode == "static":
-            values = dict(zip(site.inputs, _read(node, len(site.inputs)), strict=True))
-            for value, trained in values.items():
-                is_edge = value in decision.edges
+            pairs = _inputs_in_both(site.node, node)
+            if any(value not in pairs for value in site.inputs):
+                return  # its training reads something else: `convert` says that nothing was seen of it
+            for value in site.inputs:
+                trained, is_edge = pairs[value], value in decision.edges
                 node.replace_input_with(trained, self._rounded_value(value, trained, decision, is_edge))
         layer = self._gm.get_submodule(str(node.target)) if site.module is not None else None
         if layer is not None and type(layer) in FORMS and config.weight is not None:
@@ -130,11 +132,10 @@ class _Rounding:
         return (norm,) if norm is not None and is_folded else ()
 
 
-def _read(node: Node, count: int) -> list[Node]:
-    """The values that a site reads."""
-    inputs = node.all_input_nodes
-    assert len(inputs) == count, "a site in training reads as many values as in evaluation"
-    return inputs
+def _inputs_in_both(node: Node, trained: Node) -> dict[Node, Node]:
+    """The values that a node reads in evaluation, and what it reads in their places in training."""
+    ours, theirs = node.all_input_nodes, trained.all_input_nodes
+    return dict(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else {}
 
 
 def _activation(decision: Decision) -> str:
