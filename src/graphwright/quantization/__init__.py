@@ -21,6 +21,7 @@ Read schemes.py first, then converting.py.
     lowering/          reference programs as programs of integers
     layers.py          layers with weights of integers
     layer_functions.py what they compute
+    algorithms/        better weights, biases and scales for the same integers
     observers/         which range a grid is to cover
     affine.py          what integers stand for, and rounding
     schemes.py         how values are written as integers
@@ -153,6 +154,7 @@ FLOORS = (
     "lowering",
     "layers",
     "layer_functions",
+    "algorithms",
     "observers",
     "affine",
     "schemes",

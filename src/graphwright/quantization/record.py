@@ -46,7 +46,14 @@ QUANTIZED = "quantization"  # the key in the meta of a module
 
 
 def quantization_of(module: nn.Module) -> Quantization:
-    """What became of each layer of a quantized module. Raises QuantizationError for one that is not quantized."""
+    """What became of each layer of a quantized module. Raises QuantizationError for one that is not quantized.
+
+    A module of the user's of that name is given as it is.
+    """
+    for table in (module._modules, module._parameters, module._buffers, module.__dict__):
+        if "quantization" in table:
+            own: Any = table["quantization"]
+            return own  # type: ignore[no-any-return]
     record = module.meta.get(QUANTIZED) if isinstance(module, GraphModule) else None
     if record is None:
         raise QuantizationError(

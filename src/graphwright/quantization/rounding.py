@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphwright.ir import Node
 from graphwright.quantization.affine import Grid
+from graphwright.quantization.algorithms.adaround import adaround
+from graphwright.quantization.algorithms.gptq import gptq
+from graphwright.quantization.algorithms.input_moments import InputMoments
+from graphwright.quantization.algorithms.input_rows import conv_rows, linear_rows
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.observers.weight_grid import weight_grid
+from graphwright.quantization.schemes import Scheme
 from graphwright.quantization.sites import Program
-from graphwright.quantization.watching import Batches
+from graphwright.quantization.watching import Batches, See, run_batches, watching
 
 __all__ = ["rounded_weights"]
+
+_ALGORITHMS: dict[str, Callable[[Tensor, Tensor, Scheme], Any]] = {"gptq": gptq, "adaround": adaround}
+_BYTES = 512 << 20  # of moments of inputs, kept at a time
+_ROWS = 8192  # of a batch, from which moments are estimated
 
 
 def rounded_weights(
@@ -23,14 +32,85 @@ def rounded_weights(
     """The weight of each layer that is quantized, and its grid; layers that share a weight share both."""
     made: dict[Any, tuple[Tensor, Grid]] = {}
     weights: dict[Node, tuple[Tensor, Grid]] = {}
-    for node, decision in decisions.items():
-        module, config = decision.site.module, decision.config
-        if decision.mode == "float" or module is None or config is None or config.weight is None:
-            continue
+    layers = {node: decision for node, decision in decisions.items() if _has_weight(decision)}
+    for node, rounded in _rounded_by_inputs(program, layers, list(batches)):
+        made[_key(layers[node])] = rounded
+    for node, decision in layers.items():
+        key, config, module = _key(decision), decision.config, decision.site.module
+        assert config is not None and config.weight is not None and module is not None
         weight = module.weight
         assert isinstance(weight, Tensor)
-        key = id(weight), config.weight, config.algorithm
         if key not in made:
             made[key] = weight.detach(), weight_grid(weight, config.weight)
         weights[node] = made[key]
     return weights
+
+
+def _has_weight(decision: Decision) -> bool:
+    config = decision.config
+    is_layer = decision.mode != "float" and decision.site.module is not None
+    return is_layer and config is not None and config.weight is not None
+
+
+def _key(decision: Decision) -> Any:
+    module, config = decision.site.module, decision.config
+    assert module is not None and config is not None
+    return id(module.weight), config.weight, config.algorithm
+
+
+def _rounded_by_inputs(
+    program: Program, layers: Mapping[Node, Decision], batches: Batches
+) -> Iterable[tuple[Node, tuple[Tensor, Grid]]]:
+    """Round the weights of layers whose algorithm looks at inputs, as far as there are any."""
+    chosen: dict[Any, Node] = {}
+    for node, decision in layers.items():
+        assert decision.config is not None
+        if decision.config.algorithm in _ALGORITHMS and isinstance(decision.site.module, _WITH_ROWS):
+            chosen.setdefault(_key(decision), node)
+    for chunk in _chunks(list(chosen.values()), layers) if batches else ():
+        moments = {node: InputMoments(layers[node].site.path) for node in chunk}
+        with watching(program.gm, {node: _adding(layers[node], each) for node, each in moments.items()}):
+            run_batches(program.gm, batches)
+        for node in chunk:
+            config, module = layers[node].config, layers[node].site.module
+            if moments[node].count and config is not None and module is not None:
+                algorithm = _ALGORITHMS[config.algorithm]
+                rounded = algorithm(module.weight, moments.pop(node).hessian, config.weight)  # type: ignore[arg-type]
+                yield node, (rounded.weight, rounded.grid)
+
+
+_WITH_ROWS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def _chunks(nodes: list[Node], layers: Mapping[Node, Decision]) -> Iterable[list[Node]]:
+    chunk: list[Node] = []
+    used = 0
+    for node in nodes:
+        module = layers[node].site.module
+        assert module is not None and isinstance(module.weight, Tensor)
+        size = 4 * module.weight[0].numel() ** 2 * int(getattr(module, "groups", 1))
+        if chunk and used + size > _BYTES:
+            yield chunk
+            chunk, used = [], 0
+        chunk.append(node)
+        used += size
+    if chunk:
+        yield chunk
+
+
+def _adding(decision: Decision, moments: InputMoments) -> See:
+    module = decision.site.module
+
+    def see(x: Tensor, y: Tensor) -> None:
+        rows = linear_rows(x) if isinstance(module, nn.Linear) else _of_conv(module, x)
+        step = max(1, rows.shape[-2] // _ROWS)
+        moments.observe(rows[..., ::step, :])
+
+    return see
+
+
+def _of_conv(module: Any, x: Tensor) -> Tensor:
+    x = x if x.dim() == module.weight.dim() else x.unsqueeze(0)
+    return conv_rows(
+        x, module.kernel_size, module.stride, module.padding, module.dilation, module.groups, module.padding_mode
+    )

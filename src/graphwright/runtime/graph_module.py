@@ -99,6 +99,7 @@ class GraphModule(nn.Module):
         *("_in_spec", "_out_spec", "_boxed_call"),
         "graph", "graphs", "code", "guards", "meta", "_graph", "_code", "_lineno_map", "_prologue_start",
         "_create_node_hooks", "_erase_node_hooks", "_replace_hooks", "_deepcopy_hooks",
+        "quantization",
     )  # fmt: skip
 
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
