@@ -67,6 +67,11 @@ class Linear:
         return f"{weight} linear {list(self.shape)} -> {self.outputs}, {bias}, {self.activation}, {ends}"
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        """The path of the weight."""
+        return (self.weight,)
+
+    @property
     def keeps_layout(self) -> bool:
         """Rows stay rows."""
         return True
