@@ -181,3 +181,16 @@ def test_values_are_not_compared_with_themselves_in_whole_numbers() -> None:
     report = compare(gm, changed, torch.ones(3))
     assert {layer.name: layer.other for layer in report.in_order} == {"exp": "exp", "sin": "sin", "add": "add"}
     assert report["exp"].sqnr == math.inf
+
+
+def test_whole_numbers_from_one_place_are_not_those_before_them() -> None:
+    gm = graphwright.trace(lambda x: x.exp().sin(), (torch.ones(3),))
+    changed = copy.deepcopy(gm)
+    for each, name in ((gm, "clone"), (changed, "int")):
+        _, exp, sin, _ = each.graph.nodes
+        with each.graph.inserting_before(sin):
+            other = each.graph.call_method(name, (exp,))
+            back = each.graph.call_method("float", (other,)) if name == "int" else other
+        other.origin, sin.args = exp.origin, (back,)
+    report = compare(gm, changed, torch.ones(3))
+    assert {layer.name: layer.other for layer in report.in_order} == {"clone": "float_1", "sin": "sin"}

@@ -5,6 +5,7 @@ found there and the file or room each comes from. Nothing outside of this room i
 
     finder.py      modules made from the table, when somebody imports them
     paths.py       which names are found under which paths
+    torch_ao/      torch.ao's quantization by graphs
     torch_jit.py   `trace` and `script` with torch.jit's options
     stability.py   torch.fx's mark for what keeps its meaning
     partitioning/  parts for backends, by torch.fx's tools
@@ -21,6 +22,7 @@ __all__ = ["FILES", "FOLDERS", "PATHS", "PICKLED", "install", "load", "show_path
 FLOORS = (
     "finder",
     "paths",
+    "torch_ao",
     "torch_jit",
     "stability",
     "partitioning",

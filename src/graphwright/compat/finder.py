@@ -16,6 +16,7 @@ __all__ = ["install", "load", "show_paths"]
 
 _PACKAGE = __name__.partition(".")[0]
 _SAME = {**FILES, **PICKLED}
+_OWNERS = {"jit": "torch.jit", "ao.": "torch.ao"}  # of names, by how their paths begin
 
 
 class _CallableModule(ModuleType):
@@ -44,7 +45,7 @@ class _TableFinder(MetaPathFinder, Loader):
         if path in _SAME:  # a module may put another one in its place while it is executed
             sys.modules[module.__name__] = importlib.import_module(f"{_PACKAGE}.{_SAME[path]}")
             return
-        owner = "torch.jit" if path == "jit" else "torch.fx"
+        owner = next((torchs for ours, torchs in _OWNERS.items() if path.startswith(ours)), "torch.fx")
         module.__doc__ = f"{owner}'s names under `{module.__name__}`; see `{_PACKAGE}.compat`."
         _fill(module, PATHS.get(path, {}))
 

@@ -1,4 +1,4 @@
-"""Which names tools find under torch.fx's module paths, and under `jit` those of torch.jit, and where they live here.
+"""Which names tools find under the module paths of torch.fx, torch.jit and torch.ao, and where they live here.
 
 A row per path below the package: `{"room": "Name other_name"}`. `Name=old` gives the room's `Name` under the
 name `old`. `FILES` has the paths that lead to one file of a room, with everything in it.
@@ -45,6 +45,47 @@ PATHS: dict[str, dict[str, str]] = {
         "errors": "ScriptError=Error",
         "runtime": "load save",
         "script": "annotate export fork ignore is_instance=isinstance is_scripting unused wait",
+    },
+    "ao.quantization": {
+        "compat.torch_ao.configs": "DYNAMIC=default_dynamic_qconfig DYNAMIC_PER_CHANNEL=per_channel_dynamic_qconfig "
+        "EMBEDDING=float_qparams_weight_only_qconfig EMBEDDING_4BIT=float_qparams_weight_only_qconfig_4bit "
+        "PatternsInOrder=QConfigMapping STATIC=default_qconfig STATIC=default_qat_qconfig "
+        "STATIC_PER_CHANNEL=default_per_channel_qconfig WEIGHT_ONLY=default_weight_only_qconfig "
+        "default_config=get_default_qconfig default_mapping=get_default_qconfig_mapping "
+        "default_training_config=get_default_qat_qconfig default_training_mapping=get_default_qat_qconfig_mapping "
+        "make_config=QConfig",
+        "compat.torch_ao.observer_choices": "FAKE_QUANTIZE=FakeQuantize FAKE_QUANTIZE=FusedMovingAvgObsFakeQuantize "
+        "HISTOGRAM=HistogramObserver MIN_MAX=MinMaxObserver MOVING_AVERAGE=MovingAverageMinMaxObserver "
+        "MOVING_AVERAGE_PER_CHANNEL=MovingAveragePerChannelMinMaxObserver PER_CHANNEL=PerChannelMinMaxObserver "
+        "PLACEHOLDER=NoopObserver PLACEHOLDER=PlaceholderObserver",
+    },
+    "ao.quantization.quantize_fx": {
+        "compat.torch_ao.steps": "convert_fx fuse_fx prepare_fx prepare_qat_fx",
+        "quantization": "convert=convert_to_reference_fx",
+    },
+    "ao.quantization.qconfig_mapping": {
+        "compat.torch_ao.configs": "PatternsInOrder=QConfigMapping default_mapping=get_default_qconfig_mapping "
+        "default_training_mapping=get_default_qat_qconfig_mapping",
+    },
+    "ao.quantization.qconfig": {
+        "compat.torch_ao.configs": "DYNAMIC=default_dynamic_qconfig DYNAMIC_PER_CHANNEL=per_channel_dynamic_qconfig "
+        "EMBEDDING=float_qparams_weight_only_qconfig STATIC=default_qconfig STATIC=default_qat_qconfig "
+        "STATIC_PER_CHANNEL=default_per_channel_qconfig WEIGHT_ONLY=default_weight_only_qconfig "
+        "default_config=get_default_qconfig default_training_config=get_default_qat_qconfig make_config=QConfig",
+    },
+    "ao.quantization.observer": {
+        "compat.torch_ao.observer_choices": "HISTOGRAM=HistogramObserver MIN_MAX=MinMaxObserver "
+        "MOVING_AVERAGE=MovingAverageMinMaxObserver PER_CHANNEL=PerChannelMinMaxObserver "
+        "MOVING_AVERAGE_PER_CHANNEL=MovingAveragePerChannelMinMaxObserver PLACEHOLDER=NoopObserver "
+        "PLACEHOLDER=PlaceholderObserver",
+    },
+    "ao.quantization.fake_quantize": {
+        "compat.torch_ao.observer_choices": "FAKE_QUANTIZE=FakeQuantize FAKE_QUANTIZE=FusedMovingAvgObsFakeQuantize",
+    },
+    "ao.quantization.backend_config": {
+        "quantization": "Backend=BackendConfig",
+        "compat.torch_ao.steps": "native_backend=get_native_backend_config "
+        "tensorrt_backend=get_tensorrt_backend_config",
     },
     "_lazy_graph_module": {
         "runtime": "LazyGraphModule=_LazyGraphModule graph_module_class=_get_graph_module_cls "

@@ -8,13 +8,16 @@ Read schemes.py first, then converting.py.
     smoothing.py       inputs that are wide in some channels
     correcting.py      means of outputs, put right in biases
     rounding.py        weights, rounded
-    judging.py         what each layer alone loses
-    watching.py        data run through a program again
+    ranging.py         the range of the least error in outputs
     calibrating.py     `calibrate`: data run through a prepared module
     preparing.py       `prepare`: values observed where they will be integers
+    training/          values and weights rounded in programs that train
     record.py          what became of each layer, and why
+    judging.py         what each layer alone loses
+    watching.py        data run through a program again
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
+    simplifying.py     programs made ready
     sites.py           where they are
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
@@ -27,6 +30,7 @@ Read schemes.py first, then converting.py.
     schemes.py         how values are written as integers
 """
 
+from graphwright.quantization import backends
 from graphwright.quantization.affine import (
     Grid,
     dequantize,
@@ -63,7 +67,7 @@ from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.weight_grid import weight_grid
-from graphwright.quantization.preparing import prepare
+from graphwright.quantization.preparing import prepare, with_mapping
 from graphwright.quantization.record import Explanation, Quantization, Row, quantization_of
 from graphwright.quantization.schemes import (
     Granularity,
@@ -79,6 +83,7 @@ from graphwright.quantization.schemes import (
     weight_only_int8,
 )
 from graphwright.quantization.searching import Sensitivity, search, sensitivity
+from graphwright.quantization.training.prepared_module import TrainingModule
 
 __all__ = [
     "Backend",
@@ -106,6 +111,8 @@ __all__ = [
     "Rule",
     "Scheme",
     "Sensitivity",
+    "TrainingModule",
+    "backends",
     "calibrate",
     "convert",
     "dequantize",
@@ -131,6 +138,7 @@ __all__ = [
     "weight_grid",
     "weight_only_int4",
     "weight_only_int8",
+    "with_mapping",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
@@ -141,13 +149,16 @@ FLOORS = (
     "smoothing",
     "correcting",
     "rounding",
-    "judging",
-    "watching",
+    "ranging",
     "calibrating",
     "preparing",
+    "training",
     "record",
+    "judging",
+    "watching",
     "grids",
     "decide",
+    "simplifying",
     "sites",
     "backends",
     "mapping",

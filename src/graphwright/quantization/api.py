@@ -12,6 +12,7 @@ from graphwright.errors import QuantizationError
 from graphwright.quantization.backends import Backend, x86
 from graphwright.quantization.calibrating import calibrate, call_of_batch
 from graphwright.quantization.converting import convert
+from graphwright.quantization.lowering.lower import Engine, lower
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.preparing import mapping_of, prepare
 from graphwright.quantization.schemes import QConfig
@@ -28,7 +29,7 @@ def quantize_model(
     args: tuple[Any, ...] | Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     backend: Backend | str = x86,
-    engine: str | None = "torch",
+    engine: Engine | None = "torch",
 ) -> GraphModule:
     """Capture a module and give one whose layers compute with integers; the module stays as it is, bit for bit.
 
@@ -63,7 +64,8 @@ def quantize_model(
     prepared = prepare(model, mapping, given, named, backend=backend)
     if calibration is not None:
         calibrate(prepared, batches)
-    return convert(prepared)
+    reference = convert(prepared)
+    return reference if engine is None else lower(reference, given, named, engine)
 
 
 def _checked(calibration: Any) -> Iterable[Any]:

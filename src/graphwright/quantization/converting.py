@@ -17,7 +17,7 @@ from graphwright.quantization.backends import Backend
 from graphwright.quantization.correcting import correct_biases, means_of_outputs
 from graphwright.quantization.decide import Decision, decide
 from graphwright.quantization.grids import Range, ValueGrid, activation_scheme, range_of, value_grids
-from graphwright.quantization.judging import sqnr_of_layers
+from graphwright.quantization.judging import losses_of_layers
 from graphwright.quantization.layers import (
     QuantizedConv1d,
     QuantizedConv2d,
@@ -33,14 +33,16 @@ from graphwright.quantization.preparing import (
     PREPARED,
     Preparation,
     add_observers,
-    after,
     preparation_of,
 )
+from graphwright.quantization.ranging import refine_ranges
 from graphwright.quantization.record import QUANTIZED, record_of
 from graphwright.quantization.rounding import rounded_weights
 from graphwright.quantization.schemes import PerToken
-from graphwright.quantization.sites import Program
+from graphwright.quantization.simplifying import with_own_modules
+from graphwright.quantization.sites import Program, after
 from graphwright.quantization.smoothing import smooth
+from graphwright.quantization.training.preparing import evaluated
 from graphwright.quantization.watching import run_batches
 from graphwright.runtime import GraphModule
 
@@ -75,14 +77,18 @@ def convert(gm: GraphModule) -> GraphModule:
     torch.int8
     """
     preparation = preparation_of(gm)
-    made = copy.copy(gm)
     _ask(gm)
-    observers = _take_observers(made)
+    if preparation.is_training:
+        made, observers = evaluated(gm, preparation.args, preparation.kwargs)
+    else:
+        made = with_own_modules(gm)
+        observers = _take_observers(made)
     program = preparation.program(made)
     decisions: Mapping[Node, Decision] = decide(program, preparation.mapping, preparation.backend)
     if preparation.batches and smooth(program, decisions, preparation.batches):
         program, decisions, observers = _observed_again(made, preparation)
     ranges = _ranges(observers, decisions, preparation.backend)
+    refine_ranges(made, decisions, observers, ranges, preparation.backend, preparation.batches)
     _leave_unreached(decisions, ranges)
     grids = value_grids(program, decisions, ranges, preparation.backend)
     return _converted(program, decisions, ranges, grids, preparation)
@@ -98,14 +104,14 @@ def _converted(
     gm, batches = program.gm, preparation.batches
     weights = rounded_weights(program, decisions, batches)
     layers = _layers(decisions, weights)
-    sqnr = sqnr_of_layers(gm, decisions, layers, grids, batches)
+    losses = losses_of_layers(gm, decisions, layers, grids, batches)
     means = means_of_outputs(gm, decisions, batches)
     paths = _put_layers(gm, layers)
     put_on_grids(grids, decisions)
-    correct_biases(gm, means, decisions, layers, batches)
+    correct_biases(gm, means, decisions, layers, losses, batches)
     gm.recompile()
     gm.meta.pop(PREPARED, None)
-    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, sqnr, paths, preparation.backend)
+    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, losses, paths, preparation.backend)
     return gm
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graphwright.ir import Node
 from graphwright.quantization.decide import Decision
+from graphwright.quantization.judging import Loss, channel_of
 from graphwright.quantization.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
@@ -52,22 +53,32 @@ def correct_biases(
     means: Means,
     decisions: Mapping[Node, Decision],
     layers: Mapping[Node, nn.Module],
+    losses: Mapping[Node, Loss],
     batches: Batches,
 ) -> None:
     """Move the biases of quantized layers so that their outputs have the means that they had in float.
 
     Each batch runs through the whole program; a layer sees inputs that the layers before it have corrected for that
-    batch already. Of several batches, and rounds of a loop, the corrections are averaged.
+    batch already. Of several batches, and rounds of a loop, the corrections are averaged. A channel whose error is
+    hardly one of its mean is left alone: what is large in a few places would be spread over all others.
     """
     seen = {node: iter(found) for node, found in means.items() if node in layers and found}
     if seen:
-        functions = {node: _correcting(layers[node], decisions[node].site.kind, found) for node, found in seen.items()}
+        functions = {
+            node: _correcting(layers[node], decisions[node].site.kind, found, losses.get(node))
+            for node, found in seen.items()
+        }
         with watching(gm, functions):
             run_batches(gm, batches)
 
 
-def _correcting(layer: nn.Module, kind: str, means: Iterator[Tensor]) -> See:
+_LEAST_SHARE = 0.05  # of a channel's squared error that its mean has to make up
+
+
+def _correcting(layer: nn.Module, kind: str, means: Iterator[Tensor], loss: Loss | None) -> See:
     count = 0
+    share = None if loss is None else loss.share_of_mean
+    is_corrected = True if share is None else share >= _LEAST_SHARE
 
     def see(x: Tensor, y: Tensor) -> Tensor:
         nonlocal count
@@ -76,7 +87,7 @@ def _correcting(layer: nn.Module, kind: str, means: Iterator[Tensor]) -> See:
         if expected is None or not isinstance(bias, Tensor):
             return y
         count += 1
-        moved = (expected - _mean(y, kind)) / count
+        moved = (expected - _mean(y, kind)) / count * is_corrected
         if not bool(torch.isfinite(moved).all()):
             return y
         bias.add_(moved)
@@ -85,15 +96,10 @@ def _correcting(layer: nn.Module, kind: str, means: Iterator[Tensor]) -> See:
     return see
 
 
-def _channel(y: Tensor, kind: str) -> int:
-    """The dimension of the channels of what a layer of a kind gives: before those of space."""
-    return y.dim() - 1 - (0 if kind == "linear" else int(kind[-2]))
-
-
 def _mean(y: Tensor, kind: str) -> Tensor:
-    channel = _channel(y, kind)
+    channel = channel_of(y, kind)
     return y.double().mean([i for i in range(y.dim()) if i != channel]).float()
 
 
 def _along(values: Tensor, y: Tensor, kind: str) -> Tensor:
-    return values.reshape([-1 if i == _channel(y, kind) else 1 for i in range(y.dim())])
+    return values.reshape([-1 if i == channel_of(y, kind) else 1 for i in range(y.dim())])

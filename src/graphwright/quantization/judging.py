@@ -14,7 +14,7 @@ from graphwright.quantization.grids import ValueGrid
 from graphwright.quantization.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
-__all__ = ["sqnr", "sqnr_of_layers"]
+__all__ = ["Loss", "channel_of", "losses_of_layers", "sqnr"]
 
 
 def sqnr(expected: Tensor, given: Tensor) -> float:
@@ -29,46 +29,69 @@ def sqnr(expected: Tensor, given: Tensor) -> float:
     return 10 * math.log10(max(signal, 1e-300) / max(noise, 1e-300))
 
 
-class _Powers:
-    """Adds up the power of a signal and of its error."""
+class Loss:
+    """What was seen of the outputs of a layer: the power of the signal and of its error, and the error by channels."""
 
-    def __init__(self) -> None:
-        self.signal = self.noise = 0.0
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._signal = self._noise = 0.0
+        self._count = 0
+        self._sums: Tensor | None = None
+        self._squares: Tensor | None = None
 
     def see(self, expected: Tensor, given: Tensor) -> None:
-        self.signal += expected.double().square().sum().item()
-        self.noise += (expected.double() - given.double()).square().sum().item()
+        """Add an output of the layer, and what its quantized form gives."""
+        error = (given - expected).double().movedim(channel_of(expected, self._kind), 0).flatten(1)
+        self._signal += expected.double().square().sum().item()
+        self._noise += error.square().sum().item()
+        self._count += error.shape[1]
+        sums, squares = error.sum(1), error.square().sum(1)
+        self._sums = sums if self._sums is None else self._sums + sums
+        self._squares = squares if self._squares is None else self._squares + squares
 
     @property
     def sqnr(self) -> float:
-        return 10 * math.log10(max(self.signal, 1e-300) / max(self.noise, 1e-300))
+        """The signal to noise ratio in dB."""
+        return 10 * math.log10(max(self._signal, 1e-300) / max(self._noise, 1e-300))
+
+    @property
+    def share_of_mean(self) -> Tensor | None:
+        """The share of each channel's squared error that its mean makes up, 0 to 1; None without outputs."""
+        if self._sums is None or self._squares is None or not self._count:
+            return None
+        return ((self._sums / self._count).square() / (self._squares / self._count).clamp(min=1e-300)).float()
 
 
-def sqnr_of_layers(
+def channel_of(y: Tensor, kind: str) -> int:
+    """The dimension of the channels of what a layer of a kind gives: before those of space."""
+    return y.dim() - 1 - (int(kind[-2]) if kind.startswith("conv") else 0)
+
+
+def losses_of_layers(
     gm: GraphModule,
     decisions: Mapping[Node, Decision],
     layers: Mapping[Node, nn.Module],
     grids: Mapping[Node, ValueGrid],
     batches: Batches,
-) -> dict[Node, float]:
-    """The signal to noise ratio in dB of each layer that is quantized, fed with float inputs of the first batches."""
-    powers = {node: _Powers() for node in layers}
+) -> dict[Node, Loss]:
+    """What each layer that is quantized loses by that alone, fed with float inputs of the first batches."""
+    losses = {node: Loss(decisions[node].site.kind) for node in layers}
     functions = {
-        node: _seeing(layer, grids.get(_edge(decisions[node])), powers[node]) for node, layer in layers.items()
+        node: _seeing(layer, grids.get(_edge(decisions[node])), losses[node]) for node, layer in layers.items()
     }
     with watching(gm, functions):
         run_batches(gm, list(batches)[:2])
-    return {node: each.sqnr for node, each in powers.items() if each.signal}
+    return {node: each for node, each in losses.items() if each.share_of_mean is not None}
 
 
 def _edge(decision: Decision) -> Node:
     return decision.edges[0] if decision.edges else decision.site.node
 
 
-def _seeing(layer: nn.Module, grid: ValueGrid | None, powers: _Powers) -> See:
+def _seeing(layer: nn.Module, grid: ValueGrid | None, loss: Loss) -> See:
     def see(x: Tensor, y: Tensor) -> None:
         if grid is not None and x.is_floating_point():
             x = dequantize(quantize(x, grid.scale, grid.zero_point, grid.dtype), grid.scale, grid.zero_point)
-        powers.see(y, layer(x))
+        loss.see(y, layer(x))
 
     return see

@@ -13,16 +13,7 @@ from graphwright.analysis import Shapes
 from graphwright.capture import trace
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
-from graphwright.passes import (
-    FoldConditions,
-    FuseConvBatchNorm,
-    RemoveDeadCode,
-    RemoveInPlace,
-    RemoveNoOps,
-    SetTraining,
-    UseModules,
-    install,
-)
+from graphwright.passes import install
 from graphwright.quantization.backends import BACKENDS, Backend, x86
 from graphwright.quantization.decide import Decision, decide
 from graphwright.quantization.mapping import QConfigMapping
@@ -30,10 +21,12 @@ from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.record import QUANTIZED
 from graphwright.quantization.schemes import QConfig, static_int8
-from graphwright.quantization.sites import LAYERS, Program
+from graphwright.quantization.simplifying import simplify, simplify_in_both_modes, with_own_modules
+from graphwright.quantization.sites import Program, after
+from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
 from graphwright.runtime import GraphModule
 
-__all__ = ["PREPARED", "Preparation", "add_observers", "mapping_of", "preparation_of", "prepare"]
+__all__ = ["PREPARED", "Preparation", "add_observers", "mapping_of", "preparation_of", "prepare", "with_mapping"]
 
 PREPARED = "prepared for quantization"  # the key in the meta of a module
 
@@ -46,6 +39,7 @@ class Preparation:
     backend: Backend
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    is_training: bool = False
     batches: list[tuple[tuple[Any, ...], dict[str, Any]]] = dataclasses.field(default_factory=list)
 
     def program(self, gm: GraphModule) -> Program:
@@ -60,6 +54,8 @@ def prepare(
     kwargs: Mapping[str, Any] | None = None,
     *,
     backend: Backend | str = x86,
+    training: bool = False,
+    learn_scales: bool = False,
 ) -> GraphModule:
     """Capture a module, if it is none yet, and give a copy that looks at the values that will be integers.
 
@@ -68,6 +64,10 @@ def prepare(
 
     mapping: rules, or what holds for all layers; `static_int8()` by default. args, kwargs: of a call. backend: what
     integers are for, of `backends` or its name.
+
+    training: give a copy that is trained further instead, with values and weights rounded as integers will round them;
+    batch norms stay what they are. It starts in the modes that the module is in, and has `fake_quantize(on)`,
+    `observe(on)` and `freeze_batch_norms()` besides. learn_scales: its scales of values are parameters.
 
     Raises QuantizationError for a module in training, one that is quantized already, and rules that no layer has;
     CaptureError as `trace` does.
@@ -80,13 +80,35 @@ def prepare(
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     rules, table = mapping_of(mapping), backend_of(backend)
+    if training:
+        preparation = Preparation(mapping_of_training(rules), table, given, named, is_training=True)
+        return _prepare_training(model, preparation, learn_scales)
     _check(model)
-    gm = copy.copy(model) if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
-    _simplify(gm, given, named)
+    gm = with_own_modules(model) if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
+    simplify(gm, given, named)
     preparation = Preparation(rules, table, given, named)
     program = preparation.program(gm)
     add_observers(program, decide(program, rules, table))
     gm.recompile()
+    gm.meta[PREPARED] = preparation
+    return gm
+
+
+def _prepare_training(model: nn.Module, preparation: Preparation, learn_scales: bool) -> GraphModule:
+    _check_is_float(model)
+    copied = copy.deepcopy(model)
+    modes = {path: module.training for path, module in model.named_modules()}
+    copied.eval()
+    args, kwargs = preparation.args, preparation.kwargs
+    gm = copied if isinstance(copied, GraphModule) else trace(copied, args, kwargs=kwargs)
+    simplify_in_both_modes(gm, args, kwargs)
+    other = copy.deepcopy(gm)
+    simplify(other, args, kwargs)
+    program = preparation.program(other)
+    decisions = decide(program, preparation.mapping, preparation.backend)
+    round_in_training(gm, program, decisions, preparation.backend, learn_scales)
+    for path, module in gm.named_modules():
+        module.training = modes.get(path, modes[""])
     gm.meta[PREPARED] = preparation
     return gm
 
@@ -99,6 +121,29 @@ def preparation_of(gm: nn.Module) -> Preparation:
             f"{type(gm).__name__} is not prepared", fix="prepare it first: prepare(model, static_int8(), args)"
         )
     return found
+
+
+def with_mapping(
+    gm: GraphModule, mapping: QConfigMapping | QConfig | None = None, backend: Backend | str | None = None
+) -> GraphModule:
+    """Give a prepared module that `convert` treats by other rules, or for another backend; it shares what it has seen.
+
+    What a rule asks for that nothing was observed for stays in float.
+
+    Raises QuantizationError for a module that is not prepared.
+    """
+    preparation = preparation_of(gm)
+    rules = preparation.mapping if mapping is None else mapping_of(mapping)
+    made = copy.copy(gm)
+    made.meta = {
+        **gm.meta,
+        PREPARED: dataclasses.replace(
+            preparation,
+            mapping=mapping_of_training(rules) if preparation.is_training else rules,
+            backend=preparation.backend if backend is None else backend_of(backend),
+        ),
+    }
+    return made
 
 
 def mapping_of(mapping: QConfigMapping | QConfig | None) -> QConfigMapping:
@@ -117,11 +162,15 @@ def backend_of(backend: Backend | str) -> Backend:
     return BACKENDS[backend]
 
 
-def _check(model: nn.Module) -> None:
+def _check_is_float(model: nn.Module) -> None:
     if isinstance(model, GraphModule) and QUANTIZED in model.meta:
         raise QuantizationError("the module is quantized already", fix="give the module that it was made of")
     if isinstance(model, GraphModule) and PREPARED in model.meta:
         raise QuantizationError("the module is prepared already", fix="calibrate and convert it")
+
+
+def _check(model: nn.Module) -> None:
+    _check_is_float(model)
     training = [path or "the module" for path, module in model.named_modules() if module.training]
     if training:
         raise QuantizationError(
@@ -131,24 +180,6 @@ def _check(model: nn.Module) -> None:
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.device.type != "cpu":
             raise QuantizationError(f"{name} is on {tensor.device}", fix='calibrate on the processor: model.to("cpu")')
-
-
-def _simplify(gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Make a program one of layers in evaluation, with batch norms folded and nothing in place."""
-    SetTraining(False).run(gm)
-    FoldConditions().run(gm)
-    shapes = Shapes(gm, *args, **kwargs)
-    for node in gm.graph.all_nodes():
-        if isinstance(shapes.value(node), Tensor):
-            node.meta["tensor_meta"] = shapes[node]
-    RemoveInPlace().run(gm)
-    RemoveNoOps().run(gm)
-    UseModules(tuple(LAYERS)).run(gm)
-    FuseConvBatchNorm(relu=False).run(gm)
-    RemoveDeadCode().run(gm)
-    for node in gm.graph.all_nodes():
-        if node._meta:
-            node.meta.pop("tensor_meta", None)
 
 
 def add_observers(program: Program, decisions: Mapping[Node, Decision]) -> None:
@@ -171,10 +202,3 @@ def _observe(gm: GraphModule, value: Node, observer: Observer) -> Node:
         made = value.graph.call_module(path, (value,))
     made.origin = value.origin
     return made
-
-
-def after(value: Node) -> Node:
-    """The node before which what is made of a value goes: the one behind it, or the first that reads a parameter."""
-    if value.op != "placeholder":
-        return value.next
-    return min(user for user in value.users if user.graph is value.graph)

@@ -14,6 +14,7 @@ from graphwright.ir import Node
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import Range, ValueGrid
+from graphwright.quantization.judging import Loss
 from graphwright.runtime import GraphModule
 
 __all__ = ["QUANTIZED", "Explanation", "Quantization", "Row", "quantization_of", "record_of"]
@@ -118,14 +119,14 @@ def record_of(
     decisions: Mapping[Node, Decision],
     ranges: Mapping[Node, Range],
     grids: Mapping[Node, ValueGrid],
-    sqnr: Mapping[Node, float],
+    losses: Mapping[Node, Loss],
     paths: Mapping[Node, str],
     backend: Backend,
 ) -> dict[str, Any]:
     """Plain data that a module carries, and a file keeps: a row for each site, and the ranges of values by name."""
     return {
         "backend": backend.name,
-        "rows": [_recorded(each, ranges, grids, sqnr, paths) for each in decisions.values()],
+        "rows": [_recorded(each, ranges, grids, losses, paths) for each in decisions.values()],
         "ranges": {node.name: [each.low, each.high, each.mean_square] for node, each in ranges.items()},
     }
 
@@ -134,7 +135,7 @@ def _recorded(
     decision: Decision,
     ranges: Mapping[Node, Range],
     grids: Mapping[Node, ValueGrid],
-    sqnr: Mapping[Node, float],
+    losses: Mapping[Node, Loss],
     paths: Mapping[Node, str],
 ) -> dict[str, Any]:
     node = decision.site.node
@@ -145,7 +146,7 @@ def _recorded(
         "scheme": "float" if decision.config is None else decision.config.summary,
         "reason": decision.reason,
         "rule": "" if decision.rule is None else str(decision.rule),
-        "sqnr": sqnr.get(node),
+        "sqnr": losses[node].sqnr if node in losses else None,
     }
     edge = decision.edges[0] if decision.edges else None
     if edge is not None and edge in grids:

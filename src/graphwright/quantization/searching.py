@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +16,7 @@ from graphwright.quantization.calibrating import calibrate, call_of_batch
 from graphwright.quantization.converting import convert
 from graphwright.quantization.judging import sqnr
 from graphwright.quantization.mapping import QConfigMapping
-from graphwright.quantization.preparing import mapping_of, preparation_of, prepare
+from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
 from graphwright.quantization.record import Quantization
 from graphwright.quantization.schemes import QConfig, dynamic_int8
 from graphwright.runtime import GraphModule
@@ -139,10 +138,7 @@ class _Trial:
 
     def value(self, mapping: QConfigMapping) -> float:
         """The metric under some rules."""
-        trial = copy.copy(self.prepared)
-        trial.meta = dict(trial.meta)
-        trial.meta["prepared for quantization"] = dataclasses.replace(preparation_of(trial), mapping=mapping)
-        made = convert(trial)
+        made = convert(with_mapping(self.prepared, mapping))
         metric = self._metric
         assert metric is not None
         if len(inspect.signature(metric).parameters) == 1:

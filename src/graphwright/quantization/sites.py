@@ -14,7 +14,7 @@ from graphwright.ops import is_untouched
 from graphwright.rewrite import Calls
 from graphwright.runtime import GraphModule
 
-__all__ = ["LAYERS", "Program", "Site"]
+__all__ = ["LAYERS", "Program", "Site", "after"]
 
 # The classes that have a form with an integer weight, and what their kind is called.
 LAYERS: dict[type[nn.Module], str] = {
@@ -152,3 +152,10 @@ class Program:
             return None
         source = call.arguments.get("input")
         return source if isinstance(source, Node) else None
+
+
+def after(value: Node) -> Node:
+    """The node before which what is made of a value goes: the one behind it, or the first that reads a parameter."""
+    if value.op != "placeholder":
+        return value.next
+    return min(user for user in value.users if user.graph is value.graph)

@@ -116,7 +116,7 @@ def _smooth_group(program: Program, calls: ModuleCalls, decisions: Sequence[Deci
     if gain < (_GAIN_FREE if norm is not None else _GAIN):
         return False
     done: set[int] = set()
-    for decision, linear in zip(decisions, linears, strict=True):
+    for linear in linears:
         if id(linear) not in done:
             twin = _with(linear, scale_inputs(linear.weight.detach(), factors), linear.bias)
             calls.replace(list(calls.nodes(linear)), twin, "smooth")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphwright.ir import Node
 from graphwright.passes import install
-from graphwright.quantization.preparing import after
+from graphwright.quantization.sites import after
 from graphwright.runtime import GraphModule
 
 __all__ = ["Batches", "run_batches", "watching"]

@@ -83,7 +83,7 @@ from graphwright.runtime.members.attributes import (
     read_attributes,
 )
 from graphwright.runtime.members.shells import Shells, copy_slots, copy_tensors
-from graphwright.runtime.modules.captured import captured_module
+from graphwright.runtime.modules.captured import captured_module, change_base
 from graphwright.runtime.modules.forms import in_form
 from graphwright.runtime.modules.lazy import (
     LazyGraphModule,
@@ -167,6 +167,7 @@ __all__ = [
     "attributes_of",
     "buffers_of",
     "captured_module",
+    "change_base",
     "choose",
     "class_name",
     "class_of_tensor",

@@ -31,6 +31,10 @@ def counterparts(original: nn.Module, changed: nn.Module, kinds: tuple[Kinds, Ki
     {'neg': 'exp', 'sin': 'sin'}
     """
     ours, theirs = _calls(original), _calls(changed)
+
+    def alike(name: str, node: Node) -> bool:
+        return bool(kinds[0].get(name) == kinds[1].get(node.name))
+
     pairs: dict[str, str] = {}
     for name, node in ours.items():
         if name in theirs:
@@ -39,15 +43,18 @@ def counterparts(original: nn.Module, changed: nn.Module, kinds: tuple[Kinds, Ki
     left = [node for name, node in theirs.items() if name not in taken and name not in ours]
     by_source: dict[str, str] = {}
     for node in left:
-        source = next((name for name in _sources(node) if name in ours and name not in pairs), None)
+        source = next(
+            (name for name in _sources(node) if name in ours and name not in pairs and alike(name, node)), None
+        )
         if source is not None:
             by_source[source] = node.name  # the last one made for it wins: it gives the value
     pairs.update(by_source)
     taken.update(by_source.values())
     by_place = {_place(node): name for name, node in ours.items() if name not in pairs and node.origin is not None}
     for node in left:
-        if node.name not in taken and (place := _place(node)) in by_place:
-            pairs[by_place[place]] = node.name  # the last one of a place wins
+        place = by_place.get(_place(node))
+        if node.name not in taken and place is not None and alike(place, node):
+            pairs[place] = node.name  # the last one of a place wins
     return {name: pairs[name] for name in ours if name in pairs}
 
 

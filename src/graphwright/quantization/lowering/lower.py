@@ -15,8 +15,9 @@ from graphwright.quantization.lowering.computing import has_onednn
 from graphwright.quantization.lowering.finding import QuantizedLayers
 from graphwright.runtime import GraphModule
 
-__all__ = ["lower"]
+__all__ = ["Engine", "lower"]
 
+Engine = Literal["auto", "torch", "onnxruntime", "openvino"]
 ENGINE_NAMES = ("auto", "torch", "onnxruntime", "openvino")
 _TOLERANCE = 0.5  # of the whole, where integers off by a step go on through all layers; each site is checked by itself
 
@@ -25,7 +26,7 @@ def lower(
     r: GraphModule,
     args: tuple[Any, ...] | Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
-    engine: Literal["auto", "torch", "onnxruntime", "openvino"] = "auto",
+    engine: Engine = "auto",
 ) -> GraphModule:
     """Copy a reference program, with kernels that compute with integers where these are the fastest.
 

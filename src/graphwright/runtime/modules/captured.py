@@ -7,14 +7,15 @@ from typing import Any, cast
 
 from torch import nn
 
-from graphwright.runtime.entries import Entry
+from graphwright.errors import GraphError
+from graphwright.runtime.entries import STATE, Entry
 from graphwright.runtime.foreign import how_to_read
 from graphwright.runtime.graph_facts import buffers_of
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class
 from graphwright.runtime.members.shells import Shells
 from graphwright.runtime.state import State
 
-__all__ = ["captured_module", "users_names"]
+__all__ = ["captured_module", "change_base", "users_names"]
 
 _OUR_NAMES = ("graph", "code", "guards", "meta")
 
@@ -66,6 +67,19 @@ def captured_module(
             entry.signature = None  # the class has it
     _adopt(module, state)
     return module
+
+
+def change_base(module: GraphModule, base: type[GraphModule], other: type[GraphModule]) -> None:
+    """Have the class of a captured module, which is its alone, inherit from another base, whose methods it then has.
+
+    Raises GraphError where it has no such base.
+    """
+    kind = type(module)
+    if base not in kind.__bases__:
+        raise GraphError(f"{kind.__name__} does not inherit from {base.__name__}", fix="name one of its own bases")
+    bases = tuple([other if each is base else each for each in kind.__bases__])
+    module.__class__ = _instance_class(kind.__name__, bases, kind._extra)
+    _adopt(module, module.__dict__[STATE])
 
 
 def users_names(names: Iterable[str]) -> dict[str, Any]:

@@ -1,0 +1,173 @@
+"""Values and weights rounded in a program that trains; and back to one of float layers, for `convert`.
+
+What is rounded is decided on the program of evaluation, where batch norms are in the layers before them: that is what
+becomes integers. Its layers have the names that they have in the program that trains.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from graphwright.ir import Node
+from graphwright.passes import install
+from graphwright.quantization.backends import Backend
+from graphwright.quantization.decide import Decision
+from graphwright.quantization.grids import activation_scheme, root_of
+from graphwright.quantization.mapping import QConfigMapping
+from graphwright.quantization.observers.observer import Observer
+from graphwright.quantization.schemes import PerToken, QConfig
+from graphwright.quantization.simplifying import simplify
+from graphwright.quantization.sites import Program
+from graphwright.quantization.training.fake_quantize import FakeQuantize, LearnedFakeQuantize
+from graphwright.quantization.training.layers import FORMS, FakeQuantizedLayer, give_back, take_over
+from graphwright.quantization.training.prepared_module import TrainingModule
+from graphwright.runtime import GraphModule, change_base
+
+__all__ = ["evaluated", "mapping_of_training", "round_in_training"]
+
+
+def mapping_of_training(mapping: QConfigMapping) -> QConfigMapping:
+    """Rules with what training itself does left out: ranges are those of an average batch, and weights are trained."""
+    made = mapping.copy()
+    made.rules = [dataclasses.replace(rule, config=_of_training(rule.config)) for rule in mapping.rules]
+    return made
+
+
+def _of_training(config: QConfig | None) -> QConfig | None:
+    if config is None:
+        return None
+    activation, weight = config.activation, config.weight
+    return QConfig(
+        None if activation is None else dataclasses.replace(activation, observer="moving_average"),
+        None if weight is None else dataclasses.replace(weight, observer="minmax"),
+    )
+
+
+# ---- there
+
+
+def round_in_training(
+    gm: GraphModule, program: Program, decisions: Mapping[Node, Decision], backend: Backend, learn_scales: bool
+) -> None:
+    """Have a program that trains round what `decisions` say of the same program in evaluation, `program`."""
+    rounding = _Rounding(gm, program, backend, learn_scales)
+    for decision in decisions.values():
+        node = rounding.node_of(decision.site.node)
+        if node is not None and decision.mode != "float":
+            rounding.round(node, decision)
+    gm.recompile()
+    change_base(gm, GraphModule, TrainingModule)
+
+
+class _Rounding:
+    """Puts what rounds into a program that trains, `gm`; `program` is the same one in evaluation."""
+
+    def __init__(self, gm: GraphModule, program: Program, backend: Backend, learn_scales: bool) -> None:
+        self._gm, self._program, self._backend = gm, program, backend
+        self._kind = LearnedFakeQuantize if learn_scales else FakeQuantize
+        self._nodes: dict[str, Node] = {}
+        for node in gm.graph.all_nodes():
+            self._nodes.setdefault(node.name, node)
+        self._names = {node.name for node in program.gm.graph.all_nodes()}
+        self._paths: dict[tuple[Node, bool], str] = {}
+        self._rounded: dict[tuple[Node, bool], Node] = {}
+
+    def node_of(self, node: Node) -> Node | None:
+        """The node of the program that trains which one in evaluation was."""
+        found = self._nodes.get(node.name)
+        return found if found is not None and (found.op, found.target) == (node.op, node.target) else None
+
+    def round(self, node: Node, decision: Decision) -> None:
+        """Round the weight of a layer and, where it is static, what it reads."""
+        site, config = decision.site, decision.config
+        assert config is not None
+        if decision.mode == "static":
+            values = dict(zip(site.inputs, _read(node, len(site.inputs)), strict=True))
+            for value, trained in values.items():
+                is_edge = value in decision.edges
+                node.replace_input_with(trained, self._rounded_value(value, trained, decision, is_edge))
+        layer = self._gm.get_submodule(str(node.target)) if site.module is not None else None
+        if layer is not None and type(layer) in FORMS and config.weight is not None:
+            take_over(layer, config.weight, _activation(decision), self._norms(node))
+
+    def _rounded_value(self, value: Node, trained: Node, decision: Decision, is_edge: bool) -> Node:
+        """The node that gives a value, rounded, or only observed where it is no edge."""
+        key = trained, is_edge
+        if key not in self._rounded:
+            made = self._fake_quantize(value, decision, is_edge)
+            behind = trained.next if trained.op != "placeholder" else min(trained.users)
+            with trained.graph.inserting_before(behind):
+                self._rounded[key] = trained.graph.call_module(made, (trained,))
+            self._rounded[key].origin = trained.origin
+        return self._rounded[key]
+
+    def _fake_quantize(self, value: Node, decision: Decision, is_edge: bool) -> str:
+        """The path of what rounds a value; values that one is moved to have the grid of that one."""
+        root = root_of(value, self._program), is_edge
+        if root not in self._paths:
+            assert decision.config is not None
+            scheme = activation_scheme(decision.config, self._backend)
+            made = self._kind(scheme, f"the input {value.name} of {decision.site.path}")
+            made.rounds = is_edge
+            self._paths[root] = install(self._gm, made, f"observers.{value.name}")
+        observer = self._gm.get_submodule(self._paths[root])
+        assert isinstance(observer, FakeQuantize)
+        observer.values = (*observer.values, value.name)
+        return self._paths[root]
+
+    def _norms(self, node: Node) -> tuple[nn.Module, ...]:
+        """The batch norm behind a layer that is in the layer in evaluation."""
+        called = [other for other in self._nodes.values() if other.op == node.op and other.target == node.target]
+        if len(node.users) != 1 or len(called) != 1:
+            return ()
+        (user,) = node.users
+        norm = self._gm.get_submodule(str(user.target)) if user.op == "call_module" else None
+        is_folded = isinstance(norm, nn.modules.batchnorm._BatchNorm) and user.name not in self._names
+        return (norm,) if norm is not None and is_folded else ()
+
+
+def _read(node: Node, count: int) -> list[Node]:
+    """The values that a site reads."""
+    inputs = node.all_input_nodes
+    assert len(inputs) == count, "a site in training reads as many values as in evaluation"
+    return inputs
+
+
+def _activation(decision: Decision) -> str:
+    activation = None if decision.config is None else decision.config.activation
+    if decision.mode != "dynamic" or activation is None:
+        return "float"
+    return "token" if isinstance(activation.granularity, PerToken) else "tensor"
+
+
+# ---- and back
+
+
+def evaluated(
+    gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[GraphModule, dict[Node, Observer]]:
+    """Give a copy of a trained program as it is in evaluation, of float layers, and what was seen of its values."""
+    made = copy.deepcopy(gm)
+    if isinstance(made, TrainingModule):
+        change_base(made, TrainingModule, GraphModule)
+    found: dict[str, Observer] = {}
+    for graph in made.graph.all_graphs():
+        for node in list(graph.find_nodes(op="call_module")):
+            module = made.get_submodule(str(node.target))
+            if isinstance(module, FakeQuantize):
+                found.update(dict.fromkeys(module.values, module))
+                node.replace_all_uses_with(node.all_input_nodes[0])
+                graph.erase_node(node)
+    for module in list(made.modules()):
+        if isinstance(module, FakeQuantizedLayer):
+            give_back(module)
+    if hasattr(made, "observers"):
+        del made.observers
+    made.eval()
+    simplify(made, args, kwargs)
+    return made, {node: found[node.name] for node in made.graph.all_nodes() if node.name in found}
