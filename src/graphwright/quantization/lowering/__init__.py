@@ -1,4 +1,6 @@
-"""Reference programs as programs of integers: what computes in them, measured against floats. Read lower.py first.
+"""Reference programs as programs of integers: what computes in them, measured against floats.
+
+Read lower.py first.
 
 lower.py            `lower`: the fastest form of a reference program
 finding.py          where quantized layers are in a program, with what belongs to them
