@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.quantization.test_steps import IMAGE, Residual, quantized
-from torch import Tensor, nn
+from torch import Tensor
 
 import graphwright
 from graphwright.errors import QuantizationError

@@ -71,7 +71,7 @@ from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.weight_grid import weight_grid
-from graphwright.quantization.preparing import prepare, with_mapping
+from graphwright.quantization.preparing import Preparation, preparation_of, prepare, with_mapping
 from graphwright.quantization.record import Explanation, Quantization, Row, quantization_of
 from graphwright.quantization.schemes import (
     Granularity,
@@ -95,6 +95,7 @@ __all__ = [
     "Granularity",
     "Grid",
     "Observer",
+    "Preparation",
     "PerAxis",
     "PerGroup",
     "PerTensor",
@@ -127,6 +128,7 @@ __all__ = [
     "in_dialect",
     "lower",
     "observer_of",
+    "preparation_of",
     "prepare",
     "quantization_of",
     "quantize",

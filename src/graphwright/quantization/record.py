@@ -49,28 +49,44 @@ QUANTIZED = "quantization"  # the key in the meta of a module
 
 
 def quantization_of(module: nn.Module) -> Quantization:
-    """What became of each layer of a quantized module. Raises QuantizationError for one that is not quantized.
+    """What became of each layer of a quantized module.
 
-    A module of the user's of that name is given as it is.
+    Of one that is not quantized it raises QuantizationError when it is asked, not before: tools look at attributes that
+    they do not use. A module of the user's of that name is given as it is.
     """
     for table in (module._modules, module._parameters, module._buffers, module.__dict__):
         if "quantization" in table:
             own: Any = table["quantization"]
             return own  # type: ignore[no-any-return]
     record = module.meta.get(QUANTIZED) if isinstance(module, GraphModule) else None
-    if record is None:
-        raise QuantizationError(
-            f"{type(module).__name__} is not quantized", fix="quantize it: graphwright.quantize(model, config, batches)"
-        )
-    return Quantization(record)
+    return Quantization(record, type(module).__name__)
 
 
 class Quantization:
-    """Reads the record that a quantized module carries."""
+    """Reads the record that a quantized module carries.
 
-    def __init__(self, record: Mapping[str, Any]) -> None:
-        self.rows = [Row(**_row(each)) for each in record["rows"]]
-        self.backend = str(record["backend"])
+    Raises QuantizationError, whatever it is asked, for a module that carries none.
+    """
+
+    def __init__(self, record: Mapping[str, Any] | None, owner: str = "the module") -> None:
+        self._record, self._owner = record, owner
+
+    def _read(self) -> Mapping[str, Any]:
+        if self._record is None:
+            raise QuantizationError(
+                f"{self._owner} is not quantized", fix="quantize it: graphwright.quantize(model, config, batches)"
+            )
+        return self._record
+
+    @property
+    def rows(self) -> list[Row]:
+        """A row for each layer, product and sum, in their order."""
+        return [Row(**_row(each)) for each in self._read()["rows"]]
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that it was quantized for."""
+        return str(self._read()["backend"])
 
     def __getitem__(self, path: str) -> Row:
         for row in self.rows:

@@ -183,7 +183,9 @@ def test_a_script_that_calibrates(tmp_path: Any) -> None:
     assert isinstance(quantized, names["Net"]) and type(quantized.stem[0]).__name__ == "QuantizedConv2d"
     assert {path for path, decision in decisions(quantized).items() if decision == "static"} >= LAYERS
     assert float((expected - given).detach().abs().max()) < 0.1 * float(expected.detach().abs().max())
-    assert torch.equal(again(image), given)
+    assert all(torch.equal(value, again.state_dict()[key]) for key, value in quantized.state_dict().items())
+    limit = 0.02 * float(given.abs().max())  # kernels are chosen by measuring, and agree within a step
+    torch.testing.assert_close(again(image), given, rtol=0, atol=limit)
     torch.testing.assert_close(names["fused"](image), expected, rtol=1e-4, atol=1e-5)
 
 

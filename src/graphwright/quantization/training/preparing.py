@@ -22,7 +22,7 @@ from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.schemes import PerToken, QConfig
 from graphwright.quantization.simplifying import simplify
-from graphwright.quantization.sites import Program
+from graphwright.quantization.sites import Program, after
 from graphwright.quantization.training.fake_quantize import FakeQuantize, LearnedFakeQuantize
 from graphwright.quantization.training.layers import FORMS, FakeQuantizedLayer, give_back, take_over
 from graphwright.quantization.training.prepared_module import TrainingModule
@@ -100,8 +100,7 @@ class _Rounding:
         key = trained, is_edge
         if key not in self._rounded:
             made = self._fake_quantize(value, decision, is_edge)
-            behind = trained.next if trained.op != "placeholder" else min(trained.users)
-            with trained.graph.inserting_before(behind):
+            with trained.graph.inserting_before(after(trained)):
                 self._rounded[key] = trained.graph.call_module(made, (trained,))
             self._rounded[key].origin = trained.origin
         return self._rounded[key]
