@@ -471,3 +471,11 @@ def test_model_of_onnx_has_integers() -> None:
     kinds = {name: value.const_value.dtype.name for name, value in program.model.graph.initializers.items()}
     assert kinds["layer.weight"] == kinds["head.weight"] == "INT8"
     torch.testing.assert_close(program(x), reference(x), atol=0.05, rtol=0.02)
+
+
+def test_report_says_what_each_layer_runs_on() -> None:
+    """Each part of the report names the weights that it is about."""
+    reference, x = block()
+    fast = lower(reference, x, engine="torch")
+    kernels = {path: part.runs_on for part in fast.report.parts for path in part.weights}
+    assert kernels.keys() == {"layer.weight", "second.weight", "head.weight"}

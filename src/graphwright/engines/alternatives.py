@@ -42,6 +42,10 @@ class Site(Protocol):
         """What the time of the site depends on: sites of one key run on one kernel."""
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        """The paths of the weights that it computes with."""
+
+    @property
     def keeps_layout(self) -> bool:
         """Whether every kernel gives values that lie in memory as those of the program do."""
 
@@ -158,6 +162,11 @@ class Convolution:
     def sources(self) -> tuple[str, ...]:
         """The paths of all tensors that the weight and bias come of."""
         return tuple([path for path in (self.weight, self.bias, *self.norm, *self.counters) if path is not None])
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The path of the weight."""
+        return (self.weight,)
 
     @property
     def given(self) -> tuple[bool, ...]:

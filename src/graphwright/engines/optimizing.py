@@ -190,7 +190,7 @@ class _Optimizing:
         }
         counts = Counter(found.site.key for found in sites)
         parts = [
-            RunsOn(f"{counts[key]} x {key}", choice.kernel, choice.times_us, choice.dropped)
+            RunsOn(f"{counts[key]} x {key}", choice.kernel, choice.times_us, choice.dropped, _weights(key, sites))
             for key, choice in choices.items()
             if key not in groups or key in merged
         ]
@@ -281,6 +281,10 @@ def _with_form(staged: GraphModule, form: Optimized) -> GraphModule:
     made = copy.copy(staged)
     entry_points_of(made)["forward"].form = form
     return made
+
+
+def _weights(key: str, sites: Sequence[Found]) -> tuple[str, ...]:
+    return tuple([path for found in sites if found.site.key == key for path in found.site.weights])
 
 
 def _regions(module: GraphModule) -> list[RunsOn]:

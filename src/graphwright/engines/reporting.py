@@ -17,13 +17,15 @@ class RunsOn:
     """What one part of a program runs on.
 
     part: "program", or the key of a layer and how often it is there. runs_on: the name of the kernel or engine.
-    times_us: what each that was measured took, in microseconds. why: reasons, such as what was dropped.
+    times_us: what each that was measured took, in microseconds. why: reasons, such as what was dropped. weights: where
+    the weights are that it computes with.
     """
 
     part: str
     runs_on: str
     times_us: tuple[tuple[str, float], ...] = ()
     why: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         times = ", ".join(f"{name} {time:.4g} us" for name, time in self.times_us)

@@ -3,6 +3,8 @@
 Read schemes.py first, then converting.py.
 
     api.py             `quantize_model`: all steps in one call
+    exporting.py       `to_onnx`: as an ONNX model
+    dialects.py        grids as other backends want them
     searching.py       what layers cost, and which to leave in float
     converting.py      `convert`: the program with integers, in plain Python
     smoothing.py       inputs that are wide in some channels
@@ -44,6 +46,8 @@ from graphwright.quantization.api import quantize_model
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.calibrating import calibrate
 from graphwright.quantization.converting import convert
+from graphwright.quantization.dialects import in_dialect
+from graphwright.quantization.exporting import to_onnx
 from graphwright.quantization.judging import sqnr
 from graphwright.quantization.layer_functions import (
     quantized_conv,
@@ -121,6 +125,7 @@ __all__ = [
     "dynamic_int8",
     "fake_quantize_by",
     "grid_of_range",
+    "in_dialect",
     "lower",
     "observer_of",
     "preparation_of",
@@ -137,6 +142,7 @@ __all__ = [
     "sensitivity",
     "sqnr",
     "static_int8",
+    "to_onnx",
     "weight_grid",
     "weight_only_int4",
     "weight_only_int8",
@@ -146,6 +152,8 @@ __all__ = [
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
     "api",
+    "exporting",
+    "dialects",
     "searching",
     "converting",
     "smoothing",

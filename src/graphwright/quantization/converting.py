@@ -111,7 +111,8 @@ def _converted(
     correct_biases(gm, means, decisions, layers, losses, batches)
     gm.recompile()
     gm.meta.pop(PREPARED, None)
-    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, losses, paths, preparation.backend)
+    call = preparation.args, preparation.kwargs
+    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, losses, paths, preparation.backend, call)
     return gm
 
 

@@ -7,7 +7,9 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
@@ -138,9 +140,14 @@ def record_of(
     losses: Mapping[Node, Loss],
     paths: Mapping[Node, str],
     backend: Backend,
+    call: tuple[tuple[Any, ...], Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Plain data that a module carries, and a file keeps: a row for each site, and the ranges of values by name."""
+    """Plain data that a module carries, and a file keeps: a row for each site, and the ranges of values by name.
+
+    call: with which the program was captured; tensors are kept by their shapes.
+    """
     return {
+        "inputs": _described(call),
         "backend": backend.name,
         "rows": [_recorded(each, ranges, grids, losses, paths) for each in decisions.values()],
         "ranges": {node.name: [each.low, each.high, each.mean_square] for node, each in ranges.items()},
@@ -170,3 +177,14 @@ def _recorded(
     if edge is not None and edge in ranges:
         row["range"] = [ranges[edge].low, ranges[edge].high]
     return row
+
+
+def _described(call: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Any:
+    """A call as plain data: tensors by their shapes and dtypes."""
+    return pytree.tree_map(_leaf, [list(call[0]), dict(call[1])])
+
+
+def _leaf(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+    return value

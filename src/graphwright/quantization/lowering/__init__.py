@@ -1,12 +1,14 @@
-"""Reference programs as programs of integers: what computes in them, measured against floats. Read lower.py first.
+"""Reference programs as programs of integers: what computes in them, measured against floats.
 
-lower.py            `lower`: the fastest form of a reference program
-finding.py          where quantized layers are in a program, with what belongs to them
-moving.py           operations on what integers stand for, as operations on the integers
-convolutions.py     the kernels of convolutions
-linears.py          the kernels of linear layers of integers, and of those whose weights alone are integers
-rounding_alone.py   floats to integers and back where no layer does so, in fewer steps
-computing.py        what kernels share: sums, activations, and how results compare
-bytes_of_images.py  max pooling of bytes
-integers.py         where a program writes values as integers, and what these stand for
+Read lower.py first.
+
+    lower.py            `lower`: the fastest form of a reference program
+    finding.py          where quantized layers are in a program, with what belongs to them
+    moving.py           operations on what integers stand for, as operations on the integers
+    convolutions.py     the kernels of convolutions
+    linears.py          the kernels of linear layers of integers, and of those whose weights alone are integers
+    rounding_alone.py   floats to integers and back where no layer does so, in fewer steps
+    computing.py        what kernels share: sums, activations, and how results compare
+    bytes_of_images.py  max pooling of bytes
+    integers.py         where a program writes values as integers, and what these stand for
 """

@@ -103,7 +103,10 @@ def as_integers(calls: Calls, value: Any, steps: Steps, quickly: bool) -> Any:
         return calls.call(torch.Tensor.char, calls.call(torch.Tensor.clamp_, value, -128, 127))
     half = calls.packed(_half, (), steps.zero_point)
     value = calls.call(torch.add, half, value, alpha=1 / steps.scale)
-    return calls.call(torch.Tensor.byte, calls.call(torch.Tensor.clamp_, value, 0, 255))  # cuts what is after the point
+    value = calls.call(
+        torch.Tensor.short, calls.call(torch.Tensor.clamp_, value, 0, 255)
+    )  # cuts what is after the point
+    return calls.call(torch.Tensor.byte, value)  # from short it is three times as fast as from float
 
 
 def as_floats(calls: Calls, value: Any, steps: Steps, quickly: bool) -> Any:

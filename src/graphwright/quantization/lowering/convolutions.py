@@ -61,6 +61,11 @@ class Convolution:
         return f"int8 conv {self.shape} {self.weight_shape} {numbers}, {bias}, {self.activation}, {ends}"
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        """The path of the weight."""
+        return (self.weight,)
+
+    @property
     def keeps_layout(self) -> bool:
         """Kernels give images whose channels come last."""
         return False
@@ -303,6 +308,11 @@ class TransposedConvolution:
         return (
             f"int8 transposed conv {self.shape} {self.weight_shape} {self.settings}, {bias}, {self.activation}, {ends}"
         )
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The path of the weight."""
+        return (self.weight,)
 
     @property
     def keeps_layout(self) -> bool:

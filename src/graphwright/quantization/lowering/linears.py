@@ -67,6 +67,11 @@ class Linear:
         return f"{weight} linear {list(self.shape)} -> {self.outputs}, {bias}, {self.activation}, {ends}"
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        """The path of the weight."""
+        return (self.weight,)
+
+    @property
     def keeps_layout(self) -> bool:
         """Rows stay rows."""
         return True
@@ -228,8 +233,8 @@ def integer_rows(calls: Calls, site: Linear, x: Any) -> Any:
     factor = calls.packed(_factor, (site.scale,), site.input.scale)
     tensors = (site.weight, site.scale, *(() if site.bias is None else (site.bias,)))
     offset = calls.packed(_offset, tensors, site.input)
-    value = calls.call(torch.mul, _product(calls, site, x), factor)
-    value = activated(calls, site.activation, calls.call(torch.Tensor.add_, value, offset))
+    value = calls.call(torch.addcmul, offset, calls.call(torch.Tensor.float, _product(calls, site, x)), factor)
+    value = activated(calls, site.activation, value)
     value = value if site.output is None else as_integers(calls, value, site.output, quickly=True)
     return _shaped(calls, site, value)
 
@@ -238,7 +243,7 @@ def integer_rows(calls: Calls, site: Linear, x: Any) -> Any:
 
 
 def _bytes_of_call(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
-    return torch.addcdiv(zero_point + 0.5, x, scale).clamp_(0, 255).byte()  # cuts what is after the point
+    return x.mul(1 / scale).add_(zero_point + 0.5).clamp_(0, 255).short().byte()  # short cuts what is after the point
 
 
 def _rows(calls: Calls, site: Linear, x: Any) -> tuple[Any, Any, Any]:
@@ -258,7 +263,7 @@ def _moved_and_scaled(
     product: Tensor, scale: Tensor, zero_point: Tensor, factor: Tensor | None, sums: Tensor, bias: Tensor | None
 ) -> Tensor:
     """What a product of bytes stands for: `(product * factor + zero_point * sums) * scale + bias`."""
-    value = product if factor is None else product * factor
+    value = product if factor is None else product.float().mul_(factor)
     value = value.addcmul_(zero_point, sums)
     return value.mul_(scale) if bias is None else torch.addcmul(bias, value, scale)
 

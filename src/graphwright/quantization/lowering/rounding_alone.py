@@ -28,6 +28,11 @@ class Conversion:
         return f"{'dequantize' if self.is_to_floats else 'quantize'} {self.shape} {self.steps}"
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        """There are none."""
+        return ()
+
+    @property
     def keeps_layout(self) -> bool:
         """Values stay where they are."""
         return True
