@@ -19,7 +19,7 @@ Read schemes.py first, then converting.py.
     watching.py        data run through a program again
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
-    simplifying.py     programs made ready
+    programs/          programs made ready, and observers in them
     sites.py           where they are
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
@@ -168,7 +168,7 @@ FLOORS = (
     "watching",
     "grids",
     "decide",
-    "simplifying",
+    "programs",
     "sites",
     "backends",
     "mapping",

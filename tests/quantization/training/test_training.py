@@ -260,6 +260,28 @@ def test_what_cannot_be_trained_is_refused() -> None:
         prepare(Residual(), QConfigMapping().set_module_name("convolution", None), X, training=True)
 
 
+class Observing(nn.Module):
+    """Has a module of the name that observers have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observers = nn.ModuleDict({"x": nn.Conv2d(3, 4, 1)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.observers["x"](x)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_module_of_the_name_of_observers_stays(training: bool) -> None:
+    prepared = prepare(Observing().eval(), static_int8(), X, training=training)
+    prepared.train(training)(X)
+    reference = convert(prepared)
+    assert list(reference.observers) == ["x"] and "QuantizedConv2d" in repr(reference.observers)
+    torch.testing.assert_close(prepared.eval()(X), reference(X), rtol=0, atol=0.1)
+    plain = convert(calibrate(prepare(Twice().eval(), static_int8(), X), [X]))
+    assert not hasattr(plain, "observers")
+
+
 class OtherSums(nn.Module):
     """Sums that read one value in evaluation and two in training."""
 

@@ -14,15 +14,15 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.passes import install
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import activation_scheme, root_of
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.observers.observer import Observer
+from graphwright.quantization.programs.observing import call_observer, put_observer, take_observers
+from graphwright.quantization.programs.simplifying import simplify
 from graphwright.quantization.schemes import PerToken, QConfig
-from graphwright.quantization.simplifying import simplify
-from graphwright.quantization.sites import Program, after
+from graphwright.quantization.sites import Program
 from graphwright.quantization.training.fake_quantize import FakeQuantize, LearnedFakeQuantize
 from graphwright.quantization.training.layers import FORMS, FakeQuantizedLayer, give_back, take_over
 from graphwright.quantization.training.prepared_module import TrainingModule
@@ -102,9 +102,7 @@ class _Rounding:
         key = trained, is_edge
         if key not in self._rounded:
             made = self._fake_quantize(value, decision, is_edge)
-            with trained.graph.inserting_before(after(trained)):
-                self._rounded[key] = trained.graph.call_module(made, (trained,))
-            self._rounded[key].origin = trained.origin
+            self._rounded[key] = call_observer(trained, made)
         return self._rounded[key]
 
     def _fake_quantize(self, value: Node, decision: Decision, is_edge: bool) -> str:
@@ -115,7 +113,7 @@ class _Rounding:
             scheme = activation_scheme(decision.config, self._backend)
             made = self._kind(scheme, f"the input {value.name} of {decision.site.path}")
             made.rounds = is_edge
-            self._paths[root] = install(self._gm, made, f"observers.{value.name}")
+            self._paths[root] = put_observer(self._gm, made, value.name)
         observer = self._gm.get_submodule(self._paths[root])
         assert isinstance(observer, FakeQuantize)
         observer.values = (*observer.values, value.name)
@@ -156,18 +154,12 @@ def evaluated(
     if isinstance(made, TrainingModule):
         change_base(made, TrainingModule, GraphModule)
     found: dict[str, Observer] = {}
-    for graph in made.graph.all_graphs():
-        for node in list(graph.find_nodes(op="call_module")):
-            module = made.get_submodule(str(node.target))
-            if isinstance(module, FakeQuantize):
-                found.update(dict.fromkeys(module.values, module))
-                node.replace_all_uses_with(node.all_input_nodes[0])
-                graph.erase_node(node)
+    for observer in take_observers(made).values():
+        if isinstance(observer, FakeQuantize):
+            found.update(dict.fromkeys(observer.values, observer))
     for module in list(made.modules()):
         if isinstance(module, FakeQuantizedLayer):
             give_back(module)
-    if hasattr(made, "observers"):
-        del made.observers
     made.eval()
     simplify(made, args, kwargs)
     return made, {node: found[node.name] for node in made.graph.all_nodes() if node.name in found}
