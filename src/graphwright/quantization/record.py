@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from graphwright.engines import OptimizedReport, RunsOn
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
 from graphwright.quantization.backends import Backend
@@ -19,7 +20,7 @@ from graphwright.quantization.grids import Range, ValueGrid
 from graphwright.quantization.judging import Loss
 from graphwright.runtime import GraphModule
 
-__all__ = ["QUANTIZED", "Explanation", "Quantization", "Row", "quantization_of", "record_of"]
+__all__ = ["QUANTIZED", "Explanation", "Quantization", "Row", "quantization_of", "record_of", "say"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +60,36 @@ def quantization_of(module: nn.Module) -> Quantization:
             own: Any = table["quantization"]
             return own  # type: ignore[no-any-return]
     record = module.meta.get(QUANTIZED) if isinstance(module, GraphModule) else None
+    if record is not None:
+        record = {**record, "rows": _with_kernels(record["rows"], module.report)}
     return Quantization(record, type(module).__name__)
+
+
+def say(module: GraphModule, reason: str) -> None:
+    """Give one reason for all that a module leaves in float."""
+    rows = [{**row, "reason": reason} for row in module.meta[QUANTIZED]["rows"]]
+    module.meta[QUANTIZED] = {**module.meta[QUANTIZED], "rows": rows}
+
+
+def _with_kernels(rows: Sequence[Mapping[str, Any]], report: Any) -> list[dict[str, Any]]:
+    """Rows with what runs each layer, as far as a lowered module says so."""
+    if not isinstance(report, OptimizedReport):
+        return [dict(row) for row in rows]
+    parts = {weight.removesuffix(".weight"): part for part in report.parts for weight in part.weights}
+    whole = report.program.runs_on
+    noted = []
+    for row in rows:
+        part = parts.get(row["path"])
+        kernel = "" if row["decision"] == "float" and part is None else whole if part is None else part.runs_on
+        noted.append({**row, "kernel": kernel, "time": None if part is None else _ratio(part)})
+    return noted
+
+
+def _ratio(part: RunsOn) -> float | None:
+    """The time of a kernel to that of the fastest one with weights in float; None where that is not known."""
+    times = dict(part.times_us)
+    floats = [time for name, time in times.items() if "float weight" in name]
+    return times[part.runs_on] / min(floats) if floats and part.runs_on in times else None
 
 
 class Quantization:
