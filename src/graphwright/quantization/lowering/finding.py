@@ -234,7 +234,7 @@ class _Finding:
 
     def _shape(self, node: Any, dtype: torch.dtype | None = None) -> tuple[int, ...] | None:
         """The sizes of a tensor on the processor of a dtype, by default single precision."""
-        value = self._shapes.value(node) if type(node) is Node else None
+        value = self._shapes.known_value(node) if type(node) is Node else None
         if not isinstance(value, Tensor) or value.dtype is not (dtype or torch.float32) or value.device.type != "cpu":
             return None
         sizes = tuple(value.shape)
