@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from graphwright.ir import Node
 from graphwright.quantization.decide import Decision
-from graphwright.quantization.judging import Loss, channel_of
-from graphwright.quantization.watching import Batches, See, run_batches, watching
+from graphwright.quantization.improving.judging import Loss, channel_of
+from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
 __all__ = ["correct_biases", "means_of_outputs"]
