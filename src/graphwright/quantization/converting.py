@@ -17,7 +17,7 @@ from graphwright.quantization.affine import Grid, dequantize, quantize
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision, decide
 from graphwright.quantization.grids import Range, ValueGrid, activation_scheme, range_of, value_grids
-from graphwright.quantization.improving.correcting import correct_biases, means_of_outputs
+from graphwright.quantization.improving.correcting import correct_biases, some_outputs
 from graphwright.quantization.improving.equalizing import equalize_layers
 from graphwright.quantization.improving.judging import losses_of_layers
 from graphwright.quantization.improving.ranging import refine_ranges
@@ -108,10 +108,10 @@ def _converted(
     weights = rounded_weights(program, decisions, batches)
     layers = _layers(decisions, weights)
     losses = losses_of_layers(gm, decisions, layers, grids, batches)
-    means = means_of_outputs(gm, decisions, batches)
+    outputs = some_outputs(gm, decisions, batches)
     paths = _put_layers(gm, layers)
     put_on_grids(grids, decisions)
-    correct_biases(gm, means, decisions, layers, losses, batches)
+    correct_biases(gm, outputs, decisions, layers, batches)
     gm.recompile()
     gm.meta.pop(PREPARED, None)
     call = preparation.args, preparation.kwargs
