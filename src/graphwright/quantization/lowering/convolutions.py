@@ -53,7 +53,7 @@ class Convolution:
 
     @property
     def key(self) -> str:
-        """What the time of the convolution depends on, and what it computes."""
+        """What the time of the convolution depends on."""
         numbers = (self.stride, self.padding, self.dilation, self.groups)
         added = f" + {self.added or 'float'}" if self.is_added else ""
         bias = "bias" if self.bias else "no bias"
@@ -302,7 +302,7 @@ class TransposedConvolution:
 
     @property
     def key(self) -> str:
-        """What the time of the convolution depends on, and what it computes."""
+        """What the time of the convolution depends on."""
         ends = f"{self.input or 'float'} -> {self.output or 'float'}"
         bias = "bias" if self.bias else "no bias"
         return (

@@ -59,7 +59,7 @@ class Linear:
 
     @property
     def key(self) -> str:
-        """What the time of the layer depends on, and what it computes."""
+        """What the time of the layer depends on."""
         weight = f"int{self.bits}" + (f" in {self.groups} groups" if self.groups > 1 else "")
         bias = "bias" if self.bias else "no bias"
         source = f"per {self.range_of}" if self.range_of != "float" else str(self.input or "float")
