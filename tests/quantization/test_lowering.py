@@ -479,3 +479,47 @@ def test_report_says_what_each_layer_runs_on() -> None:
     fast = lower(reference, x, engine="torch")
     kernels = {path: part.runs_on for part in fast.report.parts for path in part.weights}
     assert kernels.keys() == {"layer.weight", "second.weight", "head.weight"}
+
+
+JOINED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "static": (lambda: Net(heads(byte), **{name: linear(64, size) for name, size in SIZES.items()}), INT8),
+    "static, exact": (lambda: Net(heads(byte), **{name: linear(64, size) for name, size in SIZES.items()}), "integers"),
+    "per token": (
+        lambda: Net(heads(lambda x: x), **{name: linear(64, size, "token") for name, size in SIZES.items()}),
+        "integers",
+    ),
+    "without bias": (
+        lambda: Net(heads(byte), **{name: linear(64, size, bias=False) for name, size in SIZES.items()}),
+        "integers",
+    ),
+    "int4 weights": (
+        lambda: Net(heads(lambda x: x), **{name: linear(64, size, bits=4) for name, size in SIZES.items()}),
+        "half inputs",
+    ),
+}
+SIZES = {"q": 48, "k": 16, "v": 32}
+
+
+def heads(read: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    def run(m: Any, x: Tensor) -> Tensor:
+        y = read(x)
+        return torch.cat((m.q(y) * 2, m.k(y), m.v(y).neg()), -1)
+
+    return run
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", JOINED)
+def test_layers_that_read_the_same_as_one(name: str, prefer: Callable[..., None]) -> None:
+    """Their weights are joined, and the result is split."""
+    make, kernel = JOINED[name]
+    prefer("as one", kernel, "torch")
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 64)
+    reference = captured(make(), x)
+    fast = lower(reference, x, engine="torch")
+    assert operations(fast).count("split") == 1
+    weights = [part.weights for part in fast.report.parts if len(part.weights) == 3]
+    assert weights == [("q.weight", "k.weight", "v.weight")]
+    for _ in range(2):
+        assert_same(fast, reference, torch.randn(2, 5, 64))

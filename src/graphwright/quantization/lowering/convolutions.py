@@ -102,19 +102,11 @@ class Convolution:
         rows = (count * height * width, channels)
         output = None if self.is_added else self.output
         activation = None if self.is_added else self.activation
+        biases = () if self.bias is None else (self.bias,)
         return Linear(
-            self.weight,
-            self.scale,
-            self.bias,
-            rows,
-            self.weight_shape[0],
-            1,
-            8,
-            "float",
-            self.input,
-            activation,
-            output,
-        )
+            (self.weight,), (self.scale,), biases, rows, self.weight_shape[0], 1, 8, "float", self.input,
+            activation, output,
+        )  # fmt: skip
 
     def example(self) -> list[Tensor]:
         """A random image, and one to add, where there is one."""
