@@ -185,8 +185,8 @@ class _Finding:
         for each in found:
             if isinstance(each.site, Linear) and each.site.activation is None:
                 groups.setdefault((each.inputs[0], bool(each.site.biases)), []).append(each)
-        found = [together(members, self._effects_of(members[0].last)) for members in groups.values()]
-        return [_as_one(members) for members in found if len(members) > 1]
+        alike = [together(members, self._effects_of(members[0].last)) for members in groups.values()]
+        return [_as_one(members) for members in alike if len(members) > 1]
 
     # ---- what is known of values
 
