@@ -89,6 +89,7 @@ def test_a_script_runs_whatever_it_imports_from(spelling: str, package: str) -> 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_the_names_of_a_path_are_torch_fx_s(path: str) -> None:
-    theirs = importlib.import_module("torch.jit" if path == "jit" else f"torch.fx.{path}")
+    package = "torch" if path.partition(".")[0] in ("jit", "ao") else "torch.fx"
+    theirs = importlib.import_module(f"{package}.{path}")
     listed = [entry.rpartition("=")[2] for names in PATHS[path].values() for entry in names.split()]
     assert [name for name in listed if not hasattr(theirs, name)] == []

@@ -419,3 +419,23 @@ def test_a_relu_without_gradients_stays() -> None:
             return y.relu()  # type: ignore[no-any-return]
 
     assert FuseConvReLU().run(symbolic_trace(Program(run, layer=nn.Linear(4, 4)))) == 0
+
+
+class AsksForIdentities(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Identity())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            if not isinstance(layer, nn.Identity):
+                x = layer(x)
+        return x
+
+
+def test_what_was_asked_of_a_module_that_is_folded_away_is_asked_no_more() -> None:
+    model = AsksForIdentities().eval()
+    x = torch.randn(2, 3, 5, 5)
+    gm = trace(model, (x,))
+    assert FuseConvBatchNorm().run(gm) == 1
+    torch.testing.assert_close(gm(x), model(x), atol=1e-5, rtol=1e-5)

@@ -96,10 +96,24 @@ def forget_modules(graph: Graph) -> None:
 
 
 def forget_module(graph: Graph, path: str) -> None:
-    """Take for granted no more that there is a module of which the graph has the code alone: it is taken away."""
+    """Take nothing for granted any more of a module, and of those in it: another one takes its place, or none does."""
     facts = facts_of_modules(graph)
     owner, _, name = path.rpartition(".")
-    unused = facts.get(owner, {}).get("unused", ())
-    if name in unused:
-        left = [each for each in unused if each != name]
-        keep_modules(graph, {**facts, owner: {**facts[owner], "unused": left}})
+    left = {key: of_one for key, of_one in facts.items() if key != path and not key.startswith(f"{path}.")}
+    if path and owner in left:
+        left[owner] = _without(left[owner], name)
+    if left != facts:
+        graph.meta.pop(_MODULES)
+        keep_modules(graph, left)
+        graph._edited()
+
+
+def _without(facts: Facts, name: str) -> Facts:
+    """The facts of a module without what they say of one of its submodules."""
+    left = dict(facts)
+    for key in ("kinds", "exact"):
+        if name in left.get(key, ()):
+            left[key] = {each: fact for each, fact in left[key].items() if each != name}
+    if name in left.get("unused", ()):
+        left["unused"] = [each for each in left["unused"] if each != name]
+    return left

@@ -13,7 +13,7 @@ from torch import nn
 
 from graphwright.ir import Graph, Node
 from graphwright.ops import positional_inputs
-from graphwright.runtime import GraphModule, assign_attribute, free_path, graphs_of, has_attribute
+from graphwright.runtime import GraphModule, assign_attribute, forget_module, free_path, graphs_of, has_attribute
 
 __all__ = [
     "CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "ModuleCalls", "LinearLike", "graphs_in", "input_of", "install",
@@ -120,6 +120,7 @@ class ModuleCalls:
             path = self._free_path(f"{path}_{suffix}")
         parent, _, name = path.rpartition(".")
         setattr(self._gm.get_submodule(parent), name, new)
+        _forget(self._gm, path)
         for node in nodes:
             node.args, node.kwargs = positional_inputs(old, node.args, node.kwargs)  # its names may be other ones
             self._nodes[id(old)].remove(node)
@@ -147,6 +148,7 @@ class ModuleCalls:
             parent._modules[name] = nn.Identity()
         else:
             parent._modules.pop(name, None)  # gone already where two paths share a parent
+        _forget(self._gm, path)
 
     def _note(self, node: Node, module: nn.Module) -> None:
         self._module[node] = module
@@ -158,6 +160,12 @@ class ModuleCalls:
 
     def _free_path(self, path: str) -> str:
         return free_path(self._gm, path.replace(".", "_") if self._is_inside_used(path) else path)
+
+
+def _forget(gm: nn.Module, path: str) -> None:
+    """Have the graphs of a module take nothing for granted of a submodule in whose place another one computes."""
+    for graph in graphs_of(gm):
+        forget_module(graph, path)
 
 
 def _owners(gm: nn.Module, path: str) -> Iterable[int]:
