@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import io
 import pickle
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch.nn.utils import parametrizations, prune
 import graphwright
 from graphwright import GraphModule, inline, trace
 from graphwright.errors import ExportError, GuardError, PassError
+from graphwright.runtime import watching
 
 
 class Net(nn.Module):
@@ -265,6 +268,64 @@ def test_modules_are_called_after(change: Callable[[Any], Any]) -> None:
     again = inline(gm)  # what cannot be inlined stays a call
     torch.testing.assert_close(again(X), gm(X), rtol=0, atol=0)
     assert before.shape == again(X).shape
+
+
+def _hooks_replaced(module: Any) -> None:
+    module.first._forward_hooks = collections.OrderedDict()
+
+
+def _children_replaced(module: Any) -> None:
+    module.rest.__dict__["_modules"] = dict(module.rest._modules)
+
+
+def _other_child(module: Any) -> None:
+    module.rest._modules["2"] = copy.deepcopy(module.rest[2]).requires_grad_(False)
+    module.rest._modules["2"].weight.mul_(2)
+
+
+# A table is replaced by an equal one, and after a call there is a write to that.
+TABLES_REPLACED = {
+    "hooks": (_hooks_replaced, RUNS_MODULES["a hook"]),
+    "parameters": (_table_of_parameters, _parameter),
+    "children": (_children_replaced, _other_child),
+}
+
+
+@pytest.mark.parametrize("name", TABLES_REPLACED)
+@pytest.mark.parametrize("form", [inline, lambda gm: graphwright.optimize_for_inference(gm, X, engines=("torch",))])
+def test_tables_that_replace_others_are_looked_at(name: str, form: Callable[[GraphModule], GraphModule]) -> None:
+    gm, _ = both()
+    faster = form(copy.deepcopy(gm))
+    with torch.no_grad():
+        faster(X)
+        for change in TABLES_REPLACED[name]:
+            change(gm), change(faster)
+            torch.testing.assert_close(faster(X), gm(X))
+
+
+REPEATED = [
+    *[STAYS_INLINED[name] for name in STAYS_INLINED if name not in ("tied weights", "frozen")],
+    *[RUNS_MODULES[name] for name in ("a hook", "a pre-hook", "another setting", "another probability")],
+    *(change for pair in TABLES_REPLACED.values() for change in pair),
+    lambda module: module.first._forward_hooks.clear(),
+    lambda module: module.norm.running_mean.add_(1),
+    lambda module: module.norm._buffers.update(running_mean=torch.ones(4)),
+]
+
+
+@pytest.mark.parametrize("counts", [True, False], ids=["versions", "no versions"])
+@pytest.mark.parametrize("seed", range(3))
+def test_many_changes_after_each_other(seed: int, counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not counts:  # as with a torch that does not give them
+        monkeypatch.setattr(watching, "_found", None)
+    gm, inlined = both()
+    optimized = graphwright.optimize_for_inference(copy.deepcopy(gm), X, engines=("torch",))
+    for change in random.Random(seed).choices(REPEATED, k=25):
+        change(gm), change(inlined), change(optimized)
+        wanted = gm(X).detach()
+        torch.testing.assert_close(inlined(X).detach(), wanted, rtol=0, atol=0)
+        with torch.no_grad():
+            torch.testing.assert_close(optimized(X), wanted)
 
 
 def test_a_class_that_is_patched_is_called(monkeypatch: pytest.MonkeyPatch) -> None:

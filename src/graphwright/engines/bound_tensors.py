@@ -7,6 +7,7 @@ them where their modules have them, so that they may be replaced at any time.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,18 +18,24 @@ from torch.compiler import is_dynamo_compiling
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
 from graphwright.runtime import (
+    HOOKS,
     STATE,
+    Bound,
     FoundModules,
     Plainness,
+    Watch,
+    Watched,
     bound,
+    calls_are_plain,
     facts_of_modules,
     unrolled_checks,
     unrolled_reads,
 )
 
-__all__ = ["Binding", "Leaf", "Place", "place_of", "tensors_of"]
+__all__ = ["Binding", "Facts", "Leaf", "Place", "place_of", "tensors_of"]
 
 _TABLES = ("_parameters", "_buffers")
+_IS, _ITEM = operator.is_, operator.getitem
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,26 +92,36 @@ class Binding:
         self.graph = graph
         self.leaves = leaves
         self.places = places
-        self.facts: _Facts | None = None  # None: to be found
+        self.facts: Facts | None = None  # None: to be found
 
-    def renew(self, root: nn.Module) -> _Facts:
-        """Find the facts of the modules that are there now."""
-        facts = self.facts = _Facts(root, self)
-        return facts
+    def checked(self, root: nn.Module) -> Facts | None:
+        """The facts of the modules that are there now; None where modules have to be called."""
+        facts = self.facts
+        if facts is not None and facts.are_untouched(root):
+            return facts
+        try:
+            if facts is None or not facts.are_of(root):
+                facts = self.facts = Facts(root, self)
+            return facts if facts.hold(root, self.graph) else None
+        except KeyError:  # a setting that is gone
+            return None
 
 
-class _Facts:
+class Facts:
     """What one tree of modules is to be like, and where it has its tensors."""
 
-    __slots__ = ("_checks", "_plainness", "found", "is_usable", "premises", "reads")
+    __slots__ = (
+        "_checks", "_flags", "_found", "_hooks", "_is_usable", "_names", "_plainness", "_premises", "_reads", "_states",
+        "_tables", "_watch",
+    )  # fmt: skip
 
     def __init__(self, root: nn.Module, binding: Binding) -> None:
         leaves, places = binding.leaves, binding.places
-        self.found = FoundModules(root, [*[leaf.path for leaf in leaves], *[place.owner for place in places]])
-        modules, owners = self.found.modules[: len(leaves)], self.found.modules[len(leaves) :]
+        self._found = FoundModules(root, [*[leaf.path for leaf in leaves], *[place.owner for place in places]])
+        modules, owners = self._found.modules[: len(leaves)], self._found.modules[len(leaves) :]
         fits = [leaf.fits(module) for leaf, module in zip(leaves, modules, strict=True)]
-        self.is_usable = all(fits) and None not in owners
-        self.premises: Any = _Unmet() if facts_of_modules(binding.graph) else None  # what the capture took for granted
+        self._is_usable = all(fits) and None not in owners
+        self._premises: Bound | None = None  # what the capture took for granted
         self._plainness = Plainness([module for module in modules if module is not None])
         pairs = [(leaf, module.__dict__) for leaf, module in zip(leaves, modules, strict=True) if module is not None]
         settings = [(state, name, value) for leaf, state in pairs for name, value in leaf.settings.items()]
@@ -115,36 +132,72 @@ class _Facts:
         held = [(owner.__dict__, place) for owner, place in zip(owners, places, strict=True) if owner is not None]
         tensors = [(state, place.table, place.name) for state, place in held if place.table != "__dict__"]
         flags = [(state, place.name) for state, place in held if place.table == "__dict__"]
-        self.reads = [*unrolled_reads("{0}[{1}][{2}]", tensors), *unrolled_reads("{0}[{1}]", flags)]
+        self._reads = [*unrolled_reads("{0}[{1}][{2}]", tensors), *unrolled_reads("{0}[{1}]", flags)]
+        # The tables that are looked at, and where they are: of hooks, and of tensors; and the owners of flags.
+        rows = [(state, table) for _, state in pairs for table in HOOKS]
+        self._hooks = len(rows)
+        rows += [(state, table) for state, table, _ in (*absent, *tensors)]
+        self._states, self._names = [state for state, _ in rows], [name for _, name in rows]
+        self._tables = [*map(_ITEM, self._states, self._names)]
+        self._flags = [state for state, _ in flags]
+        self._watch = self._watch_all()
 
-    def hold(self) -> bool:
+    def tensors(self) -> list[Any] | None:
+        """The tensors, and the training flags after them; None where one is computed now."""
+        tensors: list[Any] = []
+        try:
+            for read in self._reads:
+                tensors += read()
+        except KeyError:
+            return None
+        return tensors
+
+    @property
+    def versions(self) -> list[int] | None:
+        """Another list whenever something was written to; None where that is not known."""
+        return self._watch.versions
+
+    def _watch_all(self) -> Watch:
+        tables = [*self._states, *self._flags, *self._tables[self._hooks :]]
+        premises = [] if self._premises is None else [self._premises.watched()]
+        own = Watched(tables, self._tables[: self._hooks])
+        return Watch([own, self._found.watched(), self._plainness.watched(), *premises])
+
+    def are_untouched(self, root: nn.Module) -> bool:
+        """Tell whether all is as it was when it was last found to hold; where that is not known, no."""
+        return (
+            root.__dict__["_modules"] is self._found.table
+            and calls_are_plain()
+            and self._watch.holds()
+            and (self._premises is None or self._premises.rest_holds())
+        )
+
+    def are_of(self, root: nn.Module) -> bool:
+        """Tell whether these are facts of the modules that are there now, with the tables that they have."""
+        return (
+            self._found.is_current(root)
+            and not self._plainness.is_outdated()
+            and all(map(_IS, map(_ITEM, self._states, self._names), self._tables))
+        )
+
+    def hold(self, root: nn.Module, graph: Graph) -> bool:
         """Tell whether functions may be called instead of modules."""
-        if not self.is_usable:
+        if facts_of_modules(graph) and (self._premises is None or not self._premises.holds()):
+            try:
+                self._premises = bound(root, graph)
+            except GuardError:
+                return False
+            self._watch = self._watch_all()
+        versions = self._watch.look()
+        if not self._is_usable or not self.are_of(root) or not self._plainness.holds():
             return False
         for check in self._checks:
             if not check():
                 return False
-        return self._plainness.holds()
-
-    def are_outdated(self) -> bool:
-        """Tell whether modules have got other classes."""
-        return self._plainness.is_outdated()
-
-    def renew_premises(self, root: nn.Module, graph: Graph) -> bool:
-        """Tell whether what the capture took for granted is as good as it was."""
-        try:
-            self.premises = bound(root, graph)
-        except GuardError:
+        if self._premises is not None and not self._premises.holds():
             return False
+        self._watch.keep(versions)
         return True
-
-
-class _Unmet:
-    """Stands for premises that have not been found to hold yet."""
-
-    def holds(self) -> bool:
-        """Tell that they do not."""
-        return False
 
 
 def tensors_of(module: Any, entry: str = "forward") -> list[Any] | None:
@@ -155,23 +208,5 @@ def tensors_of(module: Any, entry: str = "forward") -> list[Any] | None:
     """
     if is_dynamo_compiling():
         return None
-    binding = module.__dict__[STATE].entries[entry].held
-    facts = binding.facts
-    if facts is None or not facts.found.is_current(module):
-        facts = binding.renew(module)
-    try:
-        if not facts.hold():
-            if not facts.are_outdated():
-                return None
-            facts = binding.renew(module)
-            if not facts.hold():
-                return None
-        premises = facts.premises
-        if premises is not None and not premises.holds() and not facts.renew_premises(module, binding.graph):
-            return None
-        tensors: list[Any] = []
-        for read in facts.reads:
-            tensors += read()
-        return tensors
-    except KeyError:  # a setting that is gone, or a tensor that is computed now
-        return None
+    facts = module.__dict__[STATE].entries[entry].held.checked(module)
+    return None if facts is None else facts.tensors()

@@ -13,7 +13,8 @@ __all__ = ["Sizes", "facts_of", "fits", "is_watched"]
 
 _ATOMS = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout)
 _len_dispatch, _len_function = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
-_transforms = torch._C._functorch.peek_interpreter_stack
+_transforms, _tracing_state = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
+_is_autocast = torch._C._is_any_autocast_enabled
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,9 @@ def fits(values: Sequence[Any], facts: Sequence[Any]) -> bool:
 def is_watched() -> bool:
     """Tell whether something looks at each operation of this thread, or changes it: a mode, a transform, autocast."""
     return (
-        torch.is_autocast_enabled("cpu")
+        _is_autocast()  # of any device
         or _len_function() > 0
         or _len_dispatch() > 0
         or _transforms() is not None
-        or torch._C._get_tracing_state() is not None
+        or _tracing_state() is not None
     )

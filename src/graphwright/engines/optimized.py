@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_dynamo_compiling
 
 from graphwright.codegen import PythonCode, graph_to_readable_source
-from graphwright.engines.bound_tensors import Binding, tensors_of
+from graphwright.engines.bound_tensors import Binding, Facts
 from graphwright.engines.choosing import Choice, Writing, put_kernel
 from graphwright.engines.fitting import Sizes, fits, is_watched
 from graphwright.engines.opening import opening, wish
-from graphwright.engines.pack import Packs, Recipe, is_trained, itself, kind_of
+from graphwright.engines.pack import Held, Packs, Recipe, is_trained, itself, kind_of
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
 from graphwright.engines.specializing import by_parameter, specialized
@@ -78,7 +79,9 @@ class Optimized:
 class Prepared:
     """What the calls of optimized code look at: what fits, and what is packed."""
 
-    __slots__ = ("attributes", "beside", "counters", "facts", "flags", "graph", "inputs", "names", "packs", "regions")
+    __slots__ = (
+        "attributes", "beside", "counters", "facts", "flags", "graph", "inputs", "latest", "names", "packs", "regions",
+    )  # fmt: skip
 
     def __init__(
         self, program: Program, beside: str, inputs: tuple[Any, ...], recipes: Mapping[Recipe, str], attributes: Any
@@ -90,6 +93,7 @@ class Prepared:
         self.packs = Packs([*program.paths, *counters], list(recipes), kinds)
         self.counters = [path.rpartition(".")[0] for path in counters]
         self.facts: tuple[Any, list[dict[str, Any]]] = None, []  # for which the tables of the counters were found
+        self.latest: tuple[list[int], Held | None] = [], None  # what is packed, and at which versions of the tables
         self.names = [recipes[recipe] for recipe in self.packs.recipes]
         self.flags = len(program.paths)  # after so many tensors come training flags
         self.attributes: list[tuple[tuple[str, ...], Any]] = attributes
@@ -210,24 +214,39 @@ def packed_for(module: Any, *given: Any) -> list[Any] | None:
     That is for other inputs than it is for, where gradients are wanted, in training, inside of transforms and modes,
     and where inlined code would call modules.
     """
-    prepared: Prepared = module.__dict__[STATE].entries["forward"].held
-    if is_watched() or not fits(given, prepared.inputs):
+    entries = module.__dict__[STATE].entries
+    prepared: Prepared = entries["forward"].held
+    if is_watched() or is_dynamo_compiling() or not fits(given, prepared.inputs):
         return None
-    tensors = tensors_of(module, prepared.beside)
-    if tensors is None:
+    facts = entries[prepared.beside].held.checked(module)
+    if facts is None:
         return None
-    if len(tensors) > prepared.flags:
-        if any(tensors[prepared.flags :]):
-            return None
-        del tensors[prepared.flags :]
-    if is_trained(tensors) or not all(_is_as_it_was(module, *each) for each in prepared.attributes):
+    if prepared.attributes and not all(_is_as_it_was(module, *each) for each in prepared.attributes):
+        return None
+    versions, held = prepared.latest
+    if versions is not facts.versions or held is None or is_trained(held.tensors) or not held.is_current():
+        held = _held_now(module, prepared, facts)
+    return None if held is None else held.given
+
+
+def _held_now(module: Any, prepared: Prepared, facts: Facts) -> Held | None:
+    """What is made of the tensors that the modules have now."""
+    versions = facts.versions
+    tensors = facts.tensors()
+    if tensors is None or any(tensors[prepared.flags :]):
+        return None
+    del tensors[prepared.flags :]
+    if is_trained(tensors):
         return None
     if prepared.counters:
         try:
-            tensors += [*map(_COUNTER, _tables_of_counters(module, prepared))]
+            tensors += [*map(_COUNTER, _tables_of_counters(module, prepared, facts))]
         except KeyError:
             return None
-    return prepared.packs.of(tensors)
+    held = prepared.packs.look(tensors)
+    if held is not None and versions is not None:
+        prepared.latest = versions, held
+    return held
 
 
 # ---- counters of batches
@@ -257,9 +276,8 @@ def _counts_batches(norm: nn.Module) -> bool:
     return is_known or "num_batches_tracked" in getattr(getattr(forward, "__code__", None), "co_names", ())
 
 
-def _tables_of_counters(module: nn.Module, prepared: Prepared) -> list[dict[str, Any]]:
+def _tables_of_counters(module: nn.Module, prepared: Prepared, facts: Facts) -> list[dict[str, Any]]:
     """The tables of buffers that have the counters, of the modules that inlined code knows now."""
-    facts = module.__dict__[STATE].entries[prepared.beside].held.facts
     if prepared.facts[0] is not facts:
         norms = [module.get_submodule(path) for path in prepared.counters]
         prepared.facts = facts, [norm.__dict__ for norm in norms]

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Packs", "Recipe", "is_trained", "itself", "kind_of"]
+__all__ = ["Held", "Packs", "Recipe", "is_trained", "itself", "kind_of"]
 
 _VERSION, _POINTER, _TRAINED = operator.attrgetter("_version"), Tensor.data_ptr, operator.attrgetter("requires_grad")
+_IS = operator.is_
 _forks = [0]  # how many forks lie between the first process and this one
 os.register_at_fork(after_in_child=lambda: operator.setitem(_forks, 0, _forks[0] + 1))
 
@@ -43,8 +44,8 @@ def itself(*tensors: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """What was made, of which tensors."""
+class Held:
+    """What was made, of which tensors: first those to which a write matters, of which there are versions."""
 
     tensors: tuple[Tensor, ...]
     versions: list[int]
@@ -53,6 +54,17 @@ class _Held:
     made: list[Any]
     given: list[Any]  # the tensors that are as they are, and what was made
     forks: int
+
+    def is_current(self) -> bool:
+        """Tell whether nothing was written to these tensors, none was moved, and this is the same process."""
+        try:
+            return (
+                self.forks == _forks[0]
+                and [*map(_POINTER, self.tensors)] == self.pointers
+                and [*map(_VERSION, self.tensors[: len(self.versions)])] == self.versions
+            )
+        except RuntimeError:  # an inference tensor does not say when it is written to
+            return False
 
 
 class Packs:
@@ -85,33 +97,32 @@ class Packs:
         self._sources = [[rows[path] for path in recipe.sources] for recipe in others]
         self._plain = [rows[recipe.sources[0]] for recipe in plain]
         self._others = others
-        self._held: _Held | None = None
+        self._held: Held | None = None
         self._lock = threading.Lock()
         self.count = 0
 
     def of(self, tensors: list[Tensor]) -> list[Any] | None:
-        """What is made of these tensors.
+        """What is made of these tensors; None as for `look`."""
+        held = self.look(tensors)
+        return None if held is None else held.given
+
+    def look(self, tensors: list[Tensor]) -> Held | None:
+        """What is made of these tensors, and of what.
 
         None where they do not say when they are written to, as inference tensors do not, are of classes of their own,
         or of other kinds than they were: `kinds` has what `kind_of` gives, by path.
         """
         held, seen = self._held, self._look_at(tensors)
         try:
-            if (
-                held is not None
-                and held.forks == _forks[0]
-                and _are_same(seen, held.tensors)
-                and [*map(_POINTER, seen)] == held.pointers
-                and [*map(_VERSION, seen[: self._count])] == held.versions
-            ):
-                return held.given
+            if held is not None and all(map(_IS, seen, held.tensors)) and held.is_current():
+                return held
             return self._renewed(seen)
         except RuntimeError:
             if any(map(torch.is_inference, seen)):
                 return None
             raise
 
-    def _renewed(self, tensors: tuple[Tensor, ...]) -> list[Any] | None:
+    def _renewed(self, tensors: tuple[Tensor, ...]) -> Held | None:
         if not all(map(_is_of_kind, tensors, self._kinds)):
             return None
         if self._held is not None and self._held.forks != _forks[0]:
@@ -135,24 +146,12 @@ class Packs:
             ]
             kept = [tensor.detach() for tensor in tensors]
             given = [*[tensors[row] for row in self._plain], *made]
-            self._held = _Held(tensors, versions, pointers, kept, made, given, _forks[0])
-            return given
+            self._held = Held(tensors, versions, pointers, kept, made, given, _forks[0])
+            return self._held
 
     def _make(self, recipe: Recipe, tensors: list[Tensor]) -> Any:
         self.count += 1
         return recipe.make(*tensors, *recipe.settings)
-
-
-def _are_same(tensors: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> bool:
-    """Tell whether tensors are the same objects, or as good as that where versions and addresses are the same, too.
-
-    Python compares items by identity first; tensors that are not the same have no truth but where they have one
-    element, and that of an equal one at the same address has the same bytes.
-    """
-    try:
-        return tensors == others
-    except RuntimeError:
-        return False
 
 
 def kind_of(tensor: Tensor) -> tuple[Any, ...]:

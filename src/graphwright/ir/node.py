@@ -258,37 +258,41 @@ class Node:
 
     def replace_input_with(self, old_input: Node, new_input: Node) -> None:
         """Read `new_input` wherever this node reads `old_input`."""
-        swap = _swap(old_input, new_input)
-        if self.graph._hooks is not None and self.graph._hooks.replace:
-            self.graph._tell_of_replacement(old_input, new_input.name, [self])
-        may_read = new_input.graph is self.graph and new_input._position is not None
-        if not (may_read and self._swap_flat(old_input, new_input)):
-            self._read(swap(self._args), swap(self._kwargs))
+        graph = self.graph
+        if graph._hooks is not None and graph._hooks.replace:
+            graph._tell_of_replacement(old_input, new_input.name, [self])
+        if new_input.graph is not graph or new_input._position is None or not self._swap_flat(old_input, new_input):
+            self._swap_nested(old_input, new_input)
 
     def _swap_flat(self, old: Node, new: Node) -> bool:
         """Read `new` for `old` where every argument is a node or an atom; else do nothing and answer False.
 
         The use lists change as in `_read`: every value read is left, and read again.
         """
+        args = self._args
         if self._kwargs or self._position is None:
             return False
-        args = []
-        for arg in self._args:
-            kind = type(arg)
-            if arg is old:
-                arg = new
-            elif kind is not Node and kind not in ATOMS:
-                return False
-            args.append(arg)
-        for arg in self._args:
-            if type(arg) is Node:
-                arg.users.pop(self, None)
-        self._args = tuple(args)
-        for arg in args:
-            if type(arg) is Node:
-                arg.users[self] = None
+        if len(args) == 1 and args[0] is old:  # as most operations have it
+            old.users.pop(self, None)
+            self._args = (new,)
+            new.users[self] = None
+        elif _FLAT.issuperset(map(type, args)):
+            for arg in args:
+                if type(arg) is Node:
+                    arg.users.pop(self, None)
+            self._args = args = tuple([new if arg is old else arg for arg in args])
+            for arg in args:
+                if type(arg) is Node:
+                    arg.users[self] = None
+        else:
+            return False
         self.graph._edited(self)
         return True
+
+    def _swap_nested(self, old: Node, new: Node) -> None:
+        """Read `new` for `old` in arguments of every kind."""
+        swap = _swap(old, new)
+        self._read(swap(self._args), swap(self._kwargs))
 
     def replace_all_uses_with(
         self,
@@ -317,16 +321,18 @@ class Node:
             raise AssertionError(
                 "propagate_meta: the replacement node already has meta, which would be lost; it must be empty"
             )
-        users = [user for user in self.users if user is not replace_with]  # no node can read itself
+        users = list(self.users)
+        if replace_with in self.users:  # no node can read itself
+            users.remove(replace_with)
         if delete_user_cb is not None:
             users = [user for user in users if delete_user_cb(user)]
-        if self.graph._hooks is not None and self.graph._hooks.replace:  # a name costs more than the rest
-            self.graph._tell_of_replacement(self, replace_with.name, users)
-        takes_over = replace_with.graph is self.graph and replace_with._position is not None
+        graph = self.graph
+        if graph._hooks is not None and graph._hooks.replace:  # a name costs more than the rest
+            graph._tell_of_replacement(self, replace_with.name, users)
+        takes_over = replace_with.graph is graph and replace_with._position is not None
         for user in users:
-            if not (takes_over and user._swap_flat(self, replace_with)):
-                swap = _swap(self, replace_with)
-                user._read(swap(user._args), swap(user._kwargs))
+            if not takes_over or not user._swap_flat(self, replace_with):
+                user._swap_nested(self, replace_with)
         if propagate_meta:
             replace_with.meta.update(self.meta)
         return users
@@ -494,6 +500,9 @@ def bodies_of(node: Node) -> list[Graph]:
     """List the graphs among a node's arguments: the bodies of a branch or a loop."""
     kind = type(node.graph)
     return [arg for arg in node._args if type(arg) is kind]
+
+
+_FLAT = frozenset({*ATOMS, Node})  # types of arguments that hold no others
 
 
 def _swap(old: Node, new: Node) -> Callable[[Any], Any]:

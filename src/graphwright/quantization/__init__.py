@@ -3,25 +3,23 @@
 Read schemes.py first, then converting.py.
 
     api.py             `quantize_model`: all steps in one call
+    exporting.py       `to_onnx`: as an ONNX model
+    dialects.py        grids as other backends want them
     searching.py       what layers cost, and which to leave in float
     converting.py      `convert`: the program with integers, in plain Python
-    smoothing.py       inputs that are wide in some channels
-    correcting.py      means of outputs, put right in biases
-    rounding.py        weights, rounded
-    ranging.py         the range of the least error in outputs
+    improving/         what lowers the error, on calibration data
     calibrating.py     `calibrate`: data run through a prepared module
     preparing.py       `prepare`: values observed where they will be integers
     training/          values and weights rounded in programs that train
     record.py          what became of each layer, and why
-    judging.py         what each layer alone loses
-    watching.py        data run through a program again
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
-    simplifying.py     programs made ready
+    programs/          programs made ready, and observers in them
     sites.py           where they are
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
     lowering/          reference programs as programs of integers
+    in_place.py        `quantize_`: layers of a module, without a capture
     layers.py          layers with weights of integers
     layer_functions.py what they compute
     algorithms/        better weights, biases and scales for the same integers
@@ -44,7 +42,10 @@ from graphwright.quantization.api import quantize_model
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.calibrating import calibrate
 from graphwright.quantization.converting import convert
-from graphwright.quantization.judging import sqnr
+from graphwright.quantization.dialects import in_dialect
+from graphwright.quantization.exporting import to_onnx
+from graphwright.quantization.improving.judging import sqnr
+from graphwright.quantization.in_place import quantize_
 from graphwright.quantization.layer_functions import (
     quantized_conv,
     quantized_conv_transpose,
@@ -67,7 +68,7 @@ from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.weight_grid import weight_grid
-from graphwright.quantization.preparing import prepare, with_mapping
+from graphwright.quantization.preparing import Preparation, preparation_of, prepare, with_mapping
 from graphwright.quantization.record import Explanation, Quantization, Row, quantization_of
 from graphwright.quantization.schemes import (
     Granularity,
@@ -91,6 +92,7 @@ __all__ = [
     "Granularity",
     "Grid",
     "Observer",
+    "Preparation",
     "PerAxis",
     "PerGroup",
     "PerTensor",
@@ -120,11 +122,14 @@ __all__ = [
     "dynamic_int8",
     "fake_quantize_by",
     "grid_of_range",
+    "in_dialect",
     "lower",
     "observer_of",
+    "preparation_of",
     "prepare",
     "quantization_of",
     "quantize",
+    "quantize_",
     "quantize_by",
     "quantize_model",
     "quantized_conv",
@@ -135,6 +140,7 @@ __all__ = [
     "sensitivity",
     "sqnr",
     "static_int8",
+    "to_onnx",
     "weight_grid",
     "weight_only_int4",
     "weight_only_int8",
@@ -144,25 +150,23 @@ __all__ = [
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
     "api",
+    "exporting",
+    "dialects",
     "searching",
     "converting",
-    "smoothing",
-    "correcting",
-    "rounding",
-    "ranging",
+    "improving",
     "calibrating",
     "preparing",
     "training",
     "record",
-    "judging",
-    "watching",
     "grids",
     "decide",
-    "simplifying",
+    "programs",
     "sites",
     "backends",
     "mapping",
     "lowering",
+    "in_place",
     "layers",
     "layer_functions",
     "algorithms",

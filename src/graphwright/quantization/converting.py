@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,10 +15,15 @@ from graphwright.ir import Node
 from graphwright.passes import ModuleCalls
 from graphwright.quantization.affine import Grid, dequantize, quantize
 from graphwright.quantization.backends import Backend
-from graphwright.quantization.correcting import correct_biases, means_of_outputs
 from graphwright.quantization.decide import Decision, decide
 from graphwright.quantization.grids import Range, ValueGrid, activation_scheme, range_of, value_grids
-from graphwright.quantization.judging import losses_of_layers
+from graphwright.quantization.improving.correcting import correct_biases, some_outputs
+from graphwright.quantization.improving.equalizing import equalize_layers
+from graphwright.quantization.improving.judging import losses_of_layers
+from graphwright.quantization.improving.ranging import refine_ranges
+from graphwright.quantization.improving.rounding import rounded_weights
+from graphwright.quantization.improving.smoothing import smooth
+from graphwright.quantization.improving.watching import run_batches
 from graphwright.quantization.layers import (
     QuantizedConv1d,
     QuantizedConv2d,
@@ -35,15 +41,12 @@ from graphwright.quantization.preparing import (
     add_observers,
     preparation_of,
 )
-from graphwright.quantization.ranging import refine_ranges
+from graphwright.quantization.programs.observing import take_observers
+from graphwright.quantization.programs.simplifying import with_own_modules
 from graphwright.quantization.record import QUANTIZED, record_of
-from graphwright.quantization.rounding import rounded_weights
 from graphwright.quantization.schemes import PerToken
-from graphwright.quantization.simplifying import with_own_modules
 from graphwright.quantization.sites import Program, after
-from graphwright.quantization.smoothing import smooth
 from graphwright.quantization.training.preparing import evaluated
-from graphwright.quantization.watching import run_batches
 from graphwright.runtime import GraphModule
 
 __all__ = ["convert", "put_on_grids"]
@@ -82,11 +85,12 @@ def convert(gm: GraphModule) -> GraphModule:
         made, observers = evaluated(gm, preparation.args, preparation.kwargs)
     else:
         made = with_own_modules(gm)
-        observers = _take_observers(made)
+        observers = take_observers(made)
     program = preparation.program(made)
     decisions: Mapping[Node, Decision] = decide(program, preparation.mapping, preparation.backend)
-    if preparation.batches and smooth(program, decisions, preparation.batches):
-        program, decisions, observers = _observed_again(made, preparation)
+    for change in (equalize_layers, functools.partial(smooth, batches=preparation.batches)):
+        if preparation.batches and change(program, decisions):
+            program, decisions, observers = _observed_again(made, preparation)
     ranges = _ranges(observers, decisions, preparation.backend)
     refine_ranges(made, decisions, observers, ranges, preparation.backend, preparation.batches)
     _leave_unreached(decisions, ranges)
@@ -105,13 +109,15 @@ def _converted(
     weights = rounded_weights(program, decisions, batches)
     layers = _layers(decisions, weights)
     losses = losses_of_layers(gm, decisions, layers, grids, batches)
-    means = means_of_outputs(gm, decisions, batches)
+    outputs = some_outputs(gm, decisions, batches)
     paths = _put_layers(gm, layers)
     put_on_grids(grids, decisions)
-    correct_biases(gm, means, decisions, layers, losses, batches)
+    correct_biases(gm, outputs, decisions, layers, batches)
     gm.recompile()
     gm.meta.pop(PREPARED, None)
-    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, losses, paths, preparation.backend)
+    call = preparation.args, preparation.kwargs
+    sqnr = {node: each.sqnr for node, each in losses.items()}
+    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, sqnr, paths, preparation.backend, call)
     return gm
 
 
@@ -123,24 +129,6 @@ def _ask(gm: GraphModule) -> None:
             "the prepared module has seen no data",
             fix="calibrate(prepared, batches), or quantize with dynamic_int8(), which needs none",
         )
-
-
-def _take_observers(gm: GraphModule) -> dict[Node, Observer]:
-    """Take the observers out of a program; gives each by the value that it was at."""
-    observers: dict[Node, Observer] = {}
-    for graph in gm.graph.all_graphs():
-        for node in list(graph.find_nodes(op="call_module")):
-            observer = gm.get_submodule(str(node.target))
-            if isinstance(observer, Observer):
-                value = node.args[0]
-                assert isinstance(value, Node)
-                observers[value] = observer
-                node.replace_all_uses_with(value)
-                graph.erase_node(node)
-    if hasattr(gm, "observers"):
-        del gm.observers
-    gm.recompile()
-    return observers
 
 
 def _ranges(
@@ -167,7 +155,7 @@ def _observed_again(
     add_observers(program, decide(program, preparation.mapping, preparation.backend))
     gm.recompile()
     run_batches(gm, preparation.batches)
-    observers = _take_observers(gm)
+    observers = take_observers(gm)
     program = preparation.program(gm)
     return program, decide(program, preparation.mapping, preparation.backend), observers
 

@@ -14,7 +14,7 @@ from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.schemes import PerAxis, PerGroup, QConfig, Scheme
 from graphwright.quantization.sites import Program, Site
 
-__all__ = ["Decision", "decide"]
+__all__ = ["Decision", "decide", "put_sums"]
 
 _FLOAT_ALWAYS = {
     "lstm": "recurrent layers stay in float",
@@ -53,7 +53,7 @@ def decide(program: Program, mapping: QConfigMapping, backend: Backend) -> dict[
     for site in program.sites:
         if site.kind in _SUMS:
             decisions[site.node] = Decision(site, "float", None, "nothing that is quantized reads it", None)
-    _sums(program, decisions, mapping, backend)
+    put_sums(program, decisions, mapping, backend)
     return {site.node: decisions[site.node] for site in program.sites}
 
 
@@ -119,15 +119,18 @@ def _fitting(site: Site, config: QConfig, rule: Rule | None) -> tuple[QConfig, s
 # ---- sums and concatenations
 
 
-def _sums(program: Program, decisions: dict[Node, Decision], mapping: QConfigMapping, backend: Backend) -> None:
-    """Quantize the inputs of sums and concatenations that lie between quantized layers."""
+def put_sums(
+    program: Program, decisions: Mapping[Node, Decision], mapping: QConfigMapping | None, backend: Backend
+) -> None:
+    """Quantize the inputs of sums and concatenations that lie between quantized layers, as far as rules let."""
     changed = True
     while changed:  # a sum may be read by a sum
         changed = False
         for node, decision in decisions.items():
             if decision.site.kind not in _SUMS or decision.mode != "float":
                 continue
-            config, rule = mapping.resolve(decision.site.path, decision.site.target)
+            site = decision.site
+            config, rule = (None, None) if mapping is None else mapping.resolve(site.path, site.target)
             if rule is not None and rule.kind != "global" and config is None:
                 decision.reason, decision.rule = "a rule leaves it in float", rule
                 continue

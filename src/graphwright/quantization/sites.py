@@ -11,6 +11,16 @@ from torch import Tensor, nn
 from graphwright.analysis import Shapes
 from graphwright.ir import Node
 from graphwright.ops import is_untouched
+from graphwright.quantization.layers import (
+    QuantizedConv1d,
+    QuantizedConv2d,
+    QuantizedConv3d,
+    QuantizedConvTranspose1d,
+    QuantizedConvTranspose2d,
+    QuantizedConvTranspose3d,
+    QuantizedEmbedding,
+    QuantizedLinear,
+)
 from graphwright.rewrite import Calls
 from graphwright.runtime import GraphModule
 
@@ -26,6 +36,17 @@ LAYERS: dict[type[nn.Module], str] = {
     nn.ConvTranspose2d: "conv_transpose2d",
     nn.ConvTranspose3d: "conv_transpose3d",
     nn.Embedding: "embedding",
+}
+# Those forms.
+_QUANTIZED: dict[type[nn.Module], str] = {
+    QuantizedLinear: "linear",
+    QuantizedConv1d: "conv1d",
+    QuantizedConv2d: "conv2d",
+    QuantizedConv3d: "conv3d",
+    QuantizedConvTranspose1d: "conv_transpose1d",
+    QuantizedConvTranspose2d: "conv_transpose2d",
+    QuantizedConvTranspose3d: "conv_transpose3d",
+    QuantizedEmbedding: "embedding",
 }
 # Other modules with weights: they are listed, and stay in float.
 _WHOLE = {
@@ -81,6 +102,9 @@ class Program:
         if node.op not in ("call_module", "call_function", "call_method"):
             return None
         module = self.calls.module(node)
+        if module is not None and type(module) in _QUANTIZED:
+            kind = _QUANTIZED[type(module)]
+            return Site(node, str(node.target), kind, type(module), module, tuple(node.all_input_nodes))
         if module is not None and self.calls.of(node) is None:
             return None
         if module is not None and isinstance(module, (*LAYERS, *_WHOLE)):

@@ -21,6 +21,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     graph_facts.py    what is kept of that with a graph
     foreign.py        modules of other systems, read as captured ones
     objects.py        objects of the user's own classes
+    watching.py       whether tables were written to since they were looked at
     unrolled.py       many looks at tables as functions without a loop
     references.py     where an object is found when its module is imported
 
@@ -28,7 +29,7 @@ Generated code, graphs as text and pickles name the modules of what they call, s
 and graph_module stay where they are.
 """
 
-from graphwright.runtime.called import FoundModules, Plainness, is_called_plainly
+from graphwright.runtime.called import FoundModules, Plainness, calls_are_plain, is_called_plainly
 from graphwright.runtime.dispatch import choose, refuse_call
 from graphwright.runtime.entries import (
     STATE,
@@ -126,14 +127,18 @@ from graphwright.runtime.reporting.printing import first_module_stack, lazy_grap
 from graphwright.runtime.saving.loading import load
 from graphwright.runtime.saving.saving import save
 from graphwright.runtime.unrolled import unrolled_checks, unrolled_reads
+from graphwright.runtime.watching import Watch, Watched
 
 __all__ = [
     "add_constant",
     "FoundModules",
     "Plainness",
+    "calls_are_plain",
     "is_called_plainly",
     "unrolled_checks",
     "unrolled_reads",
+    "Watch",
+    "Watched",
     "EXPECTATIONS",
     "ForeignModules",
     "as_captured",
@@ -260,6 +265,7 @@ FLOORS = (
     "graph_facts",
     "foreign",
     "objects",
+    "watching",
     "unrolled",
     "references",
 )

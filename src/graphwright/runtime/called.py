@@ -19,8 +19,9 @@ from torch.nn.modules import module as _torch_module
 
 from graphwright.runtime.premises import HOOKS
 from graphwright.runtime.unrolled import unrolled_checks
+from graphwright.runtime.watching import Watched
 
-__all__ = ["Called", "FoundModules", "Plainness", "is_called_plainly", "modules_at"]
+__all__ = ["Called", "FoundModules", "Plainness", "calls_are_plain", "is_called_plainly", "modules_at"]
 
 _CALL, _IMPLEMENTATION = nn.Module._wrapped_call_impl, nn.Module._call_impl
 _GLOBAL_HOOKS = [
@@ -90,11 +91,14 @@ class Plainness:
         are_python = all(map(_is_python, self._kinds))
         self._checks = unrolled_checks(_IS_NOT_PLAIN, rows) if are_python else [lambda: False]
 
+    def watched(self) -> Watched:
+        """What is looked at, short of the tables of hooks, and of what `calls_are_plain` is asked for."""
+        states = [module.__dict__ for module in self._modules]
+        return Watched(states, (), self._modules, self._kinds, self._classes, self._forwards)
+
     def holds(self) -> bool:
         """Tell whether it does now."""
-        if nn.Module.__call__ is not _CALL or nn.Module._call_impl is not _IMPLEMENTATION:  # which others replace
-            return False
-        if any(_GLOBAL_HOOKS) or _tracing_state() is not None:
+        if not calls_are_plain():
             return False
         for check in self._checks:
             if not check():
@@ -106,6 +110,16 @@ class Plainness:
         return [*map(type, self._modules)] != self._kinds or [*map(_FORWARD, self._classes)] != self._forwards
 
 
+def calls_are_plain() -> bool:
+    """Tell whether the call of a module is torch's, and no hook is there for all modules."""
+    return (
+        nn.Module.__call__ is _CALL  # which others replace
+        and nn.Module._call_impl is _IMPLEMENTATION
+        and not any(_GLOBAL_HOOKS)
+        and _tracing_state() is None
+    )
+
+
 # Whether a module, given its attributes, itself and its class, has hooks, is another one, or has a call of its own.
 _IS_NOT_PLAIN = " or ".join(
     [*[f"{{0}}[{table!r}]" for table in HOOKS], *[f"{name!r} in {{0}}" for name in _OF_CALLS], "type({1}) is not {2}"]
@@ -115,10 +129,10 @@ _IS_NOT_PLAIN = " or ".join(
 class FoundModules:
     """The modules at some paths of one tree, as long as they are there."""
 
-    __slots__ = ("_inside", "_table", "_tables", "_then", "modules")
+    __slots__ = ("_inside", "_tables", "_then", "modules", "table")
 
     def __init__(self, root: nn.Module, paths: Sequence[str]) -> None:
-        self._table: Any = root.__dict__["_modules"]  # of the root, and not the root, which has this object
+        self.table: Any = root.__dict__["_modules"]  # of the root, and not the root, which has this object
         self._inside: list[dict[str, Any]] = []  # the attributes of modules inside that have children
         self._tables: list[dict[str, Any]] = []  # of children: the root's first, then theirs, and what is to be in them
         found: dict[str, Any] = {"": root}
@@ -144,10 +158,14 @@ class FoundModules:
                 found[path] = module
         return found[path]
 
+    def watched(self) -> Watched:
+        """What `is_current` looks at, short of whether the root has the same `table`."""
+        return Watched([*self._tables, *self._inside])
+
     def is_current(self, root: nn.Module) -> bool:
         """Tell whether these are the modules that are there now."""
         return (
-            root.__dict__["_modules"] is self._table
+            root.__dict__["_modules"] is self.table
             and self._tables == self._then
             and all(map(_IS, map(_ITEM, self._inside, _MODULES), self._tables[1:]))
         )

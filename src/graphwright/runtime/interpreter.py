@@ -276,12 +276,13 @@ class Interpreter:
         value: Any = self.module
         atoms = target.split(".")
         for i, atom in enumerate(atoms):
-            if not hasattr(value, atom):
+            try:
+                value = getattr(value, atom)
+            except AttributeError:
                 raise GraphError(
                     f"Node referenced nonexistent target {'.'.join(atoms[: i + 1])}",
                     fix="lint the graph to see which node",
-                )
-            value = getattr(value, atom)
+                ) from None
         return value
 
     def write_attribute(self, path: str, value: Any) -> None:

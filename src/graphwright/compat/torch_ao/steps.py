@@ -11,7 +11,16 @@ from graphwright.capture import symbolic_trace
 from graphwright.compat.torch_ao.configs import PatternsInOrder
 from graphwright.errors import QuantizationError
 from graphwright.passes import FuseConvBatchNorm
-from graphwright.quantization import Backend, QConfigMapping, backends, convert, prepare, with_mapping
+from graphwright.quantization import (
+    Backend,
+    QConfigMapping,
+    backends,
+    convert,
+    lower,
+    preparation_of,
+    prepare,
+    with_mapping,
+)
 from graphwright.runtime import GraphModule
 
 __all__ = ["convert_fx", "fuse_fx", "native_backend", "prepare_fx", "prepare_qat_fx", "tensorrt_backend"]
@@ -60,7 +69,9 @@ def convert_fx(
     backend_config: Backend | None = None,
     keep_original_weights: bool = False,
 ) -> GraphModule:
-    """Give the program with integers of a prepared module that has seen data: `graphwright.quantization.convert`.
+    """Give the program with integers of a prepared module that has seen data, with the fastest kernels that torch has.
+
+    That is `convert` and `lower` of `graphwright.quantization`; `convert_to_reference_fx` is `convert` alone.
 
     qconfig_mapping: other rules than those of `prepare_fx`, with None for what is to stay in float.
     """
@@ -68,7 +79,8 @@ def convert_fx(
     if qconfig_mapping is not None or backend_config is not None:
         rules = None if qconfig_mapping is None else _rules(qconfig_mapping)
         graph_module = with_mapping(graph_module, rules, backend_config)
-    return convert(graph_module)
+    preparation = preparation_of(graph_module)
+    return lower(convert(graph_module), preparation.args, preparation.kwargs, engine="torch")
 
 
 def fuse_fx(model: nn.Module, fuse_custom_config: Any = None, backend_config: Any = None) -> GraphModule:

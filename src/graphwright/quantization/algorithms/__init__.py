@@ -7,7 +7,7 @@ Read rounded.py first. A weight (out, in, ...) is a matrix (out, in * kernel) he
     awq.py              rounding inputs that are large more finely, by factors that are searched
     smoothquant.py      moving the range of inputs into the weights that they meet, as far as it helps
     equalization.py     giving layers in a row channels of like ranges
-    bias_correction.py  taking the mean error of outputs from the bias
+    bias_correction.py  taking from the bias what outputs are off by
     learned_steps.py    a scale as a parameter of training
     input_factors.py    factors that inputs are divided by and weights multiplied by
     rounded.py          a weight on a grid, and the error that it makes in outputs

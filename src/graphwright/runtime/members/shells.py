@@ -105,9 +105,8 @@ class Shells:
         """Give a shell its own containers, with shells in place of modules, and methods bound to shells."""
         memo: dict[int, Any] = {}
         attributes = module.__dict__
-        for name in attributes.keys() - _MODULE_TABLES:  # in any order: each is mapped by itself
-            value = attributes[name]
-            if type(value) in _MAPPED or isinstance(value, nn.Module):
+        for name, value in attributes.items():
+            if (type(value) in _MAPPED and name not in _MODULE_TABLES) or isinstance(value, nn.Module):
                 mine = self._mapped(value, memo)
                 if mine is not value:
                     shell.__dict__[name] = mine
@@ -162,7 +161,9 @@ class Shells:
 def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any] = lambda value: value) -> None:
     """Give a module what another of its class keeps in `__slots__` rather than in its `__dict__`."""
     for kind in type(module).__mro__:
-        slots = kind.__dict__.get("__slots__", ())
+        if "__slots__" not in kind.__dict__:
+            continue
+        slots = kind.__dict__["__slots__"]
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__"):
                 slot = kind.__dict__[f"_{kind.__name__.lstrip('_')}{name}" if _is_private(name) else name]

@@ -11,7 +11,7 @@ from graphwright.ir import Node
 from graphwright.quantization.affine import dequantize, quantize
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import ValueGrid
-from graphwright.quantization.watching import Batches, See, run_batches, watching
+from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
 __all__ = ["Loss", "channel_of", "losses_of_layers", "sqnr"]
@@ -30,36 +30,22 @@ def sqnr(expected: Tensor, given: Tensor) -> float:
 
 
 class Loss:
-    """What was seen of the outputs of a layer: the power of the signal and of its error, and the error by channels."""
+    """What was seen of the outputs of a layer: the power of the signal and of its error."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self) -> None:
         self._signal = self._noise = 0.0
-        self._count = 0
-        self._sums: Tensor | None = None
-        self._squares: Tensor | None = None
+        self.count = 0  # of outputs
 
     def see(self, expected: Tensor, given: Tensor) -> None:
         """Add an output of the layer, and what its quantized form gives."""
-        error = (given - expected).double().movedim(channel_of(expected, self._kind), 0).flatten(1)
         self._signal += expected.double().square().sum().item()
-        self._noise += error.square().sum().item()
-        self._count += error.shape[1]
-        sums, squares = error.sum(1), error.square().sum(1)
-        self._sums = sums if self._sums is None else self._sums + sums
-        self._squares = squares if self._squares is None else self._squares + squares
+        self._noise += (given - expected).double().square().sum().item()
+        self.count += expected.numel()
 
     @property
     def sqnr(self) -> float:
         """The signal to noise ratio in dB."""
         return 10 * math.log10(max(self._signal, 1e-300) / max(self._noise, 1e-300))
-
-    @property
-    def share_of_mean(self) -> Tensor | None:
-        """The share of each channel's squared error that its mean makes up, 0 to 1; None without outputs."""
-        if self._sums is None or self._squares is None or not self._count:
-            return None
-        return ((self._sums / self._count).square() / (self._squares / self._count).clamp(min=1e-300)).float()
 
 
 def channel_of(y: Tensor, kind: str) -> int:
@@ -75,13 +61,13 @@ def losses_of_layers(
     batches: Batches,
 ) -> dict[Node, Loss]:
     """What each layer that is quantized loses by that alone, fed with float inputs of the first batches."""
-    losses = {node: Loss(decisions[node].site.kind) for node in layers}
+    losses = {node: Loss() for node in layers}
     functions = {
         node: _seeing(layer, grids.get(_edge(decisions[node])), losses[node]) for node, layer in layers.items()
     }
     with watching(gm, functions):
         run_batches(gm, list(batches)[:2])
-    return {node: each for node, each in losses.items() if each.share_of_mean is not None}
+    return {node: each for node, each in losses.items() if each.count}
 
 
 def _edge(decision: Decision) -> Node:

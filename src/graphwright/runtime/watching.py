@@ -1,0 +1,106 @@
+"""Whether tables were written to since they were looked at: of each dict, Python counts the writes.
+
+What holds of some dicts holds until one of them is written to. To compare one number for each is several times as fast
+as to look at what they hold.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+__all__ = ["Watch", "Watched"]
+
+_FORWARD = operator.attrgetter("forward")
+
+
+class Watched(NamedTuple):
+    """What a check has looked at, and what may become another without a write to its tables.
+
+    tables: the dicts that it has read. idle: dicts that are to be empty. modules: modules whose classes are to be
+    `kinds`; classes: classes whose `forward` is to be that of `forwards`.
+    """
+
+    tables: Sequence[dict[Any, Any]] = ()
+    idle: Sequence[dict[Any, Any]] = ()
+    modules: Sequence[nn.Module] = ()
+    kinds: Sequence[type] = ()
+    classes: Sequence[type] = ()
+    forwards: Sequence[Any] = ()
+
+
+class Watch:
+    """Whether all that some checks have looked at is as it was when they held.
+
+    `look` comes before such a check, and what it gives is kept with `keep` where the check held.
+
+    >>> module = nn.ReLU()
+    >>> watch = Watch([Watched(tables=[module.__dict__], idle=[module._forward_hooks])])
+    >>> watch.keep(watch.look())
+    >>> watch.holds(), setattr(module, "inplace", True), watch.holds()
+    (True, None, False)
+    """
+
+    __slots__ = ("_classes", "_forwards", "_idle", "_kinds", "_modules", "_tables", "versions")
+
+    def __init__(self, parts: Iterable[Watched]) -> None:
+        parts = list(parts)
+        self._tables = _distinct(table for part in parts for table in part.tables)
+        self._idle = _distinct(table for part in parts for table in part.idle)
+        kinds = {id(module): each for part in parts for module, each in zip(part.modules, part.kinds, strict=True)}
+        self._modules = _distinct(module for part in parts for module in part.modules)
+        self._kinds = [kinds[id(module)] for module in self._modules]
+        forwards = {each: known for part in parts for each, known in zip(part.classes, part.forwards, strict=True)}
+        self._classes, self._forwards = list(forwards), list(forwards.values())
+        self.versions: list[int] | None = None  # what was kept
+
+    def holds(self) -> bool:
+        """Tell whether nothing has become another since `keep`; where that is not known, no."""
+        return (
+            self.versions is not None
+            and [*map(_version_of, self._tables)] == self.versions
+            and not any(self._idle)
+            and [*map(type, self._modules)] == self._kinds
+            and [*map(_FORWARD, self._classes)] == self._forwards
+        )
+
+    def look(self) -> list[int] | None:
+        """The versions of the tables, for `keep`; None where versions are not known."""
+        self.versions = None
+        return [*map(_version_of, self._tables)] if all(map(_is_versioned, self._tables)) else None
+
+    def keep(self, versions: list[int] | None) -> None:
+        """Take note of the versions that the tables had before a check that held."""
+        self.versions = versions
+
+
+def _distinct(items: Iterable[Any]) -> list[Any]:
+    return list({id(item): item for item in items}.values())
+
+
+def _counts_writes(version_of: Callable[[Any], int]) -> bool:
+    """Tell whether a function gives the versions of dicts."""
+    table: dict[str, int] = {}
+    versions = [version_of(table)]
+    for write in (lambda: table.update(a=1), lambda: table.update(a=2), lambda: table.pop("a")):
+        write()
+        versions.append(version_of(table))
+    return len({*versions}) == len(versions) and version_of(table) == versions[-1]
+
+
+def _find_version_of() -> Callable[[Any], int] | None:
+    """The function of torch that gives the version of a dict, where there is one."""
+    found = getattr(getattr(getattr(torch._C, "_dynamo", None), "guards", None), "dict_version", None)
+    return found if found is not None and _counts_writes(found) else None
+
+
+_found = _find_version_of()
+_version_of: Callable[[Any], int] = _found or (lambda table: 0)
+
+
+def _is_versioned(table: Any) -> bool:
+    return _found is not None and isinstance(table, dict)

@@ -1,0 +1,64 @@
+"""Quantized programs on the grids of other backends, and as ONNX models in ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.quantization.test_steps import IMAGE, Residual, quantized
+from torch import Tensor
+
+import graphwright
+from graphwright.errors import QuantizationError
+from graphwright.quantization import dequantize, in_dialect, quantize, sqnr, to_onnx
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def run(path: Any, x: Tensor) -> Tensor:
+    session = onnxruntime.InferenceSession(str(path))
+    return torch.from_numpy(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
+
+
+@pytest.mark.parametrize("dialect", ["ort", "openvino", "tensorrt"])
+def test_models_run(tmp_path: Any, dialect: str) -> None:
+    torch.manual_seed(0)
+    model = Residual().eval()
+    q = quantized(model, IMAGE)
+    to_onnx(q, tmp_path / "m.onnx", dialect)
+    onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
+    for count in (2, 5):
+        x = torch.randn(count, *IMAGE[1:])
+        assert sqnr(model(x), run(tmp_path / "m.onnx", x)) > 25
+    weights = {each.name: each for each in onnx.load(str(tmp_path / "m.onnx")).graph.initializer}
+    assert weights["conv1.weight"].data_type == onnx.TensorProto.INT8
+
+
+def test_grids_of_tensorrt(tmp_path: Any) -> None:
+    torch.manual_seed(0)
+    made = in_dialect(quantized(Residual().eval(), IMAGE), "tensorrt")
+    rounded = [node for node in made.graph.nodes if node.target is quantize]
+    assert rounded and all(node.args[2] == 0 and node.kwargs["dtype"] is torch.int8 for node in rounded)
+    (add,) = [node for node in made.graph.nodes if node.name == "add"]
+    assert [node.target for node in add.all_input_nodes] == [dequantize, dequantize]
+
+
+def test_grids_of_onnx_runtime_cut_off_what_relu_does() -> None:
+    torch.manual_seed(0)
+    q = quantized(
+        torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3)).eval(), IMAGE
+    )
+    made = in_dialect(q, "ort")
+    assert not [node for node in made.graph.nodes if node.target == "1"]
+    x = torch.randn(IMAGE)
+    torch.testing.assert_close(made(x), q(x))
+
+
+def test_bad_input(tmp_path: Any) -> None:
+    model = Residual().eval()
+    with pytest.raises(QuantizationError, match="is not quantized"):
+        to_onnx(graphwright.trace(model, torch.randn(IMAGE)), tmp_path / "m.onnx")
+    with pytest.raises(QuantizationError, match="no dialect 'coreml'"):
+        to_onnx(quantized(model, IMAGE), tmp_path / "m.onnx", "coreml")
