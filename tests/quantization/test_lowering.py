@@ -16,7 +16,7 @@ import graphwright
 from graphwright import GraphModule
 from graphwright.engines import choosing, optimizing
 from graphwright.engines.measure import Measured
-from graphwright.errors import ExportError, QuantizationError
+from graphwright.errors import QuantizationError
 from graphwright.quantization import (
     Grid,
     PerAxis,
@@ -416,13 +416,25 @@ def test_copies_and_other_threads(prefer: Callable[..., None]) -> None:
     assert len(results) == 20 and all(torch.equal(each, expected) for each in results)
 
 
-def test_graph_is_the_reference(tmp_path: Any) -> None:
-    """The graph that is seen and edited is that of the reference; a file holds that, and not the lowered one."""
-    reference, x = block()
+@pytest.mark.parametrize("best", ["torch", "inlined"])
+def test_graph_and_file_are_the_reference(best: str, tmp_path: Any, prefer: Callable[..., None]) -> None:
+    """The graph that is seen and edited is that of the reference; a file holds that, and it may be lowered again."""
+    prefer(best)
+    torch.manual_seed(0)
+    x = torch.randn(5, 64)
+    net = nn.Sequential(linear(64, 48), nn.ReLU(), linear(48, 32, "token"))
+    reference = graphwright.trace(net.eval(), x, leaf_modules=["0", "2"])
     fast = lower(reference, x, engine="torch")
+    assert fast.report.program.runs_on == best
     assert [node.name for node in fast.graph.nodes] == [node.name for node in reference.graph.nodes]
-    with pytest.raises(ExportError, match="lower what is loaded"):
-        graphwright.save(fast, tmp_path / "net.gw")
+    path = tmp_path / "net.gw"
+    assert graphwright.save(fast, path, strict=True) == []
+    loaded = graphwright.load(path)
+    assert loaded.code == reference.code and isinstance(loaded, nn.Sequential)
+    assert torch.equal(loaded(x), reference(x))
+    again = lower(loaded, x, engine="torch")
+    assert_same(again, reference, x)
+    assert_same(copy.deepcopy(fast), reference, x)
 
 
 @needs_onednn

@@ -63,14 +63,21 @@ def inline(gm: GraphModule) -> GraphModule:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inlined:
-    """The form of inlined code. `beside` is the entry point with the program as it stands."""
+    """The form of inlined code. `beside` is the entry point with the program as it stands.
+
+    is_saved: whether a file has that, without the form.
+    """
 
     beside: str
+    is_saved: bool = False
 
     @property
     def instead_of_saving(self) -> str:
         """What to do where no file holds the form."""
-        return "save the module that was inlined, and inline what is loaded: graphwright.inline(graphwright.load(path))"
+        again = (
+            "save the module that was inlined, and inline what is loaded: graphwright.inline(graphwright.load(path))"
+        )
+        return "" if self.is_saved else again
 
     def write(self, module: GraphModule, entry: Entry) -> PythonCode:
         """Write the code for the modules as they are now."""

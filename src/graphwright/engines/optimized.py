@@ -36,7 +36,8 @@ class Plan:
 
     inputs: what each argument has to be like, see `facts_of`. kernels: of each site by its key. merged: the keys of
     linear layers that are computed as one. engines: those of the longest piece of the graph, the next one and so on;
-    "" is torch. finders: what says where sites are. again: how to make the module again.
+    "" is torch. finders: what says where sites are. again: how to make the module again; empty where a file has the
+    program, without what it runs on.
     """
 
     inputs: tuple[Any, ...]
@@ -57,6 +58,8 @@ class Optimized:
     @property
     def instead_of_saving(self) -> str:
         """What to do where no file holds the form."""
+        if not self.plan.again:
+            return ""
         return f"save the module that it was made of, and {self.plan.again}(graphwright.load(path), args)"
 
     def write(self, module: GraphModule, entry: Entry) -> PythonCode:

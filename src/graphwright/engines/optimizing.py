@@ -19,7 +19,7 @@ from graphwright.engines.alternatives import Site
 from graphwright.engines.choosing import Choice, choose, choose_merged, reason_against
 from graphwright.engines.decisions import Decisions
 from graphwright.engines.fitting import facts_of
-from graphwright.engines.inlining import inline
+from graphwright.engines.inlining import Inlined, inline
 from graphwright.engines.measure import fastest
 from graphwright.engines.optimized import Optimized, Plan, Prepared, Program
 from graphwright.engines.regions import ENGINES, installed
@@ -121,7 +121,7 @@ class _Optimizing:
     """One search for the fastest form of one module."""
 
     def __init__(self, gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], search: Search) -> None:
-        self._staged = _staged(inline(gm))
+        self._staged = _staged(inline(gm), is_saved=not search.again)
         self._writes_state = _writes_state(self._staged)
         self._args, self._kwargs, self._search = args, kwargs, search
         self._notes: list[str] = []
@@ -265,10 +265,12 @@ class _Optimizing:
 _INLINED = "forward_inlined"
 
 
-def _staged(gm: GraphModule) -> GraphModule:
+def _staged(gm: GraphModule, is_saved: bool) -> GraphModule:
     """Copy an inlined module, with the inlined program as an entry point beside, and the `report` of optimized ones."""
     entries = entry_points_of(gm)
     entry = entries["forward"]
+    assert isinstance(entry.form, Inlined)
+    entry.form = dataclasses.replace(entry.form, is_saved=is_saved)
     entries[_INLINED] = Entry(_INLINED, entry.graph)
     entries[_INLINED].form = entry.form
     kind: Any = type(gm)

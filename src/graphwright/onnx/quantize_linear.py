@@ -39,13 +39,15 @@ def _write_dequantize(x: Any, scale: float, zero_point: int) -> Any:
 def _write_dequantize_per_axis(x: Any, scale: Any, axis: int) -> Any:
     """A scale for each index of an axis; or for groups of the values of each row, as a product."""
     if len(scale.shape) == 1:
-        zeros = numpy.zeros(int(scale.shape[0]), _numpy_dtype(x.dtype))
+        if type(scale.shape[0]) is not int:  # rows that were looked up
+            return opset18.DequantizeLinear(x, scale, axis=axis)
+        zeros = numpy.zeros(scale.shape[0], _numpy_dtype(x.dtype))
         return opset18.DequantizeLinear(x, scale, _constant(zeros), axis=axis)
-    rows, groups = (int(size) for size in scale.shape)
+    groups, size = scale.shape[1], x.shape[-1]
     floats: Any = opset18.Cast(x, to=int(ir.DataType.FLOAT))
-    values: Any = opset18.Reshape(floats, _constant(numpy.array([rows, groups, -1])))
+    values: Any = opset18.Reshape(floats, _constant(numpy.array([-1, groups, size // groups])))
     scales: Any = opset18.Unsqueeze(scale, _constant(numpy.array([-1])))
-    return opset18.Reshape(opset18.Mul(values, scales), _constant(numpy.array([int(size) for size in x.shape])))
+    return opset18.Reshape(opset18.Mul(values, scales), _constant(numpy.array([-1, *x.shape[1:]])))
 
 
 def translations_of_integers() -> dict[Any, Callable[..., Any]]:

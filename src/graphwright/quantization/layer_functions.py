@@ -62,7 +62,8 @@ def unpack_int4(packed: Tensor) -> Tensor:
     tensor([[-8,  7],
             [ 0,  1]], dtype=torch.int8)
     """
-    return torch.stack((packed & 15, packed >> 4), -1).flatten(-2).to(torch.int8) - 8
+    high = packed // 16
+    return torch.stack((packed - high * 16, high), -1).flatten(-2).to(torch.int8) - 8
 
 
 def dequantized_weight(weight: Tensor, scale: Tensor, axis: int = 0) -> Tensor:
@@ -85,7 +86,7 @@ def range_of_call(input: Tensor, activation: str) -> tuple[Tensor, Tensor]:
     if activation == "token":
         low, high = input.amin(-1, keepdim=True), input.amax(-1, keepdim=True)
     else:
-        low, high = (input.amin(), input.amax()) if input.numel() else (input.sum(), input.sum())
+        low, high = (input.min(), input.max()) if input.numel() else (input.sum(), input.sum())
     low, high = low.clamp(max=0.0), high.clamp(min=0.0)
     scale = ((high - low) / 255).clamp(min=_LEAST_SCALE)
     return scale, (-low / scale).round().clamp(0, 255)

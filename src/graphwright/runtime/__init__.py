@@ -85,7 +85,7 @@ from graphwright.runtime.members.attributes import (
 )
 from graphwright.runtime.members.shells import Shells, copy_slots, copy_tensors
 from graphwright.runtime.modules.captured import captured_module, change_base
-from graphwright.runtime.modules.forms import in_form
+from graphwright.runtime.modules.forms import in_form, without_forms
 from graphwright.runtime.modules.lazy import (
     LazyGraphModule,
     graph_module_class,
@@ -241,6 +241,7 @@ __all__ = [
     "unlike",
     "unlike_inputs",
     "use_lazy_graph_modules",
+    "without_forms",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.

@@ -42,8 +42,12 @@ class Form(Protocol):
     """How the code of an entry point is written, where it is not its graph as it stands: data that copies share."""
 
     @property
+    def beside(self) -> str:
+        """The entry point with the program as it stands."""
+
+    @property
     def instead_of_saving(self) -> str:
-        """What to do with the module where no file holds the form."""
+        """What to do with the module where no file holds the form; empty where a file has the program without it."""
 
     def write(self, module: Any, entry: Entry) -> PythonCode:
         """Write the code, and keep in `entry.held` what its calls look at."""

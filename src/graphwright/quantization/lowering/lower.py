@@ -59,6 +59,6 @@ def lower(
         finders=(QuantizedLayers(), FloatLayers()),
         tolerance=_TOLERANCE,
         is_checked_by_site=True,
-        again="lower what is loaded: graphwright.quantization.lower",
+        again="",
     )
     return fastest_form(r, args if isinstance(args, tuple) else (args,), dict(kwargs or {}), search)

@@ -18,9 +18,10 @@ from torch import nn
 from graphwright.codegen import is_plain
 from graphwright.errors import ExportError, LoadError
 from graphwright.ir import Graph, Node
-from graphwright.runtime.entries import refuse_forms
+from graphwright.runtime.entries import entry_points_of, refuse_forms
 from graphwright.runtime.graph_facts import Forwards
 from graphwright.runtime.graph_module import _STATE, GraphModule
+from graphwright.runtime.modules.forms import without_forms
 from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
@@ -52,7 +53,8 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False, as_p
     stored as those of the CPU. `load` notices each byte that is not as it was written.
 
     With `as_plain` a class that no other process can import, such as one made in a function, is written as nn.Module:
-    the program is in the graph, and what else the class has is left out and answered.
+    the program is in the graph, and what else the class has is left out and answered. Of a lowered module the file has
+    the reference program, which `graphwright.quantization.lower` makes fast again on the machine that loads it.
 
     Raises ExportError for a class or function of the program that no other process can import, for an attribute that
     the graph reads and that is no plain data, such as the packed weights of a torch.ScriptObject, for a tensor that is
@@ -70,7 +72,8 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False, as_p
     """
     if not isinstance(gm, GraphModule):
         raise ExportError(f"a {type(gm).__name__} has no graph", fix="capture it first: graphwright.trace(model, args)")
-    writer = _ModuleWriter(gm, as_plain)
+    form = entry_points_of(gm)["forward"].form if "forward" in entry_points_of(gm) else None
+    writer = _ModuleWriter(gm if form is None or form.instead_of_saving else without_forms(gm), as_plain)
     program = writer.program()
     if strict and writer.left_out:
         raise ExportError(
