@@ -25,6 +25,7 @@ from graphwright.quantization import (
     fake_quantize_by,
     prepare,
     quantize,
+    quantize_,
     sqnr,
     static_int8,
     weight_grid,
@@ -321,3 +322,33 @@ def test_masks_and_ids_are_never_observed() -> None:
     q = graphwright.quantize(model, None, [(x, mask)], engine=None)
     assert sqnr(model(x, mask), q(x, mask)) > 30
     assert all(row.range is None or max(map(abs, row.range)) < 100 for row in q.quantization.rows)
+
+
+def test_layers_in_a_row_are_equalized() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=2)).eval()
+    with torch.no_grad():
+        for parameter in model[0].parameters():
+            parameter.mul_(torch.logspace(-2, 1, 8).reshape(-1, *[1] * (parameter.dim() - 1)))
+        model[3].weight.mul_(torch.logspace(1, -2, 8).reshape(2, 1, 4).expand(2, 4, 4).reshape(8, 4, 1, 1))
+    found = []
+    for equalize in (False, True):
+        q = quantized(model, IMAGE, static_int8(equalize=equalize))
+        x = torch.randn(IMAGE)
+        found.append(sqnr(model(x), q(x)))
+    assert found[1] > found[0] + 5
+
+
+def test_quantize_in_place() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 30)).eval()
+    before = copy.deepcopy(model)
+    quantize_(model, weight_only_int4(32), lambda module, path: path == "0")
+    x = torch.randn(4, 64)
+    assert isinstance(model[0], QuantizedLinear) and type(model[2]) is nn.Linear
+    assert sqnr(before(x), model(x)) > 15
+    with pytest.raises(QuantizationError, match="in calibration"):
+        quantize_(before, static_int8())
+    with pytest.raises(QuantizationError, match="groups of 7"):
+        quantize_(before, weight_only_int4(7), lambda module, path: True)
+    assert type(before[0]) is nn.Linear

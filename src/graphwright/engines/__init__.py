@@ -25,6 +25,7 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
 from graphwright.engines.alternatives import ACTIVATIONS, Activation, Calls, Kernel, Site, off_by
 from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.inlining import Inlined, inline
+from graphwright.engines.measure import fastest
 from graphwright.engines.optimized import Optimized, packed_for
 from graphwright.engines.optimizing import Search, engines_of_auto, fastest_form, optimize_for_inference
 from graphwright.engines.pack import itself
@@ -55,6 +56,7 @@ __all__ = [
     "arguments_of",
     "engines_of_auto",
     "fastest_form",
+    "fastest",
     "inline",
     "installed",
     "is_sum",

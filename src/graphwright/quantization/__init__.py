@@ -7,16 +7,11 @@ Read schemes.py first, then converting.py.
     dialects.py        grids as other backends want them
     searching.py       what layers cost, and which to leave in float
     converting.py      `convert`: the program with integers, in plain Python
-    smoothing.py       inputs that are wide in some channels
-    correcting.py      means of outputs, put right in biases
-    rounding.py        weights, rounded
-    ranging.py         the range of the least error in outputs
+    improving/         what lowers the error, on calibration data
     calibrating.py     `calibrate`: data run through a prepared module
     preparing.py       `prepare`: values observed where they will be integers
     training/          values and weights rounded in programs that train
     record.py          what became of each layer, and why
-    judging.py         what each layer alone loses
-    watching.py        data run through a program again
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
     simplifying.py     programs made ready
@@ -24,6 +19,7 @@ Read schemes.py first, then converting.py.
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
     lowering/          reference programs as programs of integers
+    in_place.py        `quantize_`: layers of a module, without a capture
     layers.py          layers with weights of integers
     layer_functions.py what they compute
     algorithms/        better weights, biases and scales for the same integers
@@ -48,7 +44,8 @@ from graphwright.quantization.calibrating import calibrate
 from graphwright.quantization.converting import convert
 from graphwright.quantization.dialects import in_dialect
 from graphwright.quantization.exporting import to_onnx
-from graphwright.quantization.judging import sqnr
+from graphwright.quantization.improving.judging import sqnr
+from graphwright.quantization.in_place import quantize_
 from graphwright.quantization.layer_functions import (
     quantized_conv,
     quantized_conv_transpose,
@@ -132,6 +129,7 @@ __all__ = [
     "prepare",
     "quantization_of",
     "quantize",
+    "quantize_",
     "quantize_by",
     "quantize_model",
     "quantized_conv",
@@ -156,16 +154,11 @@ FLOORS = (
     "dialects",
     "searching",
     "converting",
-    "smoothing",
-    "correcting",
-    "rounding",
-    "ranging",
+    "improving",
     "calibrating",
     "preparing",
     "training",
     "record",
-    "judging",
-    "watching",
     "grids",
     "decide",
     "simplifying",
@@ -173,6 +166,7 @@ FLOORS = (
     "backends",
     "mapping",
     "lowering",
+    "in_place",
     "layers",
     "layer_functions",
     "algorithms",

@@ -6,19 +6,24 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from graphwright.engines import fastest
 from graphwright.errors import QuantizationError
 from graphwright.quantization.backends import Backend, x86
 from graphwright.quantization.calibrating import calibrate, call_of_batch
 from graphwright.quantization.converting import convert
 from graphwright.quantization.lowering.lower import Engine, lower
 from graphwright.quantization.mapping import QConfigMapping
-from graphwright.quantization.preparing import mapping_of, prepare
+from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
+from graphwright.quantization.record import say
 from graphwright.quantization.schemes import QConfig
 from graphwright.runtime import GraphModule
 
 __all__ = ["quantize_model"]
+
+_SECONDS = 1.0  # of measuring the result against the module that it was made of
 
 
 def quantize_model(
@@ -36,8 +41,9 @@ def quantize_model(
     config: how: `static_int8()`, which is the default, `dynamic_int8()`, `weight_only_int8()`, `weight_only_int4()`, a
     QConfig, or a QConfigMapping with rules for some layers. calibration: batches of inputs like those of use: tensors,
     tuples of arguments or dicts of keyword arguments. args, kwargs: a call for the capture; by default the first batch.
-    engine: what runs it, see `lower`; None leaves the reference program. `quantization` of the result says what became
-    of each layer and why: `print(q.quantization.explain())`.
+    engine: what runs it, see `lower`: layers stay in float where integers are no faster here. None leaves the reference
+    program. `quantization` of the result says what became of each layer, and why:
+    `print(q.quantization.explain())`.
 
     Raises QuantizationError for data that is missing, and as `prepare`, `calibrate` and `convert` do.
 
@@ -65,7 +71,24 @@ def quantize_model(
     if calibration is not None:
         calibrate(prepared, batches)
     reference = convert(prepared)
-    return reference if engine is None else lower(reference, given, named, engine)
+    if engine is None:
+        return reference
+    return _unless_slower(lower(reference, given, named, engine), model, prepared, given, named)
+
+
+def _unless_slower(
+    q: GraphModule, model: nn.Module, prepared: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> GraphModule:
+    """A quantized module; where it takes more time than the module that it was made of, that with float layers."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        calls = {"integers": lambda: q(*args, **kwargs), "float": lambda: model(*args, **kwargs)}
+        measured = fastest(calls, _SECONDS)
+    if measured.best == "integers":
+        return q
+    ratio = measured.times_us["integers"] / measured.times_us["float"]
+    in_float = convert(with_mapping(prepared, QConfigMapping()))
+    say(in_float, f"integers took {ratio:.2f} of the time of floats")
+    return in_float
 
 
 def _checked(calibration: Any) -> Iterable[Any]:

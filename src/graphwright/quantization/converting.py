@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,10 +15,15 @@ from graphwright.ir import Node
 from graphwright.passes import ModuleCalls
 from graphwright.quantization.affine import Grid, dequantize, quantize
 from graphwright.quantization.backends import Backend
-from graphwright.quantization.correcting import correct_biases, some_outputs
 from graphwright.quantization.decide import Decision, decide
 from graphwright.quantization.grids import Range, ValueGrid, activation_scheme, range_of, value_grids
-from graphwright.quantization.judging import losses_of_layers
+from graphwright.quantization.improving.correcting import correct_biases, some_outputs
+from graphwright.quantization.improving.equalizing import equalize_layers
+from graphwright.quantization.improving.judging import losses_of_layers
+from graphwright.quantization.improving.ranging import refine_ranges
+from graphwright.quantization.improving.rounding import rounded_weights
+from graphwright.quantization.improving.smoothing import smooth
+from graphwright.quantization.improving.watching import run_batches
 from graphwright.quantization.layers import (
     QuantizedConv1d,
     QuantizedConv2d,
@@ -35,15 +41,11 @@ from graphwright.quantization.preparing import (
     add_observers,
     preparation_of,
 )
-from graphwright.quantization.ranging import refine_ranges
 from graphwright.quantization.record import QUANTIZED, record_of
-from graphwright.quantization.rounding import rounded_weights
 from graphwright.quantization.schemes import PerToken
 from graphwright.quantization.simplifying import with_own_modules
 from graphwright.quantization.sites import Program, after
-from graphwright.quantization.smoothing import smooth
 from graphwright.quantization.training.preparing import evaluated
-from graphwright.quantization.watching import run_batches
 from graphwright.runtime import GraphModule
 
 __all__ = ["convert", "put_on_grids"]
@@ -85,8 +87,9 @@ def convert(gm: GraphModule) -> GraphModule:
         observers = _take_observers(made)
     program = preparation.program(made)
     decisions: Mapping[Node, Decision] = decide(program, preparation.mapping, preparation.backend)
-    if preparation.batches and smooth(program, decisions, preparation.batches):
-        program, decisions, observers = _observed_again(made, preparation)
+    for change in (equalize_layers, functools.partial(smooth, batches=preparation.batches)):
+        if preparation.batches and change(program, decisions):
+            program, decisions, observers = _observed_again(made, preparation)
     ranges = _ranges(observers, decisions, preparation.backend)
     refine_ranges(made, decisions, observers, ranges, preparation.backend, preparation.batches)
     _leave_unreached(decisions, ranges)
@@ -112,7 +115,8 @@ def _converted(
     gm.recompile()
     gm.meta.pop(PREPARED, None)
     call = preparation.args, preparation.kwargs
-    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, losses, paths, preparation.backend, call)
+    sqnr = {node: each.sqnr for node, each in losses.items()}
+    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, sqnr, paths, preparation.backend, call)
     return gm
 
 

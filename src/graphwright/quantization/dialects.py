@@ -17,7 +17,7 @@ from graphwright.quantization.backends import BACKENDS, Backend
 from graphwright.quantization.converting import put_on_grids
 from graphwright.quantization.decide import Decision, put_sums
 from graphwright.quantization.grids import Range, ValueGrid, value_grids
-from graphwright.quantization.record import QUANTIZED, quantization_of
+from graphwright.quantization.record import record_in
 from graphwright.quantization.schemes import QConfig, Scheme
 from graphwright.quantization.sites import Program
 from graphwright.runtime import GraphModule, entry_points_of
@@ -40,10 +40,10 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
 
     Raises QuantizationError for a module that is not quantized, and a dialect that is not known.
     """
-    quantization_of(gm)
+    record = record_in(gm)
     if dialect not in DIALECTS:
         raise QuantizationError(f"there is no dialect {dialect!r}", fix=f"dialects are {', '.join(DIALECTS)}")
-    backend, record = DIALECTS[dialect], gm.meta[QUANTIZED]
+    backend = DIALECTS[dialect]
     made = copy.copy(gm)
     entry_points_of(made)["forward"].form = None
     _strip(made)
@@ -61,8 +61,9 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
 
 def example_of(gm: GraphModule) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A call like that which a quantized module was captured with: zeros of its shapes."""
-    record = gm.meta[QUANTIZED]["inputs"]
-    args, kwargs = pytree.tree_map(_made, record, is_leaf=lambda each: isinstance(each, dict) and "dtype" in each)
+    args, kwargs = pytree.tree_map(
+        _made, record_in(gm)["inputs"], is_leaf=lambda each: isinstance(each, dict) and "dtype" in each
+    )
     return tuple(args), dict(kwargs)
 
 

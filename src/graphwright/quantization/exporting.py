@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from graphwright.quantization.dialects import example_of, in_dialect
-from graphwright.quantization.record import quantization_of
+from graphwright.quantization.record import record_in
 from graphwright.runtime import GraphModule
 
 __all__ = ["to_onnx"]
@@ -34,7 +34,7 @@ def to_onnx(
 
     Raises QuantizationError for a module that is not quantized, and as `graphwright.onnx.export` does.
     """
-    quantization_of(gm)
+    record_in(gm)
     if args is None and kwargs is None:
         args, kwargs = example_of(gm)
     given = () if args is None else args if isinstance(args, tuple) else (args,)

@@ -11,15 +11,15 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from graphwright.engines import OptimizedReport, RunsOn
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import Range, ValueGrid
-from graphwright.quantization.judging import Loss
 from graphwright.runtime import GraphModule
 
-__all__ = ["QUANTIZED", "Explanation", "Quantization", "Row", "quantization_of", "record_of"]
+__all__ = ["QUANTIZED", "Explanation", "Quantization", "Row", "quantization_of", "record_in", "record_of", "say"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +59,50 @@ def quantization_of(module: nn.Module) -> Quantization:
             own: Any = table["quantization"]
             return own  # type: ignore[no-any-return]
     record = module.meta.get(QUANTIZED) if isinstance(module, GraphModule) else None
+    if record is not None:
+        record = {**record, "rows": _with_kernels(record["rows"], module.report)}
     return Quantization(record, type(module).__name__)
+
+
+def record_in(module: nn.Module) -> Mapping[str, Any]:
+    """The record that a quantized module carries. Raises QuantizationError for one that is not quantized."""
+    record = module.meta.get(QUANTIZED) if isinstance(module, GraphModule) else None
+    return _asked(record, type(module).__name__)
+
+
+def _asked(record: Mapping[str, Any] | None, owner: str) -> Mapping[str, Any]:
+    if record is None:
+        raise QuantizationError(
+            f"{owner} is not quantized", fix="quantize it: graphwright.quantize(model, config, batches)"
+        )
+    return record
+
+
+def say(module: GraphModule, reason: str) -> None:
+    """Give one reason for all that a module leaves in float."""
+    rows = [{**row, "reason": reason} for row in module.meta[QUANTIZED]["rows"]]
+    module.meta[QUANTIZED] = {**module.meta[QUANTIZED], "rows": rows}
+
+
+def _with_kernels(rows: Sequence[Mapping[str, Any]], report: Any) -> list[dict[str, Any]]:
+    """Rows with what runs each layer, as far as a lowered module says so."""
+    if not isinstance(report, OptimizedReport):
+        return [dict(row) for row in rows]
+    parts = {weight.removesuffix(".weight"): part for part in report.parts for weight in part.weights}
+    whole = report.program.runs_on
+    noted = []
+    for row in rows:
+        part = parts.get(row["path"])
+        kernel = "" if row["decision"] == "float" and part is None else whole if part is None else part.runs_on
+        noted.append({**row, "kernel": kernel, "time": None if part is None else _ratio(part)})
+    return noted
+
+
+def _ratio(part: RunsOn) -> float | None:
+    """The time of a kernel to that of the fastest one with weights in float; None where that is not known."""
+    times = dict(part.times_us)
+    floats = [time for name, time in times.items() if "float weight" in name]
+    return times[part.runs_on] / min(floats) if floats and part.runs_on in times else None
 
 
 class Quantization:
@@ -72,11 +115,7 @@ class Quantization:
         self._record, self._owner = record, owner
 
     def _read(self) -> Mapping[str, Any]:
-        if self._record is None:
-            raise QuantizationError(
-                f"{self._owner} is not quantized", fix="quantize it: graphwright.quantize(model, config, batches)"
-            )
-        return self._record
+        return _asked(self._record, self._owner)
 
     @property
     def rows(self) -> list[Row]:
@@ -137,7 +176,7 @@ def record_of(
     decisions: Mapping[Node, Decision],
     ranges: Mapping[Node, Range],
     grids: Mapping[Node, ValueGrid],
-    losses: Mapping[Node, Loss],
+    sqnr: Mapping[Node, float],
     paths: Mapping[Node, str],
     backend: Backend,
     call: tuple[tuple[Any, ...], Mapping[str, Any]],
@@ -149,7 +188,7 @@ def record_of(
     return {
         "inputs": _described(call),
         "backend": backend.name,
-        "rows": [_recorded(each, ranges, grids, losses, paths) for each in decisions.values()],
+        "rows": [_recorded(each, ranges, grids, sqnr, paths) for each in decisions.values()],
         "ranges": {node.name: [each.low, each.high, each.mean_square] for node, each in ranges.items()},
     }
 
@@ -158,7 +197,7 @@ def _recorded(
     decision: Decision,
     ranges: Mapping[Node, Range],
     grids: Mapping[Node, ValueGrid],
-    losses: Mapping[Node, Loss],
+    sqnr: Mapping[Node, float],
     paths: Mapping[Node, str],
 ) -> dict[str, Any]:
     node = decision.site.node
@@ -169,7 +208,7 @@ def _recorded(
         "scheme": "float" if decision.config is None else decision.config.summary,
         "reason": decision.reason,
         "rule": "" if decision.rule is None else str(decision.rule),
-        "sqnr": losses[node].sqnr if node in losses else None,
+        "sqnr": sqnr.get(node),
     }
     edge = decision.edges[0] if decision.edges else None
     if edge is not None and edge in grids:

@@ -14,7 +14,7 @@ from graphwright.analysis import tensors_in
 from graphwright.errors import QuantizationError
 from graphwright.quantization.calibrating import calibrate, call_of_batch
 from graphwright.quantization.converting import convert
-from graphwright.quantization.judging import sqnr
+from graphwright.quantization.improving.judging import sqnr
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
 from graphwright.quantization.record import Quantization

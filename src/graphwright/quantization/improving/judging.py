@@ -11,7 +11,7 @@ from graphwright.ir import Node
 from graphwright.quantization.affine import dequantize, quantize
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import ValueGrid
-from graphwright.quantization.watching import Batches, See, run_batches, watching
+from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
 __all__ = ["Loss", "channel_of", "losses_of_layers", "sqnr"]

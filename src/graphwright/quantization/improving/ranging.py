@@ -19,9 +19,9 @@ from graphwright.quantization.algorithms.input_rows import linear_rows, some_row
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import Range, activation_scheme, grid_for
+from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.schemes import Scheme
-from graphwright.quantization.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
 __all__ = ["refine_ranges"]

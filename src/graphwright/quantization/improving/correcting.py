@@ -12,8 +12,8 @@ from graphwright.ir import Node
 from graphwright.quantization.algorithms.bias_correction import output_shift
 from graphwright.quantization.algorithms.input_rows import some_rows
 from graphwright.quantization.decide import Decision
-from graphwright.quantization.judging import channel_of
-from graphwright.quantization.watching import Batches, See, run_batches, watching
+from graphwright.quantization.improving.judging import channel_of
+from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
 __all__ = ["correct_biases", "some_outputs"]

@@ -23,8 +23,8 @@ from graphwright.quantization.algorithms.input_moments import InputMoments
 from graphwright.quantization.algorithms.input_rows import linear_rows, some_rows
 from graphwright.quantization.algorithms.smoothquant import smooth as search
 from graphwright.quantization.decide import Decision
+from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.quantization.sites import Program
-from graphwright.quantization.watching import Batches, See, run_batches, watching
 
 __all__ = ["smooth"]
 

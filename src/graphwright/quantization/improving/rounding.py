@@ -14,10 +14,10 @@ from graphwright.quantization.algorithms.gptq import gptq
 from graphwright.quantization.algorithms.input_moments import InputMoments
 from graphwright.quantization.algorithms.input_rows import conv_rows, linear_rows
 from graphwright.quantization.decide import Decision
+from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import Scheme
 from graphwright.quantization.sites import Program
-from graphwright.quantization.watching import Batches, See, run_batches, watching
 
 __all__ = ["rounded_weights"]
 
