@@ -114,7 +114,8 @@ class _Method:
         return self._found().__get__(instance, owner)
 
     def __set__(self, instance: Any, value: Any) -> None:
-        self._found().__set__(instance, value)
+        self._found()
+        setattr(instance, self._name, value)  # as the class has it from now on
 
     def _found(self) -> Any:
         if vars(self._kind)[self._name] is self:

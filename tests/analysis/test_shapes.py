@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,9 @@ from tests.runtime.declare_torchvision import declare_torchvision
 from torch import Tensor, nn
 
 import graphwright
-from graphwright import GraphError, GraphModule, Node
+from graphwright import Graph, GraphError, GraphModule, Node
 from graphwright.analysis import Shapes, TensorMetadata
+from graphwright.ops import cond
 from graphwright.passes import ShapeProp
 
 
@@ -262,3 +264,18 @@ def test_wrong_questions() -> None:
     with pytest.raises(GraphError, match="'relu' is no node"):
         shapes["relu"]  # type: ignore[index]
     assert Shapes(gm, torch.ones(2, 3)).why(matmul).startswith("y: ")
+
+
+def test_a_side_that_fails_is_not_known() -> None:
+    graph, then, other = Graph(), Graph(), Graph()
+    failing = then.call_method("view", (then.placeholder("x"), 7))
+    then.output(failing)
+    other.output(other.placeholder("x"))
+    x = graph.placeholder("x")
+    is_positive = graph.call_function(operator.gt, (graph.call_method("sum", (x,)), 0))
+    graph.output(graph.call_function(cond, (is_positive, then, other, (x,))))
+    shapes = Shapes(GraphModule(nn.Module(), graph), torch.ones(2, 3))
+    assert shapes.known_value(failing) is None
+    assert shapes.known_value(x).shape == shapes.value(x).shape == (2, 3)
+    with pytest.raises(GraphError, match="fails with these inputs"):
+        shapes.value(failing)

@@ -479,3 +479,97 @@ def test_report_says_what_each_layer_runs_on() -> None:
     fast = lower(reference, x, engine="torch")
     kernels = {path: part.runs_on for part in fast.report.parts for path in part.weights}
     assert kernels.keys() == {"layer.weight", "second.weight", "head.weight"}
+
+
+JOINED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "static": (lambda: Net(heads(byte), **{name: linear(64, size) for name, size in SIZES.items()}), INT8),
+    "static, exact": (lambda: Net(heads(byte), **{name: linear(64, size) for name, size in SIZES.items()}), "integers"),
+    "per token": (
+        lambda: Net(heads(lambda x: x), **{name: linear(64, size, "token") for name, size in SIZES.items()}),
+        "integers",
+    ),
+    "without bias": (
+        lambda: Net(heads(byte), **{name: linear(64, size, bias=False) for name, size in SIZES.items()}),
+        "integers",
+    ),
+    "int4 weights": (
+        lambda: Net(heads(lambda x: x), **{name: linear(64, size, bits=4) for name, size in SIZES.items()}),
+        "half inputs",
+    ),
+}
+SIZES = {"q": 48, "k": 16, "v": 32}
+
+
+def heads(read: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    def run(m: Any, x: Tensor) -> Tensor:
+        y = read(x)
+        return torch.cat((m.q(y) * 2, m.k(y), m.v(y).neg()), -1)
+
+    return run
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", JOINED)
+def test_layers_that_read_the_same_as_one(name: str, prefer: Callable[..., None]) -> None:
+    """Their weights are joined, and the result is split."""
+    make, kernel = JOINED[name]
+    prefer("as one", kernel, "torch")
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 64)
+    reference = captured(make(), x)
+    fast = lower(reference, x, engine="torch")
+    assert operations(fast).count("split") == 1
+    weights = [part.weights for part in fast.report.parts if len(part.weights) == 3]
+    assert weights == [("q.weight", "k.weight", "v.weight")]
+    for _ in range(2):
+        assert_same(fast, reference, torch.randn(2, 5, 64))
+
+
+@needs_onednn
+def test_layers_in_branches(prefer: Callable[..., None]) -> None:
+    """Layers in the bodies of branches run on kernels, too."""
+    prefer(INT8, "torch")
+
+    def run(m: Any, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            return byte(F.relu(m.first(byte(x))), 0.01, 0)
+        return byte(m.layer(byte(x)), 0.02, 100)
+
+    torch.manual_seed(0)
+    net, x = Net(run, first=conv(8, 6, 3), layer=conv(8, 6, 3)), torch.randn(IMAGE).abs()
+    reference = captured(net, x)
+    fast = lower(reference, x, engine="torch")
+    weights = {path for part in fast.report.parts if part.runs_on == INT8 for path in part.weights}
+    assert weights == {"first.weight", "layer.weight"}
+    assert_same(fast, reference, x)
+    assert_same(fast, reference, -x)
+
+
+@needs_onednn
+def test_one_layer_with_several_grids(prefer: Callable[..., None]) -> None:
+    """A layer that is called twice has the grid of each call."""
+    prefer(INT8, "torch")
+    torch.manual_seed(0)
+    net = Net(lambda m, x: m.layer(byte(m.layer(byte(x, 0.04, 90)), 0.02, 128)), layer=conv(8, 8, 3, padding=1))
+    x = torch.randn(IMAGE)
+    reference = captured(net, x)
+    assert_same(lower(reference, x, engine="torch"), reference, x)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_warns() -> None:
+    """Nothing that torch is about to remove is used."""
+    reference, x = block()
+    fast = lower(reference, x, engine="torch")
+    assert_same(fast, reference, x)
+
+
+def test_by_name_and_of_other_shapes() -> None:
+    """Keyword arguments are those of a call; what is no tensor of floats on the processor is left alone."""
+    torch.manual_seed(0)
+    net = Net(lambda m, x: m.layer(byte(x).double().float()), layer=linear(64, 8))
+    x = torch.randn(3, 64)
+    reference = captured(net, x)
+    assert_same(lower(reference, kwargs={"x": x}, engine="torch"), reference, x)
+    empty = lower(reference, x[:0], engine="torch")
+    assert empty(x[:0]).shape == (0, 8)

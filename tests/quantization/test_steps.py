@@ -15,6 +15,7 @@ import graphwright
 from graphwright import GraphModule
 from graphwright.errors import QuantizationError
 from graphwright.quantization import (
+    QConfig,
     QConfigMapping,
     QuantizedConv2d,
     QuantizedLinear,
@@ -286,6 +287,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("no regular expression", lambda: QConfigMapping().set_module_name_regex("(", None)),
     ("groups of 3 do not", lambda: prepare(linear(), QConfigMapping().set_module_name("0", weight_only_int4(3)), X)),
     ("no backend 'arm'", lambda: prepare(linear(), None, X, backend="arm")),
+    ("activations of 4 bits", lambda: QConfig(Scheme(bits=4))),
     ("is not quantized", lambda: graphwright.trace(linear(), X).quantization.explain()),
     ("no layer has the path", lambda: graphwright.quantize(linear(), None, [X], engine=None).quantization["1"]),
 ]

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from graphwright import GraphModule, trace, verify
+from graphwright.errors import GraphError
 from graphwright.passes import fuse_conv_batch_norm
+from graphwright.runtime import change_base
 
 
 class Net(nn.Module):
@@ -184,3 +186,23 @@ def test_compilers_take_it() -> None:
     torch.testing.assert_close(compiled(X), model(X))
     exported = torch.export.export(trace(nn.Sequential(model.conv, model.norm), X), (X,)).module()
     torch.testing.assert_close(exported(X), model.norm(model.conv(X)))
+
+
+class Told(GraphModule):
+    def told(self) -> str:
+        return f"{type(self).__name__} of {len(list(self.modules()))}"
+
+
+def test_a_captured_module_of_one_more_class() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    x = torch.ones(1, 2)
+    gm = trace(model, (x,))
+    expected = gm(x)
+    change_base(gm, GraphModule, Told)
+    assert isinstance(gm, nn.Sequential) and gm.told() == "Sequential of 3"
+    copied = copy.deepcopy(gm)
+    assert torch.equal(gm(x), expected) and torch.equal(copied(x), expected) and copied.told() == gm.told()
+    change_base(copied, Told, GraphModule)
+    assert not hasattr(copied, "told") and hasattr(gm, "told") and torch.equal(copied(x), expected)
+    with pytest.raises(GraphError, match="does not inherit from Told"):
+        change_base(copied, Told, GraphModule)

@@ -66,7 +66,7 @@ class ValueFacts:
     def __getitem__(self, node: Node) -> ValueFact:
         if node not in self._uses:
             raise GraphError(f"{node.name} is no node of the module as it was", fix="ask value_facts again after edits")
-        value, use = _value(self._shapes, node), self._uses[node]
+        value, use = self._shapes.known_value(node), self._uses[node]
         if not isinstance(value, Tensor):
             return ValueFact(None, None, of_data=use.of_data)
         is_truth = value.dtype is torch.bool
@@ -177,7 +177,7 @@ class _Uses:
         joined = _Use(filled=_is_fill(value))
         for used in nodes_in(value):
             joined.join(self.of[used])
-            joined.filled |= _is_fill(_value(self._shapes, used))
+            joined.filled |= _is_fill(self._shapes.known_value(used))
         return joined
 
     def _call(self, node: Node) -> None:
@@ -189,7 +189,7 @@ class _Uses:
         if node.target is operator.getitem and node.args[0] in self._items:
             self._note(node, self._items[node.args[0]].get(node.args[1], read))
             return
-        if key in _NO_NUMBERS_OF or isinstance(_value(self._shapes, node), _NO_TENSORS):
+        if key in _NO_NUMBERS_OF or isinstance(self._shapes.known_value(node), _NO_TENSORS):
             read.of_data = False
         read.filled = self._is_filled(call) if call is not None and key in _KEEP else False
         self._note(node, read)
@@ -241,14 +241,6 @@ class _Uses:
             for i, value in enumerate(values):
                 self._news |= items.setdefault(i, _Use()).join(self._joined(value))
         self._note(node, self._joined(values))
-
-
-def _value(shapes: Shapes, node: Node) -> Any:
-    """What a node gives on fake tensors; None where it fails, or cannot be told."""
-    try:
-        return shapes.value(node)
-    except GraphError:
-        return None
 
 
 def _given(body: Graph) -> Any:

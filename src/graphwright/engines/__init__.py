@@ -32,7 +32,7 @@ from graphwright.engines.pack import itself
 from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_written_sum, only_user
 from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_region
 from graphwright.engines.reporting import OptimizedReport, RunsOn
-from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
+from graphwright.engines.sites import Finder, FloatLayers, Found, Searched, together
 
 __all__ = [
     "ACTIVATIONS",
@@ -68,6 +68,7 @@ __all__ = [
     "packed_for",
     "run_region",
     "tensors_of",
+    "together",
 ]
 
 # Files, the top floor first: a file imports from those after it.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines.alternatives import Linear, Site
+from graphwright.engines.alternatives import Site
 from graphwright.engines.measure import fastest
 from graphwright.engines.pack import Recipe, itself
 from graphwright.engines.sites import Found
@@ -91,15 +91,10 @@ def choose_merged(found: Found, choices: Mapping[str, Choice], tensors: Mapping[
             member.site.kernels(False)[choices[member.site.key].kernel](calls, member.site, *inputs)
 
     def as_one() -> None:
-        assert isinstance(found.site, Linear)
         value = found.site.kernels(False)[choices[found.site.key].kernel](calls, found.site, *inputs)
-        torch.split(value, _parts(found), -1)
+        torch.split(value, list(found.parts), -1)
 
     return fastest({"apart": apart, "as one": as_one}, seconds).best == "as one"
-
-
-def _parts(found: Found) -> list[int]:
-    return [member.site.outputs for member in found.members if isinstance(member.site, Linear)]
 
 
 def reason_against(
@@ -182,7 +177,7 @@ def put_kernel(found: Found, kernel: str, writing: Writing) -> None:
     if not found.members:
         writing.replace(found.nodes, value)
         return
-    parts = writing.call(torch.split, value, _parts(found), -1)
+    parts = writing.call(torch.split, value, list(found.parts), -1)
     for i, member in enumerate(found.members):
         if i:
             writing.before(member.last)

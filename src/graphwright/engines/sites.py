@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -17,20 +17,22 @@ from graphwright.ir import Node
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
-__all__ = ["Finder", "FloatLayers", "Found", "Searched"]
+__all__ = ["Finder", "FloatLayers", "Found", "Searched", "together"]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """A site in a graph: what it is, the nodes that it takes the place of, and what it reads.
 
-    last: the node whose value it gives. Of several linear layers `members` are these, and each gives a part.
+    last: the node whose value it gives. Of several linear layers `members` are these, and each gives a part of the
+    vectors, of a size in `parts`.
     """
 
     site: Site
     nodes: tuple[Node, ...]
     inputs: tuple[Node, ...]
     members: tuple[Found, ...] = ()
+    parts: tuple[int, ...] = ()
 
     @property
     def last(self) -> Node:
@@ -183,19 +185,8 @@ class _Finding:
         for each in found:
             if isinstance(each.site, Linear) and each.site.activation is None:
                 groups.setdefault((each.inputs[0], bool(each.site.biases)), []).append(each)
-        merged = []
-        for members in groups.values():
-            effects, first = self._effects_of(members[0].last), members[0].last
-            together = [
-                each
-                for each in members
-                if effects.writer_of(each.inputs[0], between=(first, each.last)) is None
-                and effects.are_together(first, each.last)
-                and each.last.graph is first.graph
-            ]
-            if len(together) > 1:
-                merged.append(_as_one(together))
-        return merged
+        alike = [together(members, self._effects_of(members[0].last)) for members in groups.values()]
+        return [_as_one(members) for members in alike if len(members) > 1]
 
     # ---- what is known of values
 
@@ -221,12 +212,25 @@ class _Finding:
         return path if tensor.layout is torch.strided else None
 
 
+def together(members: Sequence[Found], effects: GraphEffects) -> list[Found]:
+    """Those of some sites that read the same value which may be computed where the first one is."""
+    first = members[0].last
+    return [
+        each
+        for each in members
+        if effects.writer_of(each.inputs[0], between=(first, each.last)) is None
+        and each.last.graph is first.graph
+        and effects.are_together(first, each.last)
+    ]
+
+
 def _as_one(members: list[Found]) -> Found:
     sites = [each.site for each in members if isinstance(each.site, Linear)]
     weights = tuple([path for site in sites for path in site.weights])
     biases = tuple([path for site in sites for path in site.biases])
-    site = Linear(weights, biases, sites[0].shape, sum(site.outputs for site in sites))
-    return Found(site, (members[0].last,), members[0].inputs, tuple(members))
+    parts = tuple([site.outputs for site in sites])
+    site = Linear(weights, biases, sites[0].shape, sum(parts))
+    return Found(site, (members[0].last,), members[0].inputs, tuple(members), parts)
 
 
 def _pair(value: Any, default: int) -> tuple[int, ...] | None:

@@ -14,7 +14,7 @@ Read schemes.py first, then converting.py.
     record.py          what became of each layer, and why
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
-    simplifying.py     programs made ready
+    programs/          programs made ready, and observers in them
     sites.py           where they are
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
@@ -161,7 +161,7 @@ FLOORS = (
     "record",
     "grids",
     "decide",
-    "simplifying",
+    "programs",
     "sites",
     "backends",
     "mapping",

@@ -41,9 +41,10 @@ from graphwright.quantization.preparing import (
     add_observers,
     preparation_of,
 )
+from graphwright.quantization.programs.observing import take_observers
+from graphwright.quantization.programs.simplifying import with_own_modules
 from graphwright.quantization.record import QUANTIZED, record_of
 from graphwright.quantization.schemes import PerToken
-from graphwright.quantization.simplifying import with_own_modules
 from graphwright.quantization.sites import Program, after
 from graphwright.quantization.training.preparing import evaluated
 from graphwright.runtime import GraphModule
@@ -84,7 +85,7 @@ def convert(gm: GraphModule) -> GraphModule:
         made, observers = evaluated(gm, preparation.args, preparation.kwargs)
     else:
         made = with_own_modules(gm)
-        observers = _take_observers(made)
+        observers = take_observers(made)
     program = preparation.program(made)
     decisions: Mapping[Node, Decision] = decide(program, preparation.mapping, preparation.backend)
     for change in (equalize_layers, functools.partial(smooth, batches=preparation.batches)):
@@ -130,24 +131,6 @@ def _ask(gm: GraphModule) -> None:
         )
 
 
-def _take_observers(gm: GraphModule) -> dict[Node, Observer]:
-    """Take the observers out of a program; gives each by the value that it was at."""
-    observers: dict[Node, Observer] = {}
-    for graph in gm.graph.all_graphs():
-        for node in list(graph.find_nodes(op="call_module")):
-            observer = gm.get_submodule(str(node.target))
-            if isinstance(observer, Observer):
-                value = node.args[0]
-                assert isinstance(value, Node)
-                observers[value] = observer
-                node.replace_all_uses_with(value)
-                graph.erase_node(node)
-    if hasattr(gm, "observers"):
-        del gm.observers
-    gm.recompile()
-    return observers
-
-
 def _ranges(
     observers: Mapping[Node, Observer], decisions: Mapping[Node, Decision], backend: Backend
 ) -> dict[Node, Range]:
@@ -172,7 +155,7 @@ def _observed_again(
     add_observers(program, decide(program, preparation.mapping, preparation.backend))
     gm.recompile()
     run_batches(gm, preparation.batches)
-    observers = _take_observers(gm)
+    observers = take_observers(gm)
     program = preparation.program(gm)
     return program, decide(program, preparation.mapping, preparation.backend), observers
 

@@ -32,7 +32,7 @@ def quantize_(model: nn.Module, config: QConfig, filter_fn: Filter | None = None
     Sequential(
       (0): Linear(in_features=8, out_features=8, bias=True)
       (1): ReLU()
-      (2): QuantizedLinear(8, 4, bias=True, int8, input per token)
+      (2): QuantizedLinear(8, 4, bias=True, input per token, int8)
     )
     """
     if config.needs_data or config.weight is None:

@@ -13,16 +13,15 @@ from graphwright.analysis import Shapes
 from graphwright.capture import trace
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
-from graphwright.passes import install
 from graphwright.quantization.backends import BACKENDS, Backend, x86
 from graphwright.quantization.decide import Decision, decide
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.observers.by_name import observer_of
-from graphwright.quantization.observers.observer import Observer
+from graphwright.quantization.programs.observing import call_observer, put_observer
+from graphwright.quantization.programs.simplifying import simplify, simplify_in_both_modes, with_own_modules
 from graphwright.quantization.record import QUANTIZED
 from graphwright.quantization.schemes import QConfig, static_int8
-from graphwright.quantization.simplifying import simplify, simplify_in_both_modes, with_own_modules
-from graphwright.quantization.sites import Program, after
+from graphwright.quantization.sites import Program
 from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
 from graphwright.runtime import GraphModule
 
@@ -192,13 +191,5 @@ def add_observers(program: Program, decisions: Mapping[Node, Decision]) -> None:
         for value in decision.site.inputs:
             if value not in observed:
                 made = observer_of(decision.config.activation, f"the input {value.name} of {decision.site.path}")
-                observed[value] = _observe(program.gm, value, made)
+                observed[value] = call_observer(value, put_observer(program.gm, made, value.name))
             decision.site.node.replace_input_with(value, observed[value])
-
-
-def _observe(gm: GraphModule, value: Node, observer: Observer) -> Node:
-    path = install(gm, observer, f"observers.{value.name}")
-    with value.graph.inserting_before(after(value)):
-        made = value.graph.call_module(path, (value,))
-    made.origin = value.origin
-    return made

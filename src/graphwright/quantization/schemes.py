@@ -130,6 +130,11 @@ class QConfig:
             raise QuantizationError(
                 f"there is no algorithm {self.algorithm!r}", fix=f"algorithms are {', '.join(ALGORITHMS)}"
             )
+        if self.activation is not None and self.activation.bits != 8:
+            raise QuantizationError(
+                f"activations of {self.activation.bits} bits",
+                fix="give a Scheme of 8 bits: weights alone may have fewer",
+            )
         if self.weight is not None and not self.weight.is_symmetric:
             raise QuantizationError(
                 "a weight whose zero is not 0", fix="give Scheme(torch.int8, is_symmetric=True, ...)"

@@ -144,7 +144,7 @@ class Program:
         call = self.calls.of(node)
         if call is None or call.arguments.get("alpha") not in (None, 1) or len(node.all_input_nodes) != 2:
             return False
-        shapes = [getattr(self.shapes.value(each), "shape", None) for each in (node, *node.all_input_nodes)]
+        shapes = [getattr(self.shapes.known_value(each), "shape", None) for each in (node, *node.all_input_nodes)]
         return None not in shapes and shapes[0] == shapes[1] == shapes[2] and all(map(self.is_float, node.args))
 
     def path_of(self, node: Node) -> str:
@@ -156,7 +156,7 @@ class Program:
         """Tell whether a value is a tensor of single precision, with a dimension."""
         if not isinstance(value, Node):
             return False
-        found = self.shapes.value(value)
+        found = self.shapes.known_value(value)
         return isinstance(found, Tensor) and found.dtype is torch.float32 and found.dim() > 0
 
     def moved(self, node: Node) -> Node | None:

@@ -144,7 +144,7 @@ from torch.ao.quantization.backend_config import BackendConfig, get_native_backe
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 weight = PerChannelMinMaxObserver.with_args(dtype=torch.qint8, qscheme=torch.per_channel_symmetric)
-qconfig = QConfig(activation=MinMaxObserver.with_args(dtype=torch.quint8, reduce_range=False), weight=weight)
+qconfig = QConfig(activation=MinMaxObserver.with_args(dtype=torch.quint8, reduce_range=True), weight=weight)
 qconfig_mapping = get_default_qconfig_mapping("x86")
 qconfig_mapping.set_object_type(nn.Conv2d, qconfig).set_module_name_regex("block.conv1", None)
 qconfig_mapping.set_module_name_regex("block.*", qconfig).set_module_name("head", None)
@@ -218,6 +218,10 @@ def test_a_script_with_rules() -> None:
     ("write", "message"),
     [
         (lambda ao: ao.QConfig(activation=3, weight=None), "says not how values are written"),
+        (
+            lambda ao: ao.QConfig(activation=ao.MinMaxObserver.with_args(quant_min=0, quant_max=15), weight=None),
+            "activations of 4 bits",
+        ),
         (lambda ao: ao.MinMaxObserver.with_args(dtype=torch.float16), "observers of torch.float16"),
         (lambda ao: ao.MinMaxObserver.with_args(colour=1), "no setting 'colour'"),
         (lambda ao: ao.get_default_qconfig("abacus"), "no engine 'abacus'"),

@@ -260,6 +260,49 @@ def test_what_cannot_be_trained_is_refused() -> None:
         prepare(Residual(), QConfigMapping().set_module_name("convolution", None), X, training=True)
 
 
+class Observing(nn.Module):
+    """Has a module of the name that observers have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observers = nn.ModuleDict({"x": nn.Conv2d(3, 4, 1)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.observers["x"](x)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_module_of_the_name_of_observers_stays(training: bool) -> None:
+    prepared = prepare(Observing().eval(), static_int8(), X, training=training)
+    prepared.train(training)(X)
+    reference = convert(prepared)
+    assert list(reference.observers) == ["x"] and "QuantizedConv2d" in repr(reference.observers)
+    torch.testing.assert_close(prepared.eval()(X), reference(X), rtol=0, atol=0.1)
+    plain = convert(calibrate(prepare(Twice().eval(), static_int8(), X), [X]))
+    assert not hasattr(plain, "observers")
+
+
+class OtherSums(nn.Module):
+    """Sums that read one value in evaluation and two in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 4, 1)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return self.second((x + self.drop(x)).relu()).mean((2, 3))
+
+
+def test_what_reads_something_else_in_training_is_left_in_float() -> None:
+    prepared = prepare(OtherSums(), static_int8(), X, training=True)
+    train(prepared, 2)
+    reference = convert(prepared)
+    torch.testing.assert_close(prepared.eval()(X), reference(X), rtol=0, atol=1e-3)
+    assert {row.path: row.decision for row in reference.quantization.rows}["second"] == "static"
+
+
 def test_rules_hold_in_training() -> None:
     mapping = QConfigMapping().set_global(static_int8()).set_module_name("stem", None)
     prepared = prepare(Residual(), mapping, X, training=True)

@@ -71,6 +71,13 @@ class Shapes:
         value = self._parts[node.graph].values.get(node)
         return None if gap_in(value) is not None else value
 
+    def known_value(self, node: Node) -> Any:
+        """What a node gives on fake tensors; None as well where it fails, as a side of a branch may that is not taken.
+
+        Raises GraphError for nodes of other graphs.
+        """
+        return None if gap_in(self._found(node)) is not None else self.value(node)
+
     def why(self, node: Node) -> str:
         """Say why the shape of a node is not known, empty where it is: where that began, and what was missing."""
         self._update()
@@ -93,19 +100,23 @@ class Shapes:
         return self._root.count + sum(part.count for part in self._parts.values() if part is not self._root)
 
     def _described(self, node: Node) -> Any:
-        if not isinstance(node, Node) or node._erased:
-            raise GraphError(f"{node!r} is no node of the module", fix="ask for one of its graph, or of a body in it")
-        self._update()
-        part = self._parts.get(node.graph)
-        if part is None and node.graph not in self.graph.all_graphs():
-            raise GraphError(f"{node.name} is a node of another graph", at=node.origin)
-        described = None if part is None else part.described.get(node)
+        """What describes the value of a node. Raises GraphError where it fails."""
+        described = self._found(node)
         gap = gap_in(described)
         if gap is not None and gap.error is not None:
             raise GraphError(
                 f"{gap.node.name} fails with these inputs: {gap.reason}", at=gap.node.origin
             ) from gap.error
         return described
+
+    def _found(self, node: Node) -> Any:
+        if not isinstance(node, Node) or node._erased:
+            raise GraphError(f"{node!r} is no node of the module", fix="ask for one of its graph, or of a body in it")
+        self._update()
+        part = self._parts.get(node.graph)
+        if part is None and node.graph not in self.graph.all_graphs():
+            raise GraphError(f"{node.name} is a node of another graph", at=node.origin)
+        return None if part is None else part.described.get(node)
 
     def _update(self) -> None:
         if self._is_new or self._root.is_stale():

@@ -56,12 +56,18 @@ EMBEDDING_4BIT = weight_only_int4(32)
 def make_config(activation: Any, weight: Any) -> QConfig:
     """torch.ao's `QConfig(activation, weight)`: observers with settings, or nn.Identity for what stays as it is.
 
+    Values that ask for a reduced range, 7 bits, have 8. Raises QuantizationError for fewer, and for other things than
+    observers.
+
     >>> from graphwright.compat.torch_ao.observer_choices import HISTOGRAM, PER_CHANNEL
     >>> symmetric = PER_CHANNEL.with_args(dtype=torch.qint8, qscheme=torch.per_channel_symmetric)
     >>> make_config(HISTOGRAM, symmetric).summary
     'static uint8, weight int8 per channel'
     """
-    return QConfig(_scheme(activation), _scheme(weight))
+    values = _scheme(activation)
+    if values is not None and values.bits == 7:  # a range reduced for kernels that are none of those here
+        values = dataclasses.replace(values, bits=8)
+    return QConfig(values, _scheme(weight))
 
 
 def _scheme(choice: Any) -> Scheme | None:

@@ -53,7 +53,7 @@ class Convolution:
 
     @property
     def key(self) -> str:
-        """What the time of the convolution depends on, and what it computes."""
+        """What the time of the convolution depends on."""
         numbers = (self.stride, self.padding, self.dilation, self.groups)
         added = f" + {self.added or 'float'}" if self.is_added else ""
         bias = "bias" if self.bias else "no bias"
@@ -102,19 +102,11 @@ class Convolution:
         rows = (count * height * width, channels)
         output = None if self.is_added else self.output
         activation = None if self.is_added else self.activation
+        biases = () if self.bias is None else (self.bias,)
         return Linear(
-            self.weight,
-            self.scale,
-            self.bias,
-            rows,
-            self.weight_shape[0],
-            1,
-            8,
-            "float",
-            self.input,
-            activation,
-            output,
-        )
+            (self.weight,), (self.scale,), biases, rows, self.weight_shape[0], 1, 8, "float", self.input,
+            activation, output,
+        )  # fmt: skip
 
     def example(self) -> list[Tensor]:
         """A random image, and one to add, where there is one."""
@@ -302,7 +294,7 @@ class TransposedConvolution:
 
     @property
     def key(self) -> str:
-        """What the time of the convolution depends on, and what it computes."""
+        """What the time of the convolution depends on."""
         ends = f"{self.input or 'float'} -> {self.output or 'float'}"
         bias = "bias" if self.bias else "no bias"
         return (

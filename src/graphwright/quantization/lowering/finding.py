@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines import Found, Searched, Site, activation_of, arguments_of, is_sum, is_written_sum, only_user
+from graphwright.engines import (
+    Found,
+    Searched,
+    Site,
+    activation_of,
+    arguments_of,
+    is_sum,
+    is_written_sum,
+    only_user,
+    together,
+)
 from graphwright.ir import Node
 from graphwright.ops import gives_fresh_value
 from graphwright.passes import substitute
@@ -40,7 +51,8 @@ class QuantizedLayers:
         """The sites of a program."""
         finding = _Finding(program)
         found = [site for node in program.gm.graph.all_nodes() for site in [finding.layer(node)] if site is not None]
-        return found + finding.conversions({node for each in found for node in each.nodes})
+        apart = finding.conversions({node for each in found for node in each.nodes})
+        return [*found, *apart, *finding.merged(found)]
 
     def finish(self, gm: GraphModule) -> None:
         """Have sums written into values that nobody reads any more."""
@@ -131,7 +143,9 @@ class _Finding:
         groups = scale.shape[1] if scale.dim() == 2 else 1
         bits = 4 if weight.dtype is torch.uint8 else 8
         range_of = "float" if given["activation"] is None else given["activation"]
-        site = Linear(*paths, shape, weight.shape[0], groups, bits, range_of, steps)
+        path, of_scale, of_bias = paths
+        biases = () if of_bias is None else (of_bias,)
+        site = Linear((path,), (of_scale,), biases, shape, weight.shape[0], groups, bits, range_of, steps)
         return Found(site, nodes, inputs)
 
     def _convolution(self, node: Node) -> Found | None:
@@ -225,6 +239,19 @@ class _Finding:
             return False
         return not any(effects.writer_of(used, between=(first, last)) for used in found.inputs if used is not first)
 
+    # ---- several in one
+
+    def merged(self, found: Collection[Found]) -> list[Found]:
+        """Linear layers that read the same value and give floats, each group as one."""
+        groups: dict[Any, list[Found]] = {}
+        for each in found:
+            site = each.site
+            if isinstance(site, Linear) and site.activation is None and site.output is None:
+                alike = (site.groups, site.bits, site.range_of, site.input, bool(site.biases))
+                groups.setdefault((each.inputs[0], *alike), []).append(each)
+        members = [together(group, self._effects_of(group[0].last)) for group in groups.values()]
+        return [_as_one(group) for group in members if len(group) > 1]
+
     # ---- what is known of values
 
     def _effects_of(self, node: Node) -> GraphEffects:
@@ -234,7 +261,7 @@ class _Finding:
 
     def _shape(self, node: Any, dtype: torch.dtype | None = None) -> tuple[int, ...] | None:
         """The sizes of a tensor on the processor of a dtype, by default single precision."""
-        value = self._shapes.value(node) if type(node) is Node else None
+        value = self._shapes.known_value(node) if type(node) is Node else None
         if not isinstance(value, Tensor) or value.dtype is not (dtype or torch.float32) or value.device.type != "cpu":
             return None
         sizes = tuple(value.shape)
@@ -252,6 +279,19 @@ _LAYERS: dict[Any, Any] = {
     quantized_conv: _Finding._convolution,
     quantized_conv_transpose: _Finding._transposed,
 }
+
+
+def _as_one(members: list[Found]) -> Found:
+    sites = [each.site for each in members if isinstance(each.site, Linear)]
+    weights, scales, biases = (
+        tuple([path for site in sites for path in paths(site)]) for paths in (_WEIGHTS, _SCALES, _BIASES)
+    )
+    parts = tuple([site.outputs for site in sites])
+    site = replace(sites[0], weights=weights, scales=scales, biases=biases, outputs=sum(parts))
+    return Found(site, (members[0].last,), members[0].inputs, tuple(members), parts)
+
+
+_WEIGHTS, _SCALES, _BIASES = (operator.attrgetter(name) for name in ("weights", "scales", "biases"))
 
 
 def _changed(site: Site, **fields: Any) -> Site:

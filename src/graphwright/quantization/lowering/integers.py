@@ -32,7 +32,8 @@ class Steps:
         return self.dtype is torch.uint8
 
     def __str__(self) -> str:
-        return f"{'uint8' if self.is_byte else 'int8'} {self.scale:.6g} {self.zero_point}"
+        """What kernels take longer for: the dtype, and whether there is a zero point to subtract."""
+        return f"{'uint8' if self.is_byte else 'int8'}{'' if self.zero_point else ' from 0'}"
 
 
 def is_quantize(node: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,17 +38,17 @@ _INSIDE = ("relu", "relu6", "gelu", "gelu_tanh", "hardswish", "silu", "tanh")  #
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A linear layer of a quantized weight, and what follows.
+    """Linear layers of quantized weights that read the same, mostly one, and what follows.
 
-    weight, scale, bias: their paths. inputs, outputs: the sizes of vectors. groups: the scales of each row of the
+    weights, scales, biases: their paths. inputs, outputs: the sizes of vectors. groups: the scales of each row of the
     weight. bits: of an integer of the weight. range_of: "float" for inputs as they are; "tensor" and "token" become
     integers in the call. input: what the integers that it reads stand for, None where it reads floats. output: the
     integers that it gives, None for floats.
     """
 
-    weight: str
-    scale: str
-    bias: str | None
+    weights: tuple[str, ...]
+    scales: tuple[str, ...]
+    biases: tuple[str, ...]
     shape: tuple[int, ...]
     outputs: int
     groups: int
@@ -59,17 +60,12 @@ class Linear:
 
     @property
     def key(self) -> str:
-        """What the time of the layer depends on, and what it computes."""
+        """What the time of the layer depends on."""
         weight = f"int{self.bits}" + (f" in {self.groups} groups" if self.groups > 1 else "")
-        bias = "bias" if self.bias else "no bias"
+        bias = "bias" if self.biases else "no bias"
         source = f"per {self.range_of}" if self.range_of != "float" else str(self.input or "float")
         ends = f"{source} -> {self.output or 'float'}"
         return f"{weight} linear {list(self.shape)} -> {self.outputs}, {bias}, {self.activation}, {ends}"
-
-    @property
-    def weights(self) -> tuple[str, ...]:
-        """The path of the weight."""
-        return (self.weight,)
 
     @property
     def keeps_layout(self) -> bool:
@@ -110,13 +106,31 @@ class Linear:
         return reason_against(given, expected)
 
 
+def _packed(calls: Calls, site: Linear, make: Callable[..., Any], what: str, *settings: Any) -> Any:
+    """What is made of the tensors of layers, which are joined first: "w", "s" and "b" for weights, scales, biases."""
+    groups = [{"w": site.weights, "s": site.scales, "b": site.biases}[one] for one in what]
+    groups = [group for group in groups if group]
+    sources = tuple([path for group in groups for path in group])
+    if len(site.weights) == 1:
+        return calls.packed(make, sources, *settings)
+    return calls.packed(_of_several, sources, make, len(site.weights), *settings)
+
+
+def _of_several(*args: Any) -> Any:
+    """Make something of tensors after joining each so many."""
+    tensors = [each for each in args if isinstance(each, Tensor)]
+    make, count, *settings = args[len(tensors) :]
+    joined = [torch.cat(tensors[i : i + count]) for i in range(0, len(tensors), count)]
+    return make(*joined, *settings)
+
+
 def _bias(calls: Calls, site: Linear) -> Any:
-    return None if site.bias is None else calls.packed(itself, (site.bias,))
+    return _packed(calls, site, itself, "b") if site.biases else None
 
 
 def _reference(calls: Calls, site: Linear, x: Any) -> Any:
     x = x if site.input is None else as_floats(calls, x, site.input, quickly=False)
-    weight, scale = (calls.packed(itself, (path,)) for path in (site.weight, site.scale))
+    weight, scale = _packed(calls, site, itself, "w"), _packed(calls, site, itself, "s")
     value = calls.call(quantized_linear, x, weight, scale, _bias(calls, site), site.range_of)
     return ended(calls, value, None, site.activation, site.output, quickly=False)
 
@@ -131,7 +145,7 @@ def _read(calls: Calls, site: Linear, x: Any) -> Any:
 
 
 def _float_weight(calls: Calls, site: Linear, x: Any) -> Any:
-    weight = calls.packed(dequantized_weight, (site.weight, site.scale))
+    weight = _packed(calls, site, dequantized_weight, "ws")
     value = calls.call(F.linear, _read(calls, site, x), weight, _bias(calls, site))
     return ended(calls, value, None, site.activation, site.output, quickly=True)
 
@@ -141,8 +155,8 @@ def _for_mkl(weight: Tensor, scale: Tensor, rows: int) -> Tensor:
 
 
 def _mkl_float(calls: Calls, site: Linear, x: Any) -> Any:
-    whole = calls.packed(dequantized_weight, (site.weight, site.scale))
-    packed = calls.packed(_for_mkl, (site.weight, site.scale), site.rows)
+    whole = _packed(calls, site, dequantized_weight, "ws")
+    packed = _packed(calls, site, _for_mkl, "ws", site.rows)
     value = calls.call(_mkl._mkl_linear.default, _read(calls, site, x), packed, whole, _bias(calls, site), site.rows)
     return ended(calls, value, None, site.activation, site.output, quickly=True)
 
@@ -185,8 +199,8 @@ def _inside(site: Linear) -> tuple[bool, tuple[str, list[float], str]]:
 
 def onednn_rows(calls: Calls, site: Linear, x: Any) -> Any:
     assert site.input is not None
-    weight = calls.packed(_for_onednn, (site.weight,), _flat_shape(site))
-    scale, zeros = calls.packed(_scales, (site.scale,)), calls.packed(no_zero_points, (site.scale,))
+    weight = _packed(calls, site, _for_onednn, "w", _flat_shape(site))
+    scale, zeros = _packed(calls, site, _scales, "s"), _packed(calls, site, no_zero_points, "s")
     is_inside, post = _inside(site)
     output = site.output if is_inside else None
     given = (1.0, 0, torch.float32) if output is None else (output.scale, output.zero_point, output.dtype)
@@ -210,7 +224,7 @@ def _product(calls: Calls, site: Linear, x: Any) -> Any:
 
 
 def _product_of(calls: Calls, site: Linear, rows: Any) -> Any:
-    return calls.call(torch._int_mm, rows, calls.packed(_turned, (site.weight,)))
+    return calls.call(torch._int_mm, rows, _packed(calls, site, _turned, "w"))
 
 
 def _shaped(calls: Calls, site: Linear, value: Any) -> Any:
@@ -230,9 +244,8 @@ def _offset(*args: Any) -> Tensor:
 
 def integer_rows(calls: Calls, site: Linear, x: Any) -> Any:
     assert site.input is not None
-    factor = calls.packed(_factor, (site.scale,), site.input.scale)
-    tensors = (site.weight, site.scale, *(() if site.bias is None else (site.bias,)))
-    offset = calls.packed(_offset, tensors, site.input)
+    factor = _packed(calls, site, _factor, "s", site.input.scale)
+    offset = _packed(calls, site, _offset, "wsb", site.input)
     value = calls.call(torch.addcmul, offset, calls.call(torch.Tensor.float, _product(calls, site, x)), factor)
     value = activated(calls, site.activation, value)
     value = value if site.output is None else as_integers(calls, value, site.output, quickly=True)
@@ -271,14 +284,14 @@ def _moved_and_scaled(
 def _integers_in_call(calls: Calls, site: Linear, x: Any) -> Any:
     rows, scale, zero_point = _rows(calls, site, x)
     return _ended_rows(
-        calls, site, _product_of(calls, site, rows), scale, zero_point, calls.packed(_scales, (site.scale,))
+        calls, site, _product_of(calls, site, rows), scale, zero_point, _packed(calls, site, _scales, "s")
     )
 
 
 def _onednn_in_call(calls: Calls, site: Linear, x: Any) -> Any:
     rows, scale, zero_point = _rows(calls, site, x)
-    weight = calls.packed(_for_onednn, (site.weight,), _flat_shape(site))
-    scales, zeros = calls.packed(_scales, (site.scale,)), calls.packed(no_zero_points, (site.scale,))
+    weight = _packed(calls, site, _for_onednn, "w", _flat_shape(site))
+    scales, zeros = _packed(calls, site, _scales, "s"), _packed(calls, site, no_zero_points, "s")
     value = calls.call(
         _onednn.qlinear_pointwise.default,
         rows,
@@ -299,7 +312,7 @@ def _onednn_in_call(calls: Calls, site: Linear, x: Any) -> Any:
 
 
 def _ended_rows(calls: Calls, site: Linear, value: Any, scale: Any, zero_point: Any, factor: Any) -> Any:
-    sums = calls.packed(_sums, (site.weight, site.scale))
+    sums = _packed(calls, site, _sums, "ws")
     value = calls.call(_moved_and_scaled, value, scale, zero_point, factor, sums, _bias(calls, site))
     return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True))
 
@@ -319,7 +332,7 @@ def _half_rows(calls: Calls, site: Linear, x: Any) -> Any:
 
 def _ended_half(calls: Calls, site: Linear, value: Any) -> Any:
     value = calls.call(torch.Tensor.float, value)
-    if site.bias is not None:
+    if site.biases:
         value = calls.call(torch.Tensor.add_, value, _bias(calls, site))
     return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True))
 
@@ -329,7 +342,7 @@ def _half_scales(scale: Tensor) -> Tensor:
 
 
 def _half_inputs(calls: Calls, site: Linear, x: Any) -> Any:
-    weight, scale = calls.packed(itself, (site.weight,)), calls.packed(_half_scales, (site.scale,))
+    weight, scale = _packed(calls, site, itself, "w"), _packed(calls, site, _half_scales, "s")
     value = calls.call(_aten._weight_int8pack_mm.default, _half_rows(calls, site, x), weight, scale)
     return _ended_half(calls, site, value)
 
@@ -347,7 +360,7 @@ def _scales_of_groups(scale: Tensor) -> Tensor:
 
 
 def _half_groups(calls: Calls, site: Linear, x: Any) -> Any:
-    weight, scale = calls.packed(_of_groups, (site.weight,)), calls.packed(_scales_of_groups, (site.scale,))
+    weight, scale = _packed(calls, site, _of_groups, "w"), _packed(calls, site, _scales_of_groups, "s")
     size = site.inputs // site.groups
     value = calls.call(_aten._weight_int4pack_mm_for_cpu.default, _half_rows(calls, site, x), weight, size, scale)
     return _ended_half(calls, site, value)

@@ -52,7 +52,7 @@ class Moving:
         """The integers of which a node gives what they stand for; None for other nodes."""
         if not is_dequantize(node) or node in self._besides or not node.args:
             return None
-        value = self._program.shapes.value(node.args[0])
+        value = self._program.shapes.known_value(node.args[0])
         return dequantized(node, value.dtype) if isinstance(value, Tensor) and value.device.type == "cpu" else None
 
     def _is_written(self, node: Node, but: Node | None = None) -> bool:
@@ -101,7 +101,7 @@ class Moving:
             target[0].graph.erase_node(target[0])
 
     def _on_integers(self, node: Node, read: list[Node], steps: Steps) -> Node | None:
-        value, known = self._program.shapes.value(node), operator_of(node)
+        value, known = self._program.shapes.known_value(node), operator_of(node)
         if not isinstance(value, Tensor) or known is None:
             return None
         key, graph = known.key, node.graph

@@ -14,15 +14,15 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import Node
-from graphwright.passes import install
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import activation_scheme, root_of
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.observers.observer import Observer
+from graphwright.quantization.programs.observing import call_observer, put_observer, take_observers
+from graphwright.quantization.programs.simplifying import simplify
 from graphwright.quantization.schemes import PerToken, QConfig
-from graphwright.quantization.simplifying import simplify
-from graphwright.quantization.sites import Program, after
+from graphwright.quantization.sites import Program
 from graphwright.quantization.training.fake_quantize import FakeQuantize, LearnedFakeQuantize
 from graphwright.quantization.training.layers import FORMS, FakeQuantizedLayer, give_back, take_over
 from graphwright.quantization.training.prepared_module import TrainingModule
@@ -87,9 +87,11 @@ class _Rounding:
         site, config = decision.site, decision.config
         assert config is not None
         if decision.mode == "static":
-            values = dict(zip(site.inputs, _read(node, len(site.inputs)), strict=True))
-            for value, trained in values.items():
-                is_edge = value in decision.edges
+            pairs = _inputs_in_both(site.node, node)
+            if any(value not in pairs for value in site.inputs):
+                return  # its training reads something else: `convert` says that nothing was seen of it
+            for value in site.inputs:
+                trained, is_edge = pairs[value], value in decision.edges
                 node.replace_input_with(trained, self._rounded_value(value, trained, decision, is_edge))
         layer = self._gm.get_submodule(str(node.target)) if site.module is not None else None
         if layer is not None and type(layer) in FORMS and config.weight is not None:
@@ -100,9 +102,7 @@ class _Rounding:
         key = trained, is_edge
         if key not in self._rounded:
             made = self._fake_quantize(value, decision, is_edge)
-            with trained.graph.inserting_before(after(trained)):
-                self._rounded[key] = trained.graph.call_module(made, (trained,))
-            self._rounded[key].origin = trained.origin
+            self._rounded[key] = call_observer(trained, made)
         return self._rounded[key]
 
     def _fake_quantize(self, value: Node, decision: Decision, is_edge: bool) -> str:
@@ -113,7 +113,7 @@ class _Rounding:
             scheme = activation_scheme(decision.config, self._backend)
             made = self._kind(scheme, f"the input {value.name} of {decision.site.path}")
             made.rounds = is_edge
-            self._paths[root] = install(self._gm, made, f"observers.{value.name}")
+            self._paths[root] = put_observer(self._gm, made, value.name)
         observer = self._gm.get_submodule(self._paths[root])
         assert isinstance(observer, FakeQuantize)
         observer.values = (*observer.values, value.name)
@@ -130,11 +130,10 @@ class _Rounding:
         return (norm,) if norm is not None and is_folded else ()
 
 
-def _read(node: Node, count: int) -> list[Node]:
-    """The values that a site reads."""
-    inputs = node.all_input_nodes
-    assert len(inputs) == count, "a site in training reads as many values as in evaluation"
-    return inputs
+def _inputs_in_both(node: Node, trained: Node) -> dict[Node, Node]:
+    """The values that a node reads in evaluation, and what it reads in their places in training."""
+    ours, theirs = node.all_input_nodes, trained.all_input_nodes
+    return dict(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else {}
 
 
 def _activation(decision: Decision) -> str:
@@ -155,18 +154,12 @@ def evaluated(
     if isinstance(made, TrainingModule):
         change_base(made, TrainingModule, GraphModule)
     found: dict[str, Observer] = {}
-    for graph in made.graph.all_graphs():
-        for node in list(graph.find_nodes(op="call_module")):
-            module = made.get_submodule(str(node.target))
-            if isinstance(module, FakeQuantize):
-                found.update(dict.fromkeys(module.values, module))
-                node.replace_all_uses_with(node.all_input_nodes[0])
-                graph.erase_node(node)
+    for observer in take_observers(made).values():
+        if isinstance(observer, FakeQuantize):
+            found.update(dict.fromkeys(observer.values, observer))
     for module in list(made.modules()):
         if isinstance(module, FakeQuantizedLayer):
             give_back(module)
-    if hasattr(made, "observers"):
-        del made.observers
     made.eval()
     simplify(made, args, kwargs)
     return made, {node: found[node.name] for node in made.graph.all_nodes() if node.name in found}

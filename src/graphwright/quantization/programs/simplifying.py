@@ -52,7 +52,7 @@ def simplify_in_both_modes(gm: GraphModule, args: tuple[Any, ...], kwargs: Mappi
     """Make a program one of layers with nothing in place, which trains as it did."""
     shapes = Shapes(gm, *args, **kwargs)
     for node in gm.graph.all_nodes():
-        if isinstance(shapes.value(node), Tensor):
+        if isinstance(shapes.known_value(node), Tensor):
             node.meta["tensor_meta"] = shapes[node]
     RemoveInPlace().run(gm)
     RemoveNoOps().run(gm)

@@ -1,0 +1,7 @@
+"""Programs made ready for quantization, and observers in them.
+
+Read simplifying.py first.
+
+    simplifying.py  layers as modules, nothing in place; batch norms folded, for evaluation
+    observing.py    observers, put into programs and taken out again
+"""
