@@ -97,8 +97,6 @@ def test_the_error_of_evenly_spread_values_is_that_of_steps_finer_than_bins() ->
     assert observer.width == 0.25
     bulk = (observer.mean_squared_error(grid) * 100_001 - outlier) / 100_000
     assert bulk == pytest.approx(0.1**2 / 12, rel=1e-3)
-    power, error = observer.mean_square, observer.mean_squared_error(grid)
-    assert observer.sqnr(grid) == pytest.approx(10 * math.log10(power / error))
 
 
 # ---- percentile

@@ -341,6 +341,39 @@ def test_layers_in_a_row_are_equalized() -> None:
     assert found[1] > found[0] + 5
 
 
+class LinearBehindConv(nn.Module):
+    """A linear layer along the width of images, of which there are as many columns as channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x).relu())
+
+
+class PooledChannels(nn.Module):
+    """Pooling along the outputs of a linear layer, of which it keeps the count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(F.max_pool1d(self.first(x), 3, 1, 1))
+
+
+@pytest.mark.parametrize(("make", "shape"), [(LinearBehindConv, (4, 3, 8, 8)), (PooledChannels, (4, 5, 6))])
+def test_layers_of_other_channels_are_not_equalized(make: Any, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    model, x = make().eval(), torch.randn(shape)
+    with torch.no_grad():
+        weight = model.first.weight
+        weight.mul_(torch.logspace(-1, 1, 8).reshape(-1, *[1] * (weight.dim() - 1)))
+    q = graphwright.quantize(model, static_int8(equalize=True, smooth=False), [x], engine=None)
+    assert sqnr(model(x), q(x)) > 30
+
+
 def test_quantize_in_place() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 30)).eval()

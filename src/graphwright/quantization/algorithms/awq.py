@@ -19,7 +19,7 @@ from graphwright.quantization.schemes import Scheme
 
 __all__ = ["ScaledWeight", "awq"]
 
-_ALPHAS = tuple(i / 20 for i in range(20))
+_ALPHAS = tuple(i / 10 for i in range(1, 10))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["first_step", "learned_fake_quantize"]
+__all__ = ["learned_fake_quantize"]
 
 
 def learned_fake_quantize(x: Tensor, scale: Tensor, zero_point: Tensor | int, quant_min: int, quant_max: int) -> Tensor:
@@ -30,19 +30,6 @@ def learned_fake_quantize(x: Tensor, scale: Tensor, zero_point: Tensor | int, qu
     """
     found: Tensor = _LearnedFakeQuantize.apply(x, scale, zero_point, quant_min, quant_max)  # type: ignore[no-untyped-call]
     return found
-
-
-def first_step(x: Tensor, scale_shape: tuple[int, ...], quant_max: int) -> Tensor:
-    """The scale that training begins with: twice the mean magnitude over `sqrt(quant_max)`, of the shape given.
-
-    scale_shape: as many dimensions as x, each 1 or as in x; or () for one scale.
-
-    >>> first_step(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), (2, 1), 4)
-    tensor([[2.0000e+00],
-            [1.0000e-12]])
-    """
-    mean = x.detach().abs().sum_to_size(scale_shape) / _values_to(x, scale_shape)
-    return (2 * mean / math.sqrt(quant_max)).clamp(min=1e-12)
 
 
 def _values_to(x: Tensor, shape: tuple[int, ...]) -> float:

@@ -6,7 +6,7 @@ Read watching.py first.
     smoothing.py    inputs that are wide in some channels
     ranging.py      the range of the least error in outputs
     rounding.py     weights, rounded
-    correcting.py   means of outputs, put right in biases
+    correcting.py   what outputs are off by, put right in biases
     judging.py      what each layer alone loses
     watching.py     data run through a program again
 """

@@ -16,8 +16,9 @@ from graphwright.quantization.sites import Program
 
 __all__ = ["equalize_layers"]
 
-# What gives c * f(x) for c * x, and keeps channels where they are.
-_BETWEEN = {"relu", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"}
+# What gives c * f(x) for c * x, and keeps channels where they are: the last dimension of linear layers, which pooling
+# would mix, and that before as many of space as convolutions have.
+_BETWEEN = {0: {"relu"}, **{n: {"relu", f"max_pool{n}d", f"avg_pool{n}d"} for n in (1, 2, 3)}}
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
@@ -34,7 +35,8 @@ def equalize_layers(program: Program, decisions: Mapping[Node, Decision]) -> boo
         and len(calls.nodes(decision.site.module)) == 1
         and owners[id(decision.site.module.weight)] == 1
     }
-    following = {node: _next(node, wanted, program) for node in wanted}
+    spaces = {node: int(kind[-2]) if (kind := decisions[node].site.kind).startswith("conv") else 0 for node in wanted}
+    following = {node: _next(node, spaces, program) for node in wanted}
     firsts = [node for node in wanted if node not in following.values() and following[node] is not None]
     for first in sorted(firsts):
         row: list[Node] = []
@@ -46,14 +48,15 @@ def equalize_layers(program: Program, decisions: Mapping[Node, Decision]) -> boo
     return bool(firsts)
 
 
-def _next(node: Node, wanted: set[Node], program: Program) -> Node | None:
-    """The layer that alone reads what a layer gives."""
+def _next(node: Node, spaces: Mapping[Node, int], program: Program) -> Node | None:
+    """The layer that alone reads what a layer gives, by the same channels; `spaces` has the dimensions after them."""
+    space = spaces[node]
     while len(node.users) == 1:
         (user,) = node.users
-        if user in wanted:
-            return user if program.calls.module(user) is not None else None
+        if user in spaces:
+            return user if spaces[user] == space and program.calls.module(user) is not None else None
         call = program.calls.of(user) if user.op.startswith("call") else None
-        if call is None or call.key not in _BETWEEN or call.arguments.get("return_indices"):
+        if call is None or call.key not in _BETWEEN[space] or call.arguments.get("return_indices"):
             return None
         node = user
     return None

@@ -6,8 +6,6 @@ where bins are coarser than the steps of the grid, as they are when one outlier 
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -50,11 +48,6 @@ class HistogramObserver(BinnedObserver):
             grid.scale.reshape(1), grid.zero_point.reshape(1), grid.quant_min, grid.quant_max, grid.dtype, axis=0
         )
         return float(_squared_errors(edges, counts, several)) / int(self.count)
-
-    def sqnr(self, grid: Grid) -> float:
-        """The power of the values above that of their error, in dB; inf where there is no error."""
-        error = self.mean_squared_error(grid)
-        return 10 * math.log10(self.mean_square / error) if error and self.mean_square else math.inf
 
 
 def _squared_errors(edges: Tensor, counts: Tensor, grid: Grid) -> Tensor:
