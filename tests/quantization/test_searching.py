@@ -1,0 +1,47 @@
+"""Which layers quantization harms, and rules under which the metric holds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from graphwright.errors import QuantizationError
+from graphwright.quantization import calibrate, convert, prepare, search, sensitivity, static_int8
+
+
+def _model() -> nn.Module:
+    """A model whose middle layer reads a channel that dwarfs all others, which then counts for nothing."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 8)).eval()
+    with torch.no_grad():
+        model[0].weight[3] *= 3000
+        model[2].weight[:, 3] = 0
+    return model
+
+
+def _batches() -> list[torch.Tensor]:
+    torch.manual_seed(1)
+    return [torch.randn(32, 16) for _ in range(8)]
+
+
+def test_the_layer_that_reads_an_outlier_is_the_most_harmful() -> None:
+    found = sensitivity(_model(), static_int8("minmax", smooth=False), _batches())
+    assert found[0].path == "2"
+    assert found[0].value < found[1].value
+
+
+def test_the_search_leaves_out_what_it_must() -> None:
+    model, batches = _model(), _batches()
+    config = static_int8("minmax", smooth=False)
+    found = search(model, config, batches, target=0.9995)
+    assert next(rule.key for rule in found.rules if rule.kind == "module name") == "2"
+    converted = convert(calibrate(prepare(model, found, batches[0]), batches))
+    with torch.no_grad():
+        values = [torch.cosine_similarity(model(x).flatten(), converted(x).flatten(), 0) for x in batches]
+    assert float(sum(values)) / len(values) >= 0.9995
+
+
+def test_what_cannot_be_reached_is_said() -> None:
+    with pytest.raises(QuantizationError, match="every layer in float"):
+        search(_model(), static_int8(), _batches(), target=1.5)
