@@ -14,7 +14,8 @@ from graphwright.quantization.algorithms.adaround import adaround
 from graphwright.quantization.algorithms.awq import awq
 from graphwright.quantization.algorithms.gptq import gptq
 from graphwright.quantization.algorithms.input_factors import scale_inputs
-from graphwright.quantization.algorithms.rounded import Rounded, round_to_nearest
+from graphwright.quantization.algorithms.rounded import Rounded, output_errors, round_to_nearest
+from graphwright.quantization.observers.weight_grid import weight_grid
 
 
 def gptq_in_order(weight: Tensor, hessian: Tensor, scheme: Scheme) -> Rounded:
@@ -83,6 +84,25 @@ def test_no_output_is_worse_than_rounded_to_nearest(
     assert float(is_on_grid.abs().max()) <= 1e-6 * float(weight.abs().max())
     integers = quantize_by(found.weight, found.grid)
     assert integers.shape == weight.shape and int(integers.min()) >= scheme.quant_min
+
+
+def one_after_another(weight: Tensor, hessian: Tensor, scheme: Scheme) -> float:
+    """The error of GPTQ as it is defined: all inputs that are left are moved, by the inverse for these alone."""
+    grid, left = weight_grid(weight, scheme), weight.double()
+    damped = hessian.double() + 0.01 * hessian.diagonal().mean() * torch.eye(len(hessian))
+    inverse = torch.linalg.inv(damped)
+    for i in range(len(inverse)):
+        error = left[:, i] - fake_quantize_by(left, grid)[:, i]
+        left = left - error[:, None] * inverse[i] / inverse[i, i]
+        inverse = inverse - inverse[:, i, None] * inverse[i] / inverse[i, i]
+    return float(output_errors(weight, left, hessian).mean())
+
+
+def test_blocks_round_as_one_input_after_another() -> None:
+    weight, rows = weight_of(12, 300), inputs_of(1, 600, 300)[0]
+    hessian, scheme = rows.T @ rows / 600, Scheme(torch.int8, PerAxis(0), True, bits=4)
+    found = gptq(weight, hessian, scheme, is_ordered=False)
+    assert found.error == pytest.approx(one_after_another(weight, hessian, scheme), rel=0.03)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
