@@ -387,3 +387,30 @@ def test_quantize_in_place() -> None:
     with pytest.raises(QuantizationError, match="groups of 7"):
         quantize_(before, weight_only_int4(7), lambda module, path: True)
     assert type(before[0]) is nn.Linear
+
+
+class Stateful(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(4))
+        self.calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        self.mean = 0.9 * self.mean + x.mean(0)
+        self.calls = self.calls + 1
+        return self.layer(x + self.mean)
+
+
+@pytest.mark.parametrize("engine", [None, "torch"])
+def test_state_is_as_it_was(engine: Any) -> None:
+    torch.manual_seed(0)
+    model, x = Stateful().eval(), torch.randn(8, 4)
+    q = graphwright.quantize(model, None, [x, x * 2], engine=engine)
+    for module in (model, q):
+        assert (module.count, module.calls) == (0, 0) and not module.mean.any()
+    for _ in range(3):
+        assert sqnr(model(x), q(x)) > 25
+    assert (model.count, q.count, q.calls) == (3, 3, 3)

@@ -27,7 +27,7 @@ from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.inlining import Inlined, inline
 from graphwright.engines.measure import fastest
 from graphwright.engines.optimized import Optimized, packed_for
-from graphwright.engines.optimizing import Search, engines_of_auto, fastest_form, optimize_for_inference
+from graphwright.engines.optimizing import Search, engines_of_auto, fastest_form, optimize_for_inference, writes_state
 from graphwright.engines.pack import itself
 from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_written_sum, only_user
 from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_region
@@ -36,9 +36,9 @@ from graphwright.engines.sites import Finder, FloatLayers, Found, Searched, toge
 
 __all__ = [
     "ACTIVATIONS",
-    "ENGINES",
     "Activation",
     "Calls",
+    "ENGINES",
     "Engine",
     "Finder",
     "FloatLayers",
@@ -55,8 +55,8 @@ __all__ = [
     "activation_of",
     "arguments_of",
     "engines_of_auto",
-    "fastest_form",
     "fastest",
+    "fastest_form",
     "inline",
     "installed",
     "is_sum",
@@ -69,6 +69,7 @@ __all__ = [
     "run_region",
     "tensors_of",
     "together",
+    "writes_state",
 ]
 
 # Files, the top floor first: a file imports from those after it.

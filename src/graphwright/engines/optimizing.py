@@ -29,7 +29,7 @@ from graphwright.errors import PassError
 from graphwright.ops import is_impure, written_attributes
 from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
 
-__all__ = ["Search", "engines_of_auto", "fastest_form", "optimize_for_inference"]
+__all__ = ["Search", "engines_of_auto", "fastest_form", "optimize_for_inference", "writes_state"]
 
 _PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results are, if nothing else is asked
 _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
@@ -122,7 +122,7 @@ class _Optimizing:
 
     def __init__(self, gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], search: Search) -> None:
         self._staged = _staged(inline(gm), is_saved=not search.again)
-        self._writes_state = _writes_state(self._staged)
+        self._writes_state = writes_state(self._staged)
         self._args, self._kwargs, self._search = args, kwargs, search
         self._notes: list[str] = []
         self._error: dict[str, float] = {}
@@ -296,15 +296,14 @@ def _regions(module: GraphModule) -> list[RunsOn]:
     return [RunsOn(f"{region.nodes} operations in a row", region.engine) for region in regions]
 
 
-def _writes_state(module: GraphModule) -> bool:
-    """Tell whether a call of a program may leave something behind in its modules."""
+def writes_state(module: GraphModule, aside: tuple[type[nn.Module], ...] = ()) -> bool:
+    """Tell whether a call of a program may leave something behind in its modules, those of some classes aside."""
     graph = entry_points_of(module)["forward"].graph
     if written_attributes(graph):
         return True
     calls = [node for node in graph.all_nodes() if node.op.startswith("call") and not is_guard(node)]
-    return any(
-        is_impure(node, module.get_submodule(str(node.target)) if node.op == "call_module" else None) for node in calls
-    )
+    called = {node: module.get_submodule(str(node.target)) if node.op == "call_module" else None for node in calls}
+    return any(is_impure(node, each) for node, each in called.items() if not isinstance(each, aside))
 
 
 def _plain(plan: Plan) -> dict[str, Choice]:

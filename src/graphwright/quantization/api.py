@@ -17,6 +17,7 @@ from graphwright.quantization.converting import convert
 from graphwright.quantization.lowering.lower import Engine, lower
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
+from graphwright.quantization.programs.state import as_it_was
 from graphwright.quantization.record import say
 from graphwright.quantization.schemes import QConfig
 from graphwright.runtime import GraphModule
@@ -80,7 +81,7 @@ def _unless_slower(
     q: GraphModule, model: nn.Module, prepared: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> GraphModule:
     """A quantized module; where it takes more time than the module that it was made of, that with float layers."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(prepared, model, q):
         calls = {"integers": lambda: q(*args, **kwargs), "float": lambda: model(*args, **kwargs)}
         measured = fastest(calls, _SECONDS)
     if measured.best == "integers":

@@ -11,6 +11,7 @@ from torch import Tensor
 from graphwright.errors import QuantizationError
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.preparing import preparation_of
+from graphwright.quantization.programs.state import as_it_was
 from graphwright.runtime import GraphModule
 
 __all__ = ["call_of_batch", "calibrate"]
@@ -21,7 +22,8 @@ _KEPT = 32  # batches that algorithms see again
 def calibrate(gm: GraphModule, batches: Iterable[Any]) -> GraphModule:
     """Run a prepared module on batches: a tensor, a tuple of arguments or a dict of keyword arguments each.
 
-    The first 32 batches are kept, as they are, for the algorithms of `convert` that look at data. Gives the module.
+    The first 32 batches are kept, as they are, for the algorithms of `convert` that look at data. What the program
+    writes to its own state is as it was afterwards. Gives the module.
 
     Raises QuantizationError where there is no batch, and for values that are no finite numbers.
 
@@ -37,7 +39,7 @@ def calibrate(gm: GraphModule, batches: Iterable[Any]) -> GraphModule:
             f"batches are one {type(batches).__name__}", fix="give a list of batches, or something like it: [batch]"
         )
     count = 0
-    with torch.no_grad():
+    with torch.no_grad(), as_it_was(gm, gm):
         for batch in batches:
             args, kwargs = call_of_batch(batch)
             gm(*args, **kwargs)

@@ -43,6 +43,7 @@ from graphwright.quantization.preparing import (
 )
 from graphwright.quantization.programs.observing import take_observers
 from graphwright.quantization.programs.simplifying import with_own_modules
+from graphwright.quantization.programs.state import without_gradients
 from graphwright.quantization.record import QUANTIZED, record_of
 from graphwright.quantization.schemes import PerToken
 from graphwright.quantization.sites import Program, after
@@ -113,6 +114,7 @@ def _converted(
     paths = _put_layers(gm, layers)
     put_on_grids(grids, decisions)
     correct_biases(gm, outputs, decisions, layers, batches)
+    without_gradients(gm)
     gm.recompile()
     gm.meta.pop(PREPARED, None)
     call = preparation.args, preparation.kwargs

@@ -19,6 +19,7 @@ from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.programs.observing import call_observer, put_observer
 from graphwright.quantization.programs.simplifying import simplify, simplify_in_both_modes, with_own_modules
+from graphwright.quantization.programs.state import own_state
 from graphwright.quantization.record import QUANTIZED
 from graphwright.quantization.schemes import QConfig, static_int8
 from graphwright.quantization.sites import Program
@@ -84,6 +85,7 @@ def prepare(
         return _prepare_training(model, preparation, learn_scales)
     _check(model)
     gm = with_own_modules(model) if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
+    own_state(gm)
     simplify(gm, given, named)
     preparation = Preparation(rules, table, given, named)
     program = preparation.program(gm)

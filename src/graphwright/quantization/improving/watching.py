@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphwright.ir import Node
 from graphwright.passes import install
+from graphwright.quantization.programs.state import Onlooker, as_it_was
 from graphwright.quantization.sites import after
 from graphwright.runtime import GraphModule
 
@@ -20,7 +21,7 @@ Batches = Iterable[tuple[tuple[Any, ...], dict[str, Any]]]
 See = Callable[[Tensor, Tensor], "Tensor | None"]
 
 
-class _Watch(nn.Module):
+class _Watch(Onlooker):
     """Calls a function with the input and the output of a layer; what it gives takes the place of the output."""
 
     def __init__(self, see: See) -> None:
@@ -55,9 +56,9 @@ def watching(gm: GraphModule, functions: Mapping[Node, See]) -> Iterator[None]:
 
 
 def run_batches(gm: GraphModule, batches: Batches) -> int:
-    """Run a program on batches without gradients; gives how many there were."""
+    """Run a program on batches without gradients, from the state that it has and leaving that; gives how many."""
     count = 0
-    with torch.no_grad():
+    with torch.no_grad(), as_it_was(gm, gm):
         for args, kwargs in batches:
             gm(*args, **kwargs)
             count += 1

@@ -3,5 +3,6 @@
 Read simplifying.py first.
 
     simplifying.py  layers as modules, nothing in place; batch norms folded, for evaluation
+    state.py        state that programs write, as it was
     observing.py    observers, put into programs and taken out again
 """

@@ -1,0 +1,59 @@
+"""State that a program writes: its own, and as it was after the program has run on data."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+from graphwright.analysis import ModuleState
+from graphwright.engines import writes_state
+from graphwright.quantization.observers.observer import Observer
+from graphwright.runtime import GraphModule
+
+__all__ = ["Onlooker", "as_it_was", "own_state", "without_gradients"]
+
+
+class Onlooker(nn.Module):
+    """A module that is in a program for a while, and leaves nothing behind."""
+
+
+_ONLOOKERS = Observer, Onlooker
+
+
+@contextlib.contextmanager
+def as_it_was(program: GraphModule, *modules: nn.Module) -> Iterator[None]:
+    """Leave the state of modules as it is, whatever runs, where a program writes state; observers go on to learn."""
+    states = [ModuleState(module) for module in modules] if writes_state(program, _ONLOOKERS) else []
+    try:
+        yield
+    finally:
+        seen = [each for module in modules for each in module.modules() if states and isinstance(each, Observer)]
+        learned = [copy.deepcopy(each.__dict__) for each in seen]
+        for state in states:
+            state.restore()
+        for each, now in zip(seen, learned, strict=True):
+            each.__dict__.update(now)
+
+
+def own_state(gm: GraphModule) -> None:
+    """Give a program that writes state buffers of its own, in the place of those that it shares with the original."""
+    if not writes_state(gm):
+        return
+    copies: dict[int, Tensor] = {}
+    for module in gm.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = copies.setdefault(id(buffer), buffer.detach().clone())
+
+
+def without_gradients(gm: GraphModule) -> None:
+    """Give a program parameters that no gradient is wanted of, with the memory of those that it shares."""
+    copies: dict[int, nn.Parameter] = {}
+    for module in gm.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None and parameter.requires_grad:
+                made = copies.setdefault(id(parameter), nn.Parameter(parameter.detach(), requires_grad=False))
+                module._parameters[name] = made
