@@ -414,3 +414,16 @@ def test_state_is_as_it_was(engine: Any) -> None:
     for _ in range(3):
         assert sqnr(model(x), q(x)) > 25
     assert (model.count, q.count, q.calls) == (3, 3, 3)
+
+
+def test_values_may_be_called_as_methods_of_modules_are() -> None:
+    class Moved(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x.to(torch.float32))
+
+    model = Moved().eval()
+    assert sqnr(model(X), graphwright.quantize(model, None, [X.double()], engine=None)(X.double())) > 25

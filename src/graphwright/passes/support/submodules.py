@@ -36,12 +36,14 @@ def graphs_in(gm: nn.Module) -> list[Graph]:
 def install(gm: nn.Module, module: nn.Module, path: str, numbers: dict[str, int] | None = None) -> str:
     """Put a new module into a captured one, at this path or at one with a number; return the path.
 
+    A name that every module has a method of, such as `to`, is taken.
+
     Those who install many keep in `numbers` which ones are taken, so that not all are tried each time.
     """
     known = {} if numbers is None else numbers
     number = known.get(path, 0)
     free = f"{path}_{number}" if number else path
-    while has_attribute(gm, free):
+    while has_attribute(gm, free) or hasattr(nn.Module, free.rpartition(".")[2]):
         number += 1
         free = f"{path}_{number}"
     known[path] = number
