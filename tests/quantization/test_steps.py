@@ -193,6 +193,20 @@ def test_what_only_moves_values_keeps_their_grid() -> None:
     assert before.args[1:] == after.args[1:]
 
 
+@pytest.mark.parametrize(
+    ("padding", "is_moved"),
+    [(nn.ZeroPad2d((0, 1, 0, 1)), True), (nn.ConstantPad2d(1, 3.0), False), (nn.ReflectionPad2d(1), False)],
+)
+def test_zeros_around_a_value_keep_its_grid(padding: nn.Module, is_moved: bool) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU(), padding, nn.Conv2d(4, 4, 3)).eval()
+    batches = [torch.randn(2, 3, 8, 8) for _ in range(2)]
+    r = convert(calibrate(prepare(model, static_int8(), batches[0]), batches))
+    writes = [node.args[1:] for node in r.graph.find_nodes(op="call_function", target=quantize)]
+    assert len(writes) == (3 if is_moved else 2)
+    assert len(set(writes)) == 2
+    assert sqnr(model(batches[0]).detach(), r(batches[0])) > 30
+
+
 def test_the_reference_is_what_fake_quantization_gives() -> None:
     torch.manual_seed(0)
     model = nn.Linear(16, 8).eval()

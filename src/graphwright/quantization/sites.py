@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -160,11 +161,13 @@ class Program:
         return isinstance(found, Tensor) and found.dtype is torch.float32 and found.dim() > 0
 
     def moved(self, node: Node) -> Node | None:
-        """The one value whose items a node gives, in other places; None where it computes."""
+        """The one value whose items a node gives, in other places or with zeros around; None where it computes."""
         if node.op not in ("call_module", "call_function", "call_method"):
             return None
         call = self.calls.of(node)
-        if call is None or call.key not in _MOVES or call.arguments.get("return_indices"):
+        if call is None or call.arguments.get("return_indices"):
+            return None
+        if call.key not in _MOVES and not _is_zero_padding(call.key, call.arguments):
             return None
         source = call.arguments.get("input")
         return source if isinstance(source, Node) and self.is_float(source) else None
@@ -176,6 +179,11 @@ class Program:
             return None
         source = call.arguments.get("input")
         return source if isinstance(source, Node) else None
+
+
+def _is_zero_padding(key: str, given: Mapping[str, Any]) -> bool:
+    """Tell whether a call puts zeros around a value, which every grid has."""
+    return key == "pad" and given.get("mode") in (None, "constant") and given.get("value") in (None, 0)
 
 
 def after(value: Node) -> Node:
