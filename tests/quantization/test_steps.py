@@ -441,3 +441,28 @@ def test_values_may_be_called_as_methods_of_modules_are() -> None:
 
     model = Moved().eval()
     assert sqnr(model(X), graphwright.quantize(model, None, [X.double()], engine=None)(X.double())) > 25
+
+
+class Product(nn.Module):
+    """A layer as GPT-2 has it: its weight is (in, out)."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(inputs, outputs)), nn.Parameter(torch.randn(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.addmm(self.bias, x.view(-1, x.shape[-1]), self.weight).view(*x.shape[:-1], -1)
+
+
+def test_products_with_parameters_are_layers() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(Product(8, 16), nn.ReLU(), Product(16, 4)).eval(), torch.randn(3, 5, 8)
+    q = graphwright.quantize(model, None, [x], engine=None)
+    assert [(row.path, row.decision) for row in q.quantization.rows] == [("0", "static"), ("2", "static")]
+    assert q.get_submodule("2").weight.shape == (4, 16)
+    assert sqnr(model(x), q(x)) > 30
+    assert type(model[0]) is Product
+    twice = nn.Sequential(model[0], nn.Linear(16, 8), model[0]).eval()
+    q = graphwright.quantize(twice, None, [x], engine=None)
+    assert q.quantization["1"].decision == "static"
+    assert sqnr(twice(x), q(x)) > 30

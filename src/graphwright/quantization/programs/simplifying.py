@@ -18,6 +18,7 @@ from graphwright.passes import (
     SetTraining,
     UseModules,
 )
+from graphwright.quantization.programs.products import use_linear_layers
 from graphwright.quantization.sites import LAYERS
 from graphwright.runtime import GraphModule
 
@@ -44,6 +45,7 @@ def simplify(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     FoldConditions().run(gm)
     simplify_in_both_modes(gm, args, kwargs)
     RemoveNoOps(inference=True).run(gm)
+    use_linear_layers(gm)
     FuseConvBatchNorm(relu=False).run(gm)
     RemoveDeadCode().run(gm)
 
