@@ -39,6 +39,7 @@ def torchvision_model(name: str) -> Subject:
         if isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight, 0.5, 1.5)
             nn.init.normal_(module.bias, std=0.1)
+            module.momentum = None  # the mean of all batches: else what inputs differ by fades from layer to layer
     model.train()
     with torch.no_grad():
         for _ in range(3):
