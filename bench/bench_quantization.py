@@ -15,8 +15,9 @@ Batch 1 (MiniLM: 8, too), one thread, under no_grad; a quarter of an hour. The s
 
 A sample is a number of calls, about two milliseconds of them; each round samples every side and the model once, in
 rotating order. A ratio is that of the medians to the model's, and beside it that of the fastest samples, which other
-programs on the same machine disturb least. SQNR is that of the outputs on data that no range was found by. `best peer`
-is the best of the other systems in the same run. A side that takes longer than the limit to make is left out.
+programs on the same machine disturb least. dB is the SQNR of the outputs on data that no range was found by; of
+networks with random weights, that of what the outputs differ by from their mean. Peers are the other systems in the
+same run. A side that takes longer than the limit to make is left out.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ def sides_of(name: str, subject: Subject, ours: Ours, call: str, options: Any) -
             with _limited(options.limit):
                 module = make_it()
                 seconds = time.monotonic() - start
-                made[side] = _judged(module, seconds, expected, _outputs(module, calls), subject.has_classes)
+                made[side] = _judged(module, seconds, expected, _outputs(module, calls), subject)
         except (ImportError, GraphwrightError, _OverLimitError) as error:
             print(f"   {side}: absent: {str(error).partition(chr(10))[0]}", flush=True)
         except Exception as error:  # another system's, which does not take this model
@@ -214,8 +215,11 @@ def _outputs(module: nn.Module, calls: list[tuple[Tensor, ...]]) -> Tensor:
     return torch.cat([module(*args) for args in calls])
 
 
-def _judged(module: nn.Module, seconds: float, expected: Tensor, given: Tensor, has_classes: bool) -> Side:
-    same = (expected.argmax(-1) == given.argmax(-1)).double().mean().item() if has_classes else None
+def _judged(module: nn.Module, seconds: float, expected: Tensor, given: Tensor, subject: Subject) -> Side:
+    same = (expected.argmax(-1) == given.argmax(-1)).double().mean().item() if subject.has_classes else None
+    if subject.is_untrained:  # its outputs hardly differ from their mean, which says nothing about inputs
+        mean = expected.mean(0)
+        expected, given = expected - mean, given - mean
     cosine = torch.cosine_similarity(expected.flatten().double(), given.flatten().double(), 0).item()
     return Side(module, seconds, sqnr(expected, given), cosine, same)
 

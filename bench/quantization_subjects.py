@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Subject:
     judged: list[Args]
     timed: dict[str, Args]
     has_classes: bool = False
-    notes: list[str] = field(default_factory=list)
+    is_untrained: bool = False
 
 
 def torchvision_model(name: str) -> Subject:
@@ -39,6 +39,7 @@ def torchvision_model(name: str) -> Subject:
         if isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight, 0.5, 1.5)
             nn.init.normal_(module.bias, std=0.1)
+            module.momentum = None  # the mean of all batches: else what inputs differ by fades from layer to layer
     model.train()
     with torch.no_grad():
         for _ in range(3):
@@ -46,7 +47,7 @@ def torchvision_model(name: str) -> Subject:
     model.eval().requires_grad_(False)
     calibration = [(_images(4),) for _ in range(4)]
     judged = [(_images(4),) for _ in range(4)]
-    return Subject(model, calibration, judged, {"": (judged[0][0][:1],)})
+    return Subject(model, calibration, judged, {"": (judged[0][0][:1],)}, is_untrained=True)
 
 
 def _images(count: int) -> Tensor:
