@@ -328,6 +328,18 @@ def test_many_changes_after_each_other(seed: int, counts: bool, monkeypatch: pyt
             torch.testing.assert_close(optimized(X), wanted)
 
 
+def test_a_table_that_is_written_again_and_again() -> None:
+    gm, inlined = both()
+    for number in range(100):
+        inlined.first.note = number
+        assert is_inlined(inlined)
+    _hooks_replaced(inlined)
+    assert is_inlined(inlined)
+    inlined.first.register_forward_hook(lambda module, args, output: output + 1)
+    gm.first.register_forward_hook(lambda module, args, output: output + 1)
+    torch.testing.assert_close(inlined(X), gm(X), rtol=0, atol=0)
+
+
 def test_a_class_that_is_patched_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     gm, inlined = both()
     inlined(X)

@@ -122,3 +122,18 @@ def test_what_is_no_dict_is_not_taken_for_unchanged() -> None:
     watch = Watch([Watched([nn.ParameterDict()])])  # type: ignore[list-item]
     watch.keep(watch.look())
     assert not watch.holds()
+
+
+def test_where_looks_are_in_vain_they_become_rare() -> None:
+    table: dict[str, int] = {}
+    watch = Watch([Watched([table])])
+    given = []
+    for number in range(200):
+        table["a"] = number
+        given.append(watch.look() is not None)
+        watch.keep(None)
+    assert sum(given) < 50
+    for _ in range(watching._PATIENCE):  # from time to time they are tried again
+        if not watch.holds():
+            watch.keep(watch.look())
+    assert watch.holds() or watching._found is None

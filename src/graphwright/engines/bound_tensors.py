@@ -35,7 +35,7 @@ from graphwright.runtime import (
 __all__ = ["Binding", "Facts", "Leaf", "Place", "place_of", "tensors_of"]
 
 _TABLES = ("_parameters", "_buffers")
-_IS, _ITEM = operator.is_, operator.getitem
+_ITEM = operator.getitem
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,11 @@ class Binding:
         if facts is not None and facts.are_untouched(root):
             return facts
         try:
-            if facts is None or not facts.are_of(root):
-                facts = self.facts = Facts(root, self)
+            if facts is not None and facts.hold(root, self.graph):
+                return facts
+            if facts is not None and facts.are_of(root):
+                return None
+            facts = self.facts = Facts(root, self)
             return facts if facts.hold(root, self.graph) else None
         except KeyError:  # a setting that is gone
             return None
@@ -111,8 +114,8 @@ class Facts:
     """What one tree of modules is to be like, and where it has its tensors."""
 
     __slots__ = (
-        "_checks", "_flags", "_found", "_hooks", "_is_usable", "_names", "_plainness", "_premises", "_reads", "_states",
-        "_tables", "_watch",
+        "_checks", "_flags", "_found", "_hooks", "_is_usable", "_names", "_plainness", "_premises", "_reads",
+        "_same_tables", "_states", "_tables", "_watch",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, binding: Binding) -> None:
@@ -139,6 +142,9 @@ class Facts:
         rows += [(state, table) for state, table, _ in (*absent, *tensors)]
         self._states, self._names = [state for state, _ in rows], [name for _, name in rows]
         self._tables = [*map(_ITEM, self._states, self._names)]
+        self._same_tables = unrolled_checks(
+            "{0}[{1}] is not {2}", [*zip(self._states, self._names, self._tables, strict=True)]
+        )
         self._flags = [state for state, _ in flags]
         self._watch = self._watch_all()
 
@@ -177,25 +183,26 @@ class Facts:
         return (
             self._found.is_current(root)
             and not self._plainness.is_outdated()
-            and all(map(_IS, map(_ITEM, self._states, self._names), self._tables))
+            and all(same() for same in self._same_tables)
         )
 
     def hold(self, root: nn.Module, graph: Graph) -> bool:
-        """Tell whether functions may be called instead of modules."""
+        """Tell whether functions may be called instead of modules, as far as these are facts of the modules."""
+        versions = self._watch.look()
         if facts_of_modules(graph) and (self._premises is None or not self._premises.holds()):
             try:
                 self._premises = bound(root, graph)
             except GuardError:
                 return False
             self._watch = self._watch_all()
-        versions = self._watch.look()
-        if not self._is_usable or not self.are_of(root) or not self._plainness.holds():
+            versions = self._watch.look()
+            if not self._premises.holds():
+                return False
+        if not self._is_usable or not self._found.is_current(root) or not self._plainness.holds():
             return False
-        for check in self._checks:
+        for check in self._checks if versions is None else (*self._checks, *self._same_tables):
             if not check():
                 return False
-        if self._premises is not None and not self._premises.holds():
-            return False
         self._watch.keep(versions)
         return True
 

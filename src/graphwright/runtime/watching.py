@@ -16,6 +16,7 @@ from torch import nn
 __all__ = ["Watch", "Watched"]
 
 _FORWARD = operator.attrgetter("forward")
+_PATIENCE = 32  # looks one after the other
 
 
 class Watched(NamedTuple):
@@ -36,7 +37,8 @@ class Watched(NamedTuple):
 class Watch:
     """Whether all that some checks have looked at is as it was when they held.
 
-    `look` comes before such a check, and what it gives is kept with `keep` where the check held.
+    `look` comes before such a check, and what it gives is kept with `keep` where the check held. Where it is asked time
+    after time, as for a program that writes to a table in each call, it gives None most of the time, and costs nothing.
 
     >>> module = nn.ReLU()
     >>> watch = Watch([Watched(tables=[module.__dict__], idle=[module._forward_hooks])])
@@ -45,7 +47,17 @@ class Watch:
     (True, None, False)
     """
 
-    __slots__ = ("_classes", "_forwards", "_idle", "_kinds", "_modules", "_tables", "versions")
+    __slots__ = (
+        "_classes",
+        "_forwards",
+        "_idle",
+        "_is_versioned",
+        "_kinds",
+        "_looks",
+        "_modules",
+        "_tables",
+        "versions",
+    )
 
     def __init__(self, parts: Iterable[Watched]) -> None:
         parts = list(parts)
@@ -56,22 +68,31 @@ class Watch:
         self._kinds = [kinds[id(module)] for module in self._modules]
         forwards = {each: known for part in parts for each, known in zip(part.classes, part.forwards, strict=True)}
         self._classes, self._forwards = list(forwards), list(forwards.values())
+        self._is_versioned = _found is not None and all(isinstance(table, dict) for table in self._tables)
+        self._looks = 0  # since it held
         self.versions: list[int] | None = None  # what was kept
 
     def holds(self) -> bool:
         """Tell whether nothing has become another since `keep`; where that is not known, no."""
-        return (
-            self.versions is not None
-            and [*map(_version_of, self._tables)] == self.versions
-            and not any(self._idle)
-            and [*map(type, self._modules)] == self._kinds
-            and [*map(_FORWARD, self._classes)] == self._forwards
-        )
+        if (
+            self.versions is None
+            or [*map(_version_of, self._tables)] != self.versions
+            or any(self._idle)
+            or [*map(type, self._modules)] != self._kinds
+            or [*map(_FORWARD, self._classes)] != self._forwards
+        ):
+            return False
+        if self._looks:
+            self._looks = 0
+        return True
 
     def look(self) -> list[int] | None:
-        """The versions of the tables, for `keep`; None where versions are not known."""
+        """The versions of the tables, for `keep`; None where they are not known, or not worth to be."""
         self.versions = None
-        return [*map(_version_of, self._tables)] if all(map(_is_versioned, self._tables)) else None
+        self._looks += 1
+        if not self._is_versioned or (self._looks > _PATIENCE and self._looks % _PATIENCE):
+            return None
+        return [*map(_version_of, self._tables)]
 
     def keep(self, versions: list[int] | None) -> None:
         """Take note of the versions that the tables had before a check that held."""
@@ -100,7 +121,3 @@ def _find_version_of() -> Callable[[Any], int] | None:
 
 _found = _find_version_of()
 _version_of: Callable[[Any], int] = _found or (lambda table: 0)
-
-
-def _is_versioned(table: Any) -> bool:
-    return _found is not None and isinstance(table, dict)
