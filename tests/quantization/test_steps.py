@@ -466,3 +466,27 @@ def test_products_with_parameters_are_layers() -> None:
     q = graphwright.quantize(twice, None, [x], engine=None)
     assert q.quantization["1"].decision == "static"
     assert sqnr(twice(x), q(x)) > 30
+
+
+class Writes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x[:, 0] = 5.0
+        y = self.first(x)
+        x.mul_(2)
+        x.view(-1, 2, 2).add_(1)
+        return y, self.second(x), self.third(y)
+
+
+@pytest.mark.parametrize("config", [static_int8(), dynamic_int8(), weight_only_int8(algorithm="awq")])
+def test_values_that_are_written_to_are_read_when_they_were(config: Any) -> None:
+    torch.manual_seed(0)
+    model, x = Writes().eval(), torch.randn(64, 4)
+    q = graphwright.quantize(model, config, [x.clone(), x.clone()], args=(x.clone(),), engine=None)
+    for one, other in zip(model(x.clone()), q(x.clone()), strict=True):
+        assert sqnr(one, other) > 30
+    decisions = [row.decision for row in q.quantization.rows]
+    assert decisions == (["float", "float", "static"] if config.is_static else [decisions[0]] * 3)

@@ -92,6 +92,8 @@ def _against(site: Site, program: Program, mode: str, config: QConfig, backend: 
         return "the rule has no scheme for its weight"
     if site.kind != "embedding" and not all(map(program.is_float, site.inputs)):
         return "its input is no tensor of single precision"
+    if mode == "static" and any(map(program.is_written, site.inputs)):
+        return "something writes to its input in place"
     kinds = {"static": backend.static, "dynamic": backend.dynamic | {"embedding"}, "weight": backend.weights}[mode]
     return "" if site.kind in kinds else f"{backend.name} has no {site.kind} that is {mode}"
 
@@ -136,6 +138,9 @@ def put_sums(
                 continue
             if decision.site.kind not in backend.static:
                 decision.reason = f"{backend.name} has no {decision.site.kind} that is static"
+                continue
+            if any(map(program.is_written, (node, *decision.site.inputs))):
+                decision.reason = "something writes to its values in place"
                 continue
             reader = _static_reader(node, program, decisions)
             if reader is None or not any(_comes_of_layer(each, program, decisions) for each in decision.site.inputs):

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis import Shapes
-from graphwright.ir import Node
-from graphwright.ops import is_untouched
+from graphwright.ir import Graph, Node
+from graphwright.ops import is_inplace, is_untouched
 from graphwright.quantization.layers import (
     QuantizedConv1d,
     QuantizedConv2d,
@@ -22,7 +22,7 @@ from graphwright.quantization.layers import (
     QuantizedEmbedding,
     QuantizedLinear,
 )
-from graphwright.rewrite import Calls
+from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
 __all__ = ["LAYERS", "Program", "Site", "after"]
@@ -91,6 +91,7 @@ class Program:
 
     def __init__(self, gm: GraphModule, shapes: Shapes) -> None:
         self.gm, self.shapes, self.calls = gm, shapes, Calls(gm)
+        self._effects: dict[Graph, GraphEffects | None] = {}
         self.sites: list[Site] = []
         self.by_node: dict[Node, Site] = {}
         for node in gm.graph.all_nodes():
@@ -159,6 +160,15 @@ class Program:
             return False
         found = self.shapes.known_value(value)
         return isinstance(found, Tensor) and found.dtype is torch.float32 and found.dim() > 0
+
+    def is_written(self, value: Node) -> bool:
+        """Tell whether something writes to a value in place: what is made of it once may not be what is read later."""
+        graph = value.graph
+        if graph not in self._effects:
+            has_writes = any(is_inplace(node) for node in graph.nodes if node.op.startswith("call"))
+            self._effects[graph] = GraphEffects(graph, self.calls) if has_writes else None
+        effects = self._effects[graph]
+        return effects is not None and effects.writer_of(value) is not None
 
     def moved(self, node: Node) -> Node | None:
         """The one value whose items a node gives, in other places or with zeros around; None where it computes."""

@@ -72,6 +72,8 @@ def _groups(program: Program, decisions: Mapping[Node, Decision]) -> list[list[N
         ):
             value = node.args[0]
             assert isinstance(value, Node)
+            if program.is_written(value):
+                continue
             by_value.setdefault((value, config, decision.mode), []).append(node)
     return list(by_value.values())
 
