@@ -11,7 +11,7 @@ from torch import Tensor
 
 import graphwright
 from graphwright.errors import QuantizationError
-from graphwright.quantization import dequantize, in_dialect, quantize, sqnr, to_onnx
+from graphwright.quantization import dequantize, in_dialect, lower, quantize, sqnr, to_onnx
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -65,3 +65,24 @@ def test_bad_input(tmp_path: Any) -> None:
         to_onnx(graphwright.trace(model, torch.randn(IMAGE)), tmp_path / "m.onnx")
     with pytest.raises(QuantizationError, match="no dialect 'coreml'"):
         to_onnx(quantized(model, IMAGE), tmp_path / "m.onnx", "coreml")
+
+
+def test_programs_are_lowered_in_the_dialect_of_the_engine() -> None:
+    torch.manual_seed(0)
+    model, x = Residual().eval(), torch.randn(IMAGE)
+    r = quantized(model, IMAGE)
+    q = lower(r, x, engine="onnxruntime")
+    assert q.meta["quantization"]["dialect"] == "ort"
+    (add,) = [node for node in q.graph.nodes if node.name == "add"]
+    assert [node.target for node in add.all_input_nodes] == [dequantize, dequantize]
+    with torch.no_grad():
+        assert sqnr(model(x), q(x)) > 25
+        assert sqnr(model(x), lower(r, x)(x)) > 25
+
+
+def test_a_program_in_a_dialect_is_not_put_into_another_one(tmp_path: Any) -> None:
+    made = in_dialect(quantized(Residual().eval(), IMAGE), "ort")
+    with pytest.raises(QuantizationError, match="in the dialect 'ort' already"):
+        to_onnx(made, tmp_path / "m.onnx", "tensorrt")
+    x = torch.randn(IMAGE)
+    assert torch.equal(in_dialect(made, "ort")(x), made(x))

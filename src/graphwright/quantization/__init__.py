@@ -3,6 +3,7 @@
 Read schemes.py first, then converting.py.
 
     api.py             `quantize_model`: all steps in one call
+    lowering_by_engine.py  `lower`: the fastest of what engines make of it
     exporting.py       `to_onnx`: as an ONNX model
     dialects.py        grids as other backends want them
     searching.py       what layers cost, and which to leave in float
@@ -63,7 +64,7 @@ from graphwright.quantization.layers import (
     QuantizedLayer,
     QuantizedLinear,
 )
-from graphwright.quantization.lowering.lower import lower
+from graphwright.quantization.lowering_by_engine import lower
 from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.observer import Observer
@@ -150,6 +151,7 @@ __all__ = [
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
 FLOORS = (
     "api",
+    "lowering_by_engine",
     "exporting",
     "dialects",
     "searching",

@@ -14,7 +14,8 @@ from graphwright.errors import QuantizationError
 from graphwright.quantization.backends import Backend, x86
 from graphwright.quantization.calibrating import calibrate, call_of_batch
 from graphwright.quantization.converting import convert
-from graphwright.quantization.lowering.lower import Engine, lower
+from graphwright.quantization.lowering.lower import Engine
+from graphwright.quantization.lowering_by_engine import lower
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
 from graphwright.quantization.programs.state import as_it_was

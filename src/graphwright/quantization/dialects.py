@@ -17,7 +17,7 @@ from graphwright.quantization.backends import BACKENDS, Backend
 from graphwright.quantization.converting import put_on_grids
 from graphwright.quantization.decide import Decision, put_sums
 from graphwright.quantization.grids import Range, ValueGrid, value_grids
-from graphwright.quantization.record import record_in
+from graphwright.quantization.record import QUANTIZED, record_in
 from graphwright.quantization.schemes import QConfig, Scheme
 from graphwright.quantization.sites import Program
 from graphwright.runtime import GraphModule, entry_points_of
@@ -38,14 +38,23 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
     a grid cuts off what is below 0; "tensorrt" has int8 with zero points 0, at both operands of sums. The weights stay
     the integers that they are.
 
-    Raises QuantizationError for a module that is not quantized, and a dialect that is not known.
+    Raises QuantizationError for a module that is not quantized, a dialect that is not known, and a module that is in
+    another one already, whose grids do what operations did.
     """
     record = record_in(gm)
     if dialect not in DIALECTS:
         raise QuantizationError(f"there is no dialect {dialect!r}", fix=f"dialects are {', '.join(DIALECTS)}")
+    before = record.get("dialect", dialect)
+    if before != dialect:
+        raise QuantizationError(
+            f"the module is in the dialect {before!r} already", fix="give the reference program: convert(prepared)"
+        )
     backend = DIALECTS[dialect]
     made = copy.copy(gm)
     entry_points_of(made)["forward"].form = None
+    if "dialect" in record:
+        made.recompile()
+        return made
     _strip(made)
     args, kwargs = example_of(gm)
     program = Program(made, Shapes(made, *args, **kwargs))
@@ -56,6 +65,7 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
     put_on_grids(grids, decisions)
     _drop_rectifiers(program, grids, backend)
     made.recompile()
+    made.meta[QUANTIZED] = {**record, "dialect": dialect}
     return made
 
 

@@ -2,7 +2,7 @@
 
 Read lower.py first.
 
-    lower.py            `lower`: the fastest form of a reference program
+    lower.py            the fastest form of a reference program, as it is
     finding.py          where quantized layers are in a program, with what belongs to them
     moving.py           operations on what integers stand for, as operations on the integers
     convolutions.py     the kernels of convolutions

@@ -28,25 +28,9 @@ def lower(
     kwargs: Mapping[str, Any] | None = None,
     engine: Engine = "auto",
 ) -> GraphModule:
-    """Copy a reference program, with kernels that compute with integers where these are the fastest.
-
-    The graph of the result is that of `r`, and so are its tensors and its state; what runs is chosen by measuring, for
-    inputs like these, and other inputs run the reference program. Between layers values stay bytes: convolutions and
-    linear layers read and write them, with the sums and activations behind; max pooling, padding, joining and reshaping
-    are done on them. Weights are packed at the first call. Each kernel was compared with the reference on what it reads
-    in the program: bytes are within one step, floats have noise 40 dB below at most.
-
-    engine: "torch" uses what PyTorch has; "onnxruntime" and "openvino" run pieces of the program too, where they are
-    faster; "auto" is all that is installed.
+    """Copy a reference program as it is, in whatever dialect, with the fastest kernels: see `lower` of the room.
 
     Raises QuantizationError for an engine that is not known, and PassError for one that is not installed.
-
-    >>> from graphwright import trace
-    >>> from graphwright.quantization import quantize, dequantize
-    >>> r = trace(lambda x: dequantize(quantize(x, 0.1, 3), 0.1, 3).relu(), torch.ones(4))
-    >>> fast = lower(r, torch.ones(4), engine="torch")
-    >>> bool(torch.isclose(fast(torch.tensor([0.11, 7.0])), torch.tensor([0.1, 7.0])).all())
-    True
     """
     if engine not in ENGINE_NAMES:
         fix = f"engines are {', '.join(map(repr, ENGINE_NAMES))}"

@@ -1,0 +1,86 @@
+"""`lower`: for each engine the program in the dialect that it computes with, and of these the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphwright.engines import ENGINES, fastest
+from graphwright.errors import GraphwrightError
+from graphwright.quantization.dialects import in_dialect
+from graphwright.quantization.lowering.lower import Engine
+from graphwright.quantization.lowering.lower import lower as lower_as_it_is
+from graphwright.quantization.programs.state import as_it_was
+from graphwright.quantization.record import QUANTIZED
+from graphwright.runtime import GraphModule
+
+__all__ = ["lower"]
+
+_DIALECTS = {"onnxruntime": "ort", "openvino": "openvino"}
+_SECONDS = 1.0
+
+
+def lower(
+    r: GraphModule,
+    args: tuple[Any, ...] | Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    engine: Engine = "auto",
+) -> GraphModule:
+    """Copy a reference program, with kernels and engines that compute with integers where these are the fastest.
+
+    The graph of the result is that of `r`, and so are its tensors and its state; what runs is chosen by measuring, for
+    inputs like these, and other inputs run the reference program. Between layers values stay bytes: convolutions and
+    linear layers read and write them, with the sums and activations behind; max pooling, padding, joining and reshaping
+    are done on them. Weights are packed at the first call. Each kernel was compared with the reference on what it reads
+    in the program: bytes are within one step, floats have noise 40 dB below at most.
+
+    engine: "torch" uses what PyTorch has; "onnxruntime" and "openvino" run pieces of the program too, where they are
+    faster: of the program in their dialect, see `in_dialect`, where it is one that `convert` made. "auto" is the
+    fastest of all that are installed.
+
+    Raises QuantizationError for an engine that is not known, and PassError for one that is not installed.
+
+    >>> from graphwright import trace
+    >>> from graphwright.quantization import quantize, dequantize
+    >>> r = trace(lambda x: dequantize(quantize(x, 0.1, 3), 0.1, 3).relu(), torch.ones(4))
+    >>> lower(r, torch.ones(4), engine="torch")(torch.tensor([-0.2, 0.0, 0.11, 7.0]))
+    tensor([0.0000, 0.0000, 0.1000, 7.0000])
+    """
+    given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    if engine == "torch" or QUANTIZED not in r.meta or "dialect" in r.meta[QUANTIZED]:
+        return lower_as_it_is(r, given, named, engine)
+    if engine != "auto":
+        return lower_as_it_is(_for_engine(r, engine), given, named, engine)
+    forms = {"torch": lower_as_it_is(r, given, named, "torch")}
+    for name, dialect in _DIALECTS.items():
+        if ENGINES[name].is_installed:
+            try:
+                forms[name] = lower_as_it_is(in_dialect(r, dialect), given, named, _engine(name))
+            except GraphwrightError:  # the program has something that the dialect cannot say
+                continue
+    return _fastest(r, forms, given, named)
+
+
+def _engine(name: str) -> Engine:
+    return "onnxruntime" if name == "onnxruntime" else "openvino"
+
+
+def _for_engine(r: GraphModule, engine: str) -> GraphModule:
+    return in_dialect(r, _DIALECTS[engine]) if engine in _DIALECTS else r
+
+
+def _fastest(
+    r: GraphModule, forms: Mapping[str, GraphModule], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> GraphModule:
+    if len(forms) == 1:
+        return next(iter(forms.values()))
+    calls: dict[str, Callable[[], Any]] = {name: _call(form, args, kwargs) for name, form in forms.items()}
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(r, *forms.values()):
+        return forms[fastest(calls, _SECONDS).best]
+
+
+def _call(form: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+    return lambda: form(*args, **kwargs)
