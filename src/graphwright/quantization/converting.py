@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +51,7 @@ from graphwright.quantization.sites import Program, after
 from graphwright.quantization.training.preparing import evaluated
 from graphwright.runtime import GraphModule
 
-__all__ = ["convert", "put_on_grids"]
+__all__ = ["Parts", "convert", "parts_of", "put_on_grids"]
 
 _FORMS: dict[type[nn.Module], Any] = {
     nn.Linear: QuantizedLinear,
@@ -80,6 +81,39 @@ def convert(gm: GraphModule) -> GraphModule:
     >>> reference.get_submodule("0").weight.dtype
     torch.int8
     """
+    parts = parts_of(gm)
+    program, decisions, layers, grids, preparation = (
+        parts.program, parts.decisions, parts.layers, parts.grids, parts.preparation,
+    )  # fmt: skip
+    made, batches = program.gm, preparation.batches
+    losses = losses_of_layers(made, decisions, layers, grids, batches)
+    outputs = some_outputs(made, decisions, batches)
+    paths = _put_layers(made, layers)
+    put_on_grids(grids, decisions)
+    correct_biases(made, outputs, decisions, layers, batches)
+    without_gradients(made)
+    made.recompile()
+    made.meta.pop(PREPARED, None)
+    call = preparation.args, preparation.kwargs
+    sqnr = {node: each.sqnr for node, each in losses.items()}
+    made.meta[QUANTIZED] = record_of(decisions, parts.ranges, grids, sqnr, paths, preparation.backend, call)
+    return made
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """A program in float, with what takes the places of its layers and values in one of integers."""
+
+    program: Program
+    decisions: Mapping[Node, Decision]
+    ranges: Mapping[Node, Range]
+    grids: Mapping[Node, ValueGrid]
+    layers: Mapping[Node, nn.Module]
+    preparation: Preparation
+
+
+def parts_of(gm: GraphModule) -> Parts:
+    """What `convert` makes of a prepared and calibrated module, before it is put together. Raises as that does."""
     preparation = preparation_of(gm)
     _ask(gm)
     if preparation.is_training:
@@ -96,31 +130,8 @@ def convert(gm: GraphModule) -> GraphModule:
     refine_ranges(made, decisions, observers, ranges, preparation.backend, preparation.batches)
     _leave_unreached(decisions, ranges)
     grids = value_grids(program, decisions, ranges, preparation.backend)
-    return _converted(program, decisions, ranges, grids, preparation)
-
-
-def _converted(
-    program: Program,
-    decisions: Mapping[Node, Decision],
-    ranges: Mapping[Node, Range],
-    grids: Mapping[Node, ValueGrid],
-    preparation: Preparation,
-) -> GraphModule:
-    gm, batches = program.gm, preparation.batches
-    weights = rounded_weights(program, decisions, batches)
-    layers = _layers(decisions, weights)
-    losses = losses_of_layers(gm, decisions, layers, grids, batches)
-    outputs = some_outputs(gm, decisions, batches)
-    paths = _put_layers(gm, layers)
-    put_on_grids(grids, decisions)
-    correct_biases(gm, outputs, decisions, layers, batches)
-    without_gradients(gm)
-    gm.recompile()
-    gm.meta.pop(PREPARED, None)
-    call = preparation.args, preparation.kwargs
-    sqnr = {node: each.sqnr for node, each in losses.items()}
-    gm.meta[QUANTIZED] = record_of(decisions, ranges, grids, sqnr, paths, preparation.backend, call)
-    return gm
+    layers = _layers(decisions, rounded_weights(program, decisions, preparation.batches))
+    return Parts(program, decisions, ranges, grids, layers, preparation)
 
 
 def _ask(gm: GraphModule) -> None:

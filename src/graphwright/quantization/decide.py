@@ -67,7 +67,7 @@ def _layer(site: Site, program: Program, mapping: QConfigMapping, backend: Backe
         return Decision(site, "float", None, reason, rule)
     mode = "weight" if config.activation is None else "dynamic" if config.activation.is_dynamic else "static"
     if site.kind == "embedding" and config.weight is not None:
-        mode = "weight"
+        mode, config = "weight", dataclasses.replace(config, activation=None)
     reason = _against(site, program, mode, config, backend)
     if reason:
         return Decision(site, "float", None, reason, rule)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphwright.ir import Node
-from graphwright.quantization.affine import grid_of_range
+from graphwright.quantization.affine import dequantize, grid_of_range, quantize
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.schemes import QConfig, Scheme
@@ -41,6 +41,10 @@ class ValueGrid:
     scale: float
     zero_point: int
     dtype: torch.dtype
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """The values of the grid next to those of a tensor."""
+        return dequantize(quantize(x, self.scale, self.zero_point, self.dtype), self.scale, self.zero_point)
 
     def sqnr(self, mean_square: float) -> float:
         """The signal to noise ratio in dB that rounding alone leaves of values of a mean square."""

@@ -128,13 +128,10 @@ def with_mapping(
     gm: GraphModule,
     mapping: QConfigMapping | QConfig | None = None,
     backend: Backend | str | None = None,
-    *,
-    batches: int | None = None,
 ) -> GraphModule:
     """Give a prepared module that `convert` treats by other rules, or for another backend; it shares what it has seen.
 
-    What a rule asks for that nothing was observed for stays in float. batches: how many of those that were kept are run
-    again by what looks at data twice, such as bias correction; fewer take less time.
+    What a rule asks for that nothing was observed for stays in float.
 
     Raises QuantizationError for a module that is not prepared.
     """
@@ -147,7 +144,6 @@ def with_mapping(
             preparation,
             mapping=mapping_of_training(rules) if preparation.is_training else rules,
             backend=preparation.backend if backend is None else backend_of(backend),
-            batches=preparation.batches if batches is None else preparation.batches[:batches],
         ),
     }
     return made

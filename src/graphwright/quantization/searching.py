@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -13,12 +12,14 @@ from torch import Tensor, nn
 
 from graphwright.analysis import tensors_in
 from graphwright.errors import QuantizationError
+from graphwright.ir import Node
 from graphwright.quantization.calibrating import calibrate, call_of_batch
-from graphwright.quantization.converting import convert
+from graphwright.quantization.converting import Parts, convert, parts_of
 from graphwright.quantization.improving.judging import sqnr
+from graphwright.quantization.improving.watching import See, watching
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
-from graphwright.quantization.record import Quantization
+from graphwright.quantization.programs.state import as_it_was
 from graphwright.quantization.schemes import QConfig, dynamic_int8
 from graphwright.runtime import GraphModule
 
@@ -47,10 +48,7 @@ def sensitivity(
     metric: "cosine" or "sqnr" of outputs on the calibration data; a function of an expected and a given output; or one
     of a module. More is better.
     """
-    trial = _Trial(model, mapping, calibration, metric)
-    rows = trial.layers()
-    found = [Sensitivity(path, op, trial.value(trial.only(path, rows))) for path, op in rows]
-    return sorted(found, key=lambda each: each.value)
+    return _Trial(model, mapping, calibration, metric).harm()
 
 
 def search(
@@ -62,18 +60,15 @@ def search(
 ) -> QConfigMapping:
     """Find rules under which the metric is at least `target`, with as few changes as that takes.
 
-    The layers that are the most harmful alone, on a quarter of the batches, are lifted: linear layers to ranges of each
-    token, and, where all of that is not enough, left in float. metric: as for `sensitivity`.
+    The layers that are the most harmful alone are lifted: linear layers to ranges of each token, and, where all of that
+    is not enough, left in float. metric: as for `sensitivity`.
 
     Raises QuantizationError where not even the float program reaches the target.
     """
     trial = _Trial(model, mapping, calibration, metric)
     if trial.value(trial.mapping) >= target:
         return trial.mapping
-    rows = trial.layers()
-    few = trial.on_few()
-    harm = sorted([(few.value(few.only(path, rows)), path, op) for path, op in rows])
-    worst = [(path, op) for _, path, op in harm]
+    worst = [(each.path, each.op) for each in trial.harm()]
     linear = [path for path, op in worst if op == "linear"]
     lifted = _least(len(linear), lambda count: trial.value(trial.lifted(linear[:count])) >= target)
     if lifted is not None:
@@ -119,25 +114,22 @@ class _Trial:
             raise QuantizationError(f"there is no metric {metric!r}", fix=f"metrics are {', '.join(_METRICS)}")
         self.prepared = prepare(model, self.mapping, *self.calls[0])
         calibrate(self.prepared, batches)
-        with torch.no_grad():
+        with torch.no_grad(), as_it_was(self.prepared, model):
             self._expected = [self._run(model, call) for call in self.calls]
 
-    def on_few(self) -> _Trial:
-        """The same on a quarter of the batches, which is enough to tell which layers are the most harmful."""
-        count = -(-len(self.calls) // 4)
-        made = copy.copy(self)
-        made.calls, made._expected = self.calls[:count], self._expected[:count]
-        made.prepared = with_mapping(self.prepared, batches=count)
-        return made
-
-    def layers(self) -> list[tuple[str, str]]:
-        """The layers that are quantized: their paths, and what they are."""
-        rows = Quantization(convert(self.prepared).meta["quantization"]).rows
-        return [(row.path, row.op) for row in rows if row.decision != "float" and row.op not in ("add", "cat")]
-
-    def only(self, path: str, layers: Sequence[tuple[str, str]]) -> QConfigMapping:
-        """Rules under which one layer alone is quantized."""
-        return _left(self.mapping, [each for each in layers if each[0] != path])
+    def harm(self) -> list[Sensitivity]:
+        """What the metric is with each layer alone quantized in the float program, the most harmful first."""
+        parts = parts_of(self.prepared)
+        by_path: dict[str, list[Node]] = {}
+        for node in parts.layers:
+            by_path.setdefault(parts.decisions[node].site.path, []).append(node)
+        found = []
+        for path, nodes in by_path.items():
+            functions = {node: _instead(parts, node) for node in nodes}
+            with watching(parts.program.gm, functions):
+                value = self._measured(parts.program.gm)
+            found.append(Sensitivity(path, parts.decisions[nodes[0]].site.kind, value))
+        return sorted(found, key=lambda each: each.value)
 
     def lifted(self, paths: Sequence[str]) -> QConfigMapping:
         """Rules under which these linear layers have ranges of each token."""
@@ -148,12 +140,14 @@ class _Trial:
 
     def value(self, mapping: QConfigMapping) -> float:
         """The metric under some rules."""
-        made = convert(with_mapping(self.prepared, mapping))
+        return self._measured(convert(with_mapping(self.prepared, mapping)))
+
+    def _measured(self, made: GraphModule) -> float:
         metric = self._metric
         assert metric is not None
-        if len(inspect.signature(metric).parameters) == 1:
-            return float(metric(made))
-        with torch.no_grad():
+        with torch.no_grad(), as_it_was(made, made):
+            if len(inspect.signature(metric).parameters) == 1:
+                return float(metric(made))
             values = [
                 float(metric(expected, self._run(made, call)))
                 for expected, call in zip(self._expected, self.calls, strict=True)
@@ -166,6 +160,13 @@ class _Trial:
         if not parts:
             raise QuantizationError("the module gives no tensor of numbers", fix="give a metric of a module")
         return torch.cat(parts)
+
+
+def _instead(parts: Parts, node: Node) -> See:
+    """What a layer gives on the grid of its input, in the place of what it gave."""
+    layer, edges = parts.layers[node], parts.decisions[node].edges
+    grid = parts.grids.get(edges[0]) if edges else None
+    return lambda x, y: layer(x if grid is None else grid.rounded(x))
 
 
 def _cosine(expected: Tensor, given: Tensor) -> float:

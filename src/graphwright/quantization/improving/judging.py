@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from graphwright.ir import Node
-from graphwright.quantization.affine import dequantize, quantize
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import ValueGrid
 from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
@@ -77,7 +76,7 @@ def _edge(decision: Decision) -> Node:
 def _seeing(layer: nn.Module, grid: ValueGrid | None, loss: Loss) -> See:
     def see(x: Tensor, y: Tensor) -> None:
         if grid is not None and x.is_floating_point():
-            x = dequantize(quantize(x, grid.scale, grid.zero_point, grid.dtype), grid.scale, grid.zero_point)
+            x = grid.rounded(x)
         loss.see(y, layer(x))
 
     return see

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.ir import Node
-from graphwright.quantization.affine import dequantize, quantize
 from graphwright.quantization.algorithms.input_rows import linear_rows, some_rows
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
@@ -90,11 +89,7 @@ def _trying(decisions: Sequence[Decision], errors: Errors, backend: Backend) -> 
         for reader in readers:
             sample = reader.sample(x)
             for each in errors:
-                grid = grid_for(each, scheme)
-                read = dequantize(
-                    quantize(sample, grid.scale, grid.zero_point, grid.dtype), grid.scale, grid.zero_point
-                )
-                errors[each] += reader.cost(read.sub_(sample))
+                errors[each] += reader.cost(grid_for(each, scheme).rounded(sample).sub_(sample))
 
     return see
 
