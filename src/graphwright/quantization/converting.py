@@ -25,16 +25,7 @@ from graphwright.quantization.improving.ranging import refine_ranges
 from graphwright.quantization.improving.rounding import rounded_weights
 from graphwright.quantization.improving.smoothing import smooth
 from graphwright.quantization.improving.watching import run_batches
-from graphwright.quantization.layers import (
-    QuantizedConv1d,
-    QuantizedConv2d,
-    QuantizedConv3d,
-    QuantizedConvTranspose1d,
-    QuantizedConvTranspose2d,
-    QuantizedConvTranspose3d,
-    QuantizedEmbedding,
-    QuantizedLinear,
-)
+from graphwright.quantization.layers import FORMS, QuantizedLinear
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.preparing import (
     PREPARED,
@@ -52,17 +43,6 @@ from graphwright.quantization.training.preparing import evaluated
 from graphwright.runtime import GraphModule
 
 __all__ = ["Parts", "convert", "parts_of", "put_on_grids"]
-
-_FORMS: dict[type[nn.Module], Any] = {
-    nn.Linear: QuantizedLinear,
-    nn.Conv1d: QuantizedConv1d,
-    nn.Conv2d: QuantizedConv2d,
-    nn.Conv3d: QuantizedConv3d,
-    nn.ConvTranspose1d: QuantizedConvTranspose1d,
-    nn.ConvTranspose2d: QuantizedConvTranspose2d,
-    nn.ConvTranspose3d: QuantizedConvTranspose3d,
-    nn.Embedding: QuantizedEmbedding,
-}
 
 
 def convert(gm: GraphModule) -> GraphModule:
@@ -202,7 +182,7 @@ def _layer(decision: Decision, weight: Tensor, grid: Grid) -> nn.Module:
     assert module is not None and config is not None
     twin = copy.copy(module)
     twin._parameters = {**module._parameters, "weight": nn.Parameter(weight, requires_grad=False)}
-    form = _FORMS[type(module)]
+    form = FORMS[type(module)]
     if form is QuantizedLinear and decision.mode == "dynamic":
         assert config.activation is not None
         per = "token" if isinstance(config.activation.granularity, PerToken) else "tensor"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -22,6 +23,8 @@ from graphwright.quantization.layer_functions import (
 )
 
 __all__ = [
+    "FORMS",
+    "KINDS",
     "QuantizedConv1d",
     "QuantizedConv2d",
     "QuantizedConv3d",
@@ -306,3 +309,21 @@ class QuantizedEmbedding(QuantizedLayer):
     def extra_repr(self) -> str:
         """Say sizes and bits."""
         return self._described(f"{self.weight.shape[0]}, {self.weight.shape[1] * (2 if self.bits == 4 else 1)}")
+
+
+# The class with an integer weight that stands for each class of float layers, and what layers of both are called.
+FORMS: dict[type[nn.Module], Any] = {
+    nn.Linear: QuantizedLinear,
+    nn.Conv1d: QuantizedConv1d,
+    nn.Conv2d: QuantizedConv2d,
+    nn.Conv3d: QuantizedConv3d,
+    nn.ConvTranspose1d: QuantizedConvTranspose1d,
+    nn.ConvTranspose2d: QuantizedConvTranspose2d,
+    nn.ConvTranspose3d: QuantizedConvTranspose3d,
+    nn.Embedding: QuantizedEmbedding,
+}
+KINDS: dict[type[nn.Module], str] = {
+    kind: re.sub("(?<=[a-z])(?=[A-Z])", "_", base.__name__).lower()
+    for base, form in FORMS.items()
+    for kind in (base, form)
+}

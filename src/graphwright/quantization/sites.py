@@ -12,43 +12,14 @@ from torch import Tensor, nn
 from graphwright.analysis import Shapes
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_inplace, is_untouched
-from graphwright.quantization.layers import (
-    QuantizedConv1d,
-    QuantizedConv2d,
-    QuantizedConv3d,
-    QuantizedConvTranspose1d,
-    QuantizedConvTranspose2d,
-    QuantizedConvTranspose3d,
-    QuantizedEmbedding,
-    QuantizedLinear,
-)
+from graphwright.quantization.layers import FORMS, KINDS
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
 __all__ = ["LAYERS", "Program", "Site", "after"]
 
-# The classes that have a form with an integer weight, and what their kind is called.
-LAYERS: dict[type[nn.Module], str] = {
-    nn.Linear: "linear",
-    nn.Conv1d: "conv1d",
-    nn.Conv2d: "conv2d",
-    nn.Conv3d: "conv3d",
-    nn.ConvTranspose1d: "conv_transpose1d",
-    nn.ConvTranspose2d: "conv_transpose2d",
-    nn.ConvTranspose3d: "conv_transpose3d",
-    nn.Embedding: "embedding",
-}
-# Those forms.
-_QUANTIZED: dict[type[nn.Module], str] = {
-    QuantizedLinear: "linear",
-    QuantizedConv1d: "conv1d",
-    QuantizedConv2d: "conv2d",
-    QuantizedConv3d: "conv3d",
-    QuantizedConvTranspose1d: "conv_transpose1d",
-    QuantizedConvTranspose2d: "conv_transpose2d",
-    QuantizedConvTranspose3d: "conv_transpose3d",
-    QuantizedEmbedding: "embedding",
-}
+LAYERS = tuple(FORMS)  # the classes that have a form with an integer weight
+_QUANTIZED = tuple(FORMS.values())
 # Other modules with weights: they are listed, and stay in float.
 _WHOLE = {
     nn.LSTM: "lstm",
@@ -105,8 +76,8 @@ class Program:
             return None
         module = self.calls.module(node)
         if module is not None and type(module) in _QUANTIZED:
-            kind = _QUANTIZED[type(module)]
-            return Site(node, str(node.target), kind, type(module), module, tuple(node.all_input_nodes))
+            inputs = tuple(node.all_input_nodes)
+            return Site(node, str(node.target), KINDS[type(module)], type(module), module, inputs)
         if module is not None and self.calls.of(node) is None:
             return None
         if module is not None and isinstance(module, (*LAYERS, *_WHOLE)):
@@ -122,7 +93,7 @@ class Program:
         return Site(node, self.path_of(node), key, node.target, None, inputs) if inputs else None
 
     def _module_site(self, node: Node, module: nn.Module) -> Site:
-        kinds = {**LAYERS, **_WHOLE}
+        kinds = {**KINDS, **_WHOLE}
         kind = next(name for base, name in kinds.items() if isinstance(module, base))
         is_own = type(module) in LAYERS
         inputs = tuple(node.all_input_nodes)

@@ -14,7 +14,7 @@ from graphwright.quantization.algorithms.gptq import gptq
 from graphwright.quantization.algorithms.input_moments import InputMoments
 from graphwright.quantization.algorithms.input_rows import conv_rows, linear_rows
 from graphwright.quantization.decide import Decision
-from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
+from graphwright.quantization.improving.watching import Batches, See, in_chunks, run_batches, watching
 from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import Scheme
 from graphwright.quantization.sites import Program
@@ -67,7 +67,7 @@ def _rounded_by_inputs(
         assert decision.config is not None
         if decision.config.algorithm in _ALGORITHMS and isinstance(decision.site.module, _WITH_ROWS):
             chosen.setdefault(_key(decision), node)
-    for chunk in _chunks(list(chosen.values()), layers) if batches else ():
+    for chunk in in_chunks(chosen.values(), lambda node: _bytes_of_moments(layers[node]), _BYTES) if batches else ():
         moments = {node: InputMoments(layers[node].site.path) for node in chunk}
         with watching(program.gm, {node: _adding(layers[node], each) for node, each in moments.items()}):
             run_batches(program.gm, batches)
@@ -82,20 +82,10 @@ def _rounded_by_inputs(
 _WITH_ROWS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def _chunks(nodes: list[Node], layers: Mapping[Node, Decision]) -> Iterable[list[Node]]:
-    chunk: list[Node] = []
-    used = 0
-    for node in nodes:
-        module = layers[node].site.module
-        assert module is not None and isinstance(module.weight, Tensor)
-        size = 4 * module.weight[0].numel() ** 2 * int(getattr(module, "groups", 1))
-        if chunk and used + size > _BYTES:
-            yield chunk
-            chunk, used = [], 0
-        chunk.append(node)
-        used += size
-    if chunk:
-        yield chunk
+def _bytes_of_moments(decision: Decision) -> int:
+    module = decision.site.module
+    assert module is not None and isinstance(module.weight, Tensor)
+    return 4 * module.weight[0].numel() ** 2 * int(getattr(module, "groups", 1))
 
 
 def _adding(decision: Decision, moments: InputMoments) -> See:

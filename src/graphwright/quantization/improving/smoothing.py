@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from graphwright.quantization.algorithms.input_moments import InputMoments
 from graphwright.quantization.algorithms.input_rows import linear_rows, some_rows
 from graphwright.quantization.algorithms.smoothquant import smooth as search
 from graphwright.quantization.decide import Decision
-from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
+from graphwright.quantization.improving.watching import Batches, See, in_chunks, run_batches, watching
 from graphwright.quantization.sites import Program
 
 __all__ = ["smooth"]
@@ -39,7 +39,7 @@ def smooth(program: Program, decisions: Mapping[Node, Decision], batches: Batche
     batches, gm = list(batches), program.gm
     calls = ModuleCalls(gm)
     changed = False
-    for chunk in _chunks(groups):
+    for chunk in in_chunks(groups, lambda nodes: 4 * _ROWS * _inputs(nodes[0]), _BYTES):
         kept: dict[Node, list[Tensor]] = {nodes[0]: [] for nodes in chunk}
         with watching(gm, {node: _keeping(found, len(batches)) for node, found in kept.items()}):
             run_batches(gm, batches)
@@ -76,21 +76,6 @@ def _groups(program: Program, decisions: Mapping[Node, Decision]) -> list[list[N
                 continue
             by_value.setdefault((value, config, decision.mode), []).append(node)
     return list(by_value.values())
-
-
-def _chunks(groups: Iterable[list[Node]]) -> Iterable[list[list[Node]]]:
-    """Groups whose inputs fit into memory together."""
-    chunk: list[list[Node]] = []
-    used = 0
-    for nodes in groups:
-        size = 4 * _ROWS * _inputs(nodes[0])
-        if chunk and used + size > _BYTES:
-            yield chunk
-            chunk, used = [], 0
-        chunk.append(nodes)
-        used += size
-    if chunk:
-        yield chunk
 
 
 def _inputs(node: Node) -> int:

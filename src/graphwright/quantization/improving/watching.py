@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,8 +15,9 @@ from graphwright.quantization.programs.state import Onlooker, as_it_was
 from graphwright.quantization.sites import after
 from graphwright.runtime import GraphModule
 
-__all__ = ["Batches", "run_batches", "watching"]
+__all__ = ["Batches", "See", "in_chunks", "run_batches", "watching"]
 
+_Item = TypeVar("_Item")
 Batches = Iterable[tuple[tuple[Any, ...], dict[str, Any]]]
 See = Callable[[Tensor, Tensor], "Tensor | None"]
 
@@ -63,3 +64,22 @@ def run_batches(gm: GraphModule, batches: Batches) -> int:
             gm(*args, **kwargs)
             count += 1
     return count
+
+
+def in_chunks(items: Iterable[_Item], bytes_of: Callable[[_Item], int], most: int) -> Iterator[list[_Item]]:
+    """Items in lists whose memory is at most so many bytes together; one that is larger is alone.
+
+    >>> list(in_chunks([3, 2, 2, 9, 1], lambda item: item, 5))
+    [[3, 2], [2], [9], [1]]
+    """
+    chunk: list[_Item] = []
+    used = 0
+    for item in items:
+        size = bytes_of(item)
+        if chunk and used + size > most:
+            yield chunk
+            chunk, used = [], 0
+        chunk.append(item)
+        used += size
+    if chunk:
+        yield chunk

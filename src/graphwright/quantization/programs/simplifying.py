@@ -58,7 +58,7 @@ def simplify_in_both_modes(gm: GraphModule, args: tuple[Any, ...], kwargs: Mappi
             node.meta["tensor_meta"] = shapes[node]
     RemoveInPlace().run(gm)
     RemoveNoOps().run(gm)
-    UseModules(tuple(LAYERS)).run(gm)
+    UseModules(LAYERS).run(gm)
     for node in gm.graph.all_nodes():
         if node._meta:
             node.meta.pop("tensor_meta", None)
