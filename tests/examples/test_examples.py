@@ -48,6 +48,16 @@ SAYS = [
         ],
         id="detector",
     ),
+    pytest.param(
+        "quantize_detector.py",
+        [
+            " 61 conv2d: static\n 16 add: static\n  3 conv_transpose2d: static",
+            "state: 138.6 MB in float, 34.8 MB quantized",
+            "written for TensorRT",
+        ],
+        id="quantize_detector",
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
@@ -55,7 +65,7 @@ SAYS = [
 def test_example(
     name: str, lines: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [name, *([str(tmp_path)] if name == "detector.py" else [])])
+    monkeypatch.setattr(sys, "argv", [name, *([str(tmp_path)] if "detector" in name else [])])
     monkeypatch.setattr(sys, "path", [*sys.path])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     printed = capsys.readouterr().out
