@@ -490,3 +490,45 @@ def test_values_that_are_written_to_are_read_when_they_were(config: Any) -> None
         assert sqnr(one, other) > 30
     decisions = [row.decision for row in q.quantization.rows]
     assert decisions == (["float", "float", "static"] if config.is_static else [decisions[0]] * 3)
+
+
+class Remembers:
+    """A cache, as those of decoders: each call of the model adds to it."""
+
+    def __init__(self) -> None:
+        self.values: list[Tensor] = []
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, cache: Remembers) -> Tensor:
+        cache.values.append(x)
+        return self.layer(torch.cat(cache.values))
+
+
+class ListDecoder(Decoder):
+    def forward(self, x: Tensor, cache: Any) -> Tensor:
+        cache.append(x)
+        return self.layer(torch.cat(cache))
+
+
+@pytest.mark.parametrize("engine", [None, "torch"])
+def test_lists_are_as_they_were(engine: Any) -> None:
+    torch.manual_seed(0)
+    model, x, cache = ListDecoder().eval(), torch.randn(40, 4), []
+    q = graphwright.quantize(model, None, [(x, cache), (x * 2, cache)], engine=engine)
+    assert not cache
+    assert sqnr(model(x, []), q(x, [])) > 25
+
+
+@pytest.mark.parametrize("engine", [None, "torch"])
+def test_arguments_are_as_they_were(engine: Any) -> None:
+    torch.manual_seed(0)
+    model, x, cache = Decoder().eval(), torch.randn(40, 4), Remembers()
+    q = graphwright.quantize(model, None, [(x, cache), (x * 2, cache)], engine=engine)
+    assert not cache.values
+    assert sqnr(model(x, Remembers()), q(x, cache)) > 25
+    assert len(cache.values) == 1

@@ -27,7 +27,14 @@ from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.inlining import Inlined, inline
 from graphwright.engines.measure import fastest
 from graphwright.engines.optimized import Optimized, packed_for
-from graphwright.engines.optimizing import Search, engines_of_auto, fastest_form, optimize_for_inference, writes_state
+from graphwright.engines.optimizing import (
+    Search,
+    calling,
+    engines_of_auto,
+    fastest_form,
+    optimize_for_inference,
+    writes_state,
+)
 from graphwright.engines.pack import itself
 from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_written_sum, only_user
 from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_region
@@ -54,6 +61,7 @@ __all__ = [
     "Site",
     "activation_of",
     "arguments_of",
+    "calling",
     "engines_of_auto",
     "fastest",
     "fastest_form",

@@ -29,7 +29,7 @@ from graphwright.errors import PassError
 from graphwright.ops import is_impure, written_attributes
 from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
 
-__all__ = ["Search", "engines_of_auto", "fastest_form", "optimize_for_inference", "writes_state"]
+__all__ = ["Search", "calling", "engines_of_auto", "fastest_form", "optimize_for_inference", "writes_state"]
 
 _PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results are, if nothing else is asked
 _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
@@ -258,8 +258,7 @@ class _Optimizing:
         return ""
 
     def _call(self, module: GraphModule) -> Callable[[], Any]:
-        args, kwargs = _copied((self._args, self._kwargs))
-        return (lambda: module(*args, **kwargs)) if kwargs else (lambda: module(*args))
+        return calling(module, self._args, self._kwargs)
 
 
 _INLINED = "forward_inlined"
@@ -330,6 +329,27 @@ def _run(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return module(*args, **kwargs)
+
+
+def calling(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+    """Call a module many times: with one copy of the arguments, or anew each time where one may remember a call."""
+    one, named = _copied((args, dict(kwargs)))
+    if _forgets((args, *kwargs.values())):
+        return (lambda: module(*one, **named)) if named else (lambda: module(*one))
+
+    def anew() -> Any:
+        given, named = _copied((args, dict(kwargs)))
+        return module(*given, **named)
+
+    return anew
+
+
+def _forgets(value: Any) -> bool:
+    """Tell whether a program can leave nothing in a value but other numbers in its tensors."""
+    return all(map(_forgets, value)) if type(value) is tuple else isinstance(value, _PLAIN)
+
+
+_PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device, type(None))
 
 
 def _copied(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.engines import fastest
+from graphwright.engines import calling, fastest
 from graphwright.errors import QuantizationError
 from graphwright.quantization.backends import Backend, x86
 from graphwright.quantization.calibrating import calibrate, call_of_batch
@@ -83,7 +83,7 @@ def _unless_slower(
 ) -> GraphModule:
     """A quantized module; where it takes more time than the module that it was made of, that with float layers."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(prepared, model, q):
-        calls = {"integers": lambda: q(*args, **kwargs), "float": lambda: model(*args, **kwargs)}
+        calls = {"integers": calling(q, args, kwargs), "float": calling(model, args, kwargs)}
         measured = fastest(calls, _SECONDS)
     if measured.best == "integers":
         return q

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphwright.errors import QuantizationError
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.preparing import preparation_of
-from graphwright.quantization.programs.state import as_it_was
+from graphwright.quantization.programs.state import as_it_was, fresh
 from graphwright.runtime import GraphModule
 
 __all__ = ["call_of_batch", "calibrate"]
@@ -23,7 +23,7 @@ def calibrate(gm: GraphModule, batches: Iterable[Any]) -> GraphModule:
     """Run a prepared module on batches: a tensor, a tuple of arguments or a dict of keyword arguments each.
 
     The first 32 batches are kept, as they are, for the algorithms of `convert` that look at data. What the program
-    writes to its own state is as it was afterwards. Gives the module.
+    writes to its own state and to its arguments is as it was afterwards. Gives the module.
 
     Raises QuantizationError where there is no batch, and for values that are no finite numbers.
 
@@ -41,10 +41,11 @@ def calibrate(gm: GraphModule, batches: Iterable[Any]) -> GraphModule:
     count = 0
     with torch.no_grad(), as_it_was(gm, gm):
         for batch in batches:
-            args, kwargs = call_of_batch(batch)
+            call = call_of_batch(batch)
+            args, kwargs = fresh(call)
             gm(*args, **kwargs)
             if len(preparation.batches) < _KEPT:
-                preparation.batches.append((args, kwargs))
+                preparation.batches.append(call)
             count += 1
     if not count:
         needs = any(isinstance(module, Observer) for module in gm.modules())

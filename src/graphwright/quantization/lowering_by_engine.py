@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines import ENGINES, fastest
+from graphwright.engines import ENGINES, calling, fastest
 from graphwright.errors import GraphwrightError
 from graphwright.quantization.dialects import in_dialect
 from graphwright.quantization.lowering.lower import Engine
@@ -77,10 +77,6 @@ def _fastest(
 ) -> GraphModule:
     if len(forms) == 1:
         return next(iter(forms.values()))
-    calls: dict[str, Callable[[], Any]] = {name: _call(form, args, kwargs) for name, form in forms.items()}
+    calls: dict[str, Callable[[], Any]] = {name: calling(form, args, kwargs) for name, form in forms.items()}
     with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(r, *forms.values()):
         return forms[fastest(calls, _SECONDS).best]
-
-
-def _call(form: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
-    return lambda: form(*args, **kwargs)

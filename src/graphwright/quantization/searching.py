@@ -19,7 +19,7 @@ from graphwright.quantization.improving.judging import sqnr
 from graphwright.quantization.improving.watching import See, watching
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
-from graphwright.quantization.programs.state import as_it_was
+from graphwright.quantization.programs.state import Call, as_it_was, fresh
 from graphwright.quantization.schemes import QConfig, dynamic_int8
 from graphwright.runtime import GraphModule
 
@@ -154,8 +154,9 @@ class _Trial:
             ]
         return sum(values) / len(values)
 
-    def _run(self, module: nn.Module | GraphModule, call: tuple[tuple[Any, ...], dict[str, Any]]) -> Tensor:
-        given = module(*call[0], **call[1])
+    def _run(self, module: nn.Module | GraphModule, call: Call) -> Tensor:
+        args, kwargs = fresh(call)
+        given = module(*args, **kwargs)
         parts = [each.flatten().float() for each in tensors_in(given) if each.is_floating_point()]
         if not parts:
             raise QuantizationError("the module gives no tensor of numbers", fix="give a metric of a module")

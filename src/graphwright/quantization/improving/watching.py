@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from graphwright.ir import Node
 from graphwright.passes import install
-from graphwright.quantization.programs.state import Onlooker, as_it_was
+from graphwright.quantization.programs.state import Call, Onlooker, as_it_was, fresh
 from graphwright.quantization.sites import after
 from graphwright.runtime import GraphModule
 
 __all__ = ["Batches", "See", "in_chunks", "run_batches", "watching"]
 
 _Item = TypeVar("_Item")
-Batches = Iterable[tuple[tuple[Any, ...], dict[str, Any]]]
+Batches = Iterable[Call]
 See = Callable[[Tensor, Tensor], "Tensor | None"]
 
 
@@ -60,7 +60,8 @@ def run_batches(gm: GraphModule, batches: Batches) -> int:
     """Run a program on batches without gradients, from the state that it has and leaving that; gives how many."""
     count = 0
     with torch.no_grad(), as_it_was(gm, gm):
-        for args, kwargs in batches:
+        for call in batches:
+            args, kwargs = fresh(call)
             gm(*args, **kwargs)
             count += 1
     return count

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator
+from typing import Any
 
 from torch import Tensor, nn
 
-from graphwright.analysis import ModuleState
+from graphwright.analysis import ModuleState, tensors_in
 from graphwright.engines import writes_state
 from graphwright.quantization.observers.observer import Observer
 from graphwright.runtime import GraphModule
 
-__all__ = ["Onlooker", "as_it_was", "own_state", "without_gradients"]
+__all__ = ["Call", "Onlooker", "as_it_was", "fresh", "own_state", "without_gradients"]
+
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]  # arguments, and keyword arguments
 
 
 class Onlooker(nn.Module):
@@ -57,3 +61,9 @@ def without_gradients(gm: GraphModule) -> None:
             if parameter is not None and parameter.requires_grad:
                 made = copies.setdefault(id(parameter), nn.Parameter(parameter.detach(), requires_grad=False))
                 module._parameters[name] = made
+
+
+def fresh(call: Call) -> Call:
+    """Copy a call, so that what a program does to its arguments is not done to these: a cache grows, say."""
+    tensors = {id(tensor): tensor.detach().clone() for tensor in tensors_in(call)}
+    return copy.deepcopy(call, tensors)
