@@ -56,6 +56,7 @@ graphwright.trace(torch.nn.ReLU(), (torch.ones(1),))(torch.ones(1))
     assert not {*printed(program).split()} & {"engines", "interop", "passes", "rewrite", "script", "viz"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [

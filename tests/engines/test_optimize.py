@@ -656,6 +656,7 @@ def regions_in(code: str) -> list[str]:
     return [found[0] for found in re.finditer(r"run_region(_\d+)?\(", code)]
 
 
+@pytest.mark.slow
 @needs_onnxruntime
 def test_a_model_without_branches_is_one_region(prefer: Callable[..., None]) -> None:
     prefer("onnxruntime")
@@ -676,6 +677,7 @@ def test_a_model_without_branches_is_one_region(prefer: Callable[..., None]) -> 
     assert counts(gm)[1] == 2
 
 
+@pytest.mark.slow
 @needs_onnxruntime
 def test_sessions_follow_the_number_of_threads_and_are_of_one_process(prefer: Callable[..., None]) -> None:
     prefer("onnxruntime")

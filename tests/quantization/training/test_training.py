@@ -231,10 +231,9 @@ def loss_of(model: nn.Module, data: tuple[Tensor, Tensor]) -> float:
         return float(F.cross_entropy(model(data[0]), data[1]))
 
 
-@pytest.mark.parametrize("seed", [3, pytest.param(0, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "learn_scales", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["average", "learned"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 0, 2])
+@pytest.mark.parametrize("learn_scales", [False, True], ids=["average", "learned"])
 def test_training_recovers_what_rounding_loses(learn_scales: bool, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     data, held_out = shapes_of_strokes(1024, generator), shapes_of_strokes(1024, generator)
