@@ -279,3 +279,22 @@ def test_a_side_that_fails_is_not_known() -> None:
     assert shapes.known_value(x).shape == shapes.value(x).shape == (2, 3)
     with pytest.raises(GraphError, match="fails with these inputs"):
         shapes.value(failing)
+
+
+class Cached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias, self.cache = nn.Parameter(torch.ones(4)), {}  # type: ignore[var-annotated]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if "bias" not in self.cache:
+            self.cache["bias"] = self.bias * 2
+        return x + self.cache["bias"]
+
+
+def test_a_container_that_the_program_fills_stays_empty() -> None:
+    gm = graphwright.trace(Cached(), (torch.ones(2, 4),))
+    shapes = Shapes(gm, torch.ones(3, 4))
+    assert shapes[gm.graph.output_node()].shape == (3, 4)
+    assert gm.cache == {}
+    assert gm(torch.ones(1, 4)).tolist() == [[3.0] * 4]

@@ -134,7 +134,7 @@ class Shapes:
         if graph._writer is not None and not kwargs:
             args = graph.process_inputs(*args)  # type: ignore[attr-defined]
         runner = self._runner
-        runner.written = {}
+        runner.written, runner.copies = {}, {}
         args, kwargs = runner.inputs(args, kwargs)
         runner.args_iter, runner._kwargs = iter(args), dict(kwargs)
         found: dict[Node, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,12 +18,14 @@ from graphwright.runtime import Interpreter, read_attribute
 
 __all__ = ["StandIns"]
 
+_CONTAINERS = (list, dict, set, OrderedDict, defaultdict, deque)
+
 
 class StandIns(Interpreter):
     """Calls what the nodes of a module call, on fake tensors; nothing is computed, and the module is left alone.
 
     `env` is to hold the values of the nodes read. `body_runner` gives what stands for a body of a node, and `written`
-    holds the attributes that the program has assigned.
+    holds the attributes that the program has assigned, `copies` the containers that it has read.
     """
 
     def __init__(self, gm: nn.Module, body_runner: Callable[[Graph, Node], Any]) -> None:
@@ -30,6 +33,7 @@ class StandIns(Interpreter):
         self.extra_traceback = False
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.written: dict[str, Any] = {}
+        self.copies: dict[int, tuple[Any, Any]] = {}  # id -> (container, what stands for it), of this run
         self._body_runner = body_runner
         self._known: dict[int, tuple[Any, Any]] = {}  # id -> (tensor or module, what stands for it)
 
@@ -64,12 +68,21 @@ class StandIns(Interpreter):
         if isinstance(value, Tensor):
             return self.of_tensor(value)
         if not isinstance(value, nn.Module):
-            return value
+            return self._own(value)
         known = self._known.get(id(value))
         if known is None:
             with torch.inference_mode(False):
                 known = self._known[id(value)] = value, with_fake_tensors(value, self.mode)
         return known[1]
+
+    def _own(self, value: Any) -> Any:
+        """What stands for a plain value in one run: a copy of a container, into which the program may put values."""
+        if type(value) not in _CONTAINERS:
+            return value
+        if id(value) not in self.copies:
+            stands = {id(tensor): self.of_tensor(tensor) for tensor in tensors_in(value)}
+            self.copies[id(value)] = value, copy.deepcopy(value, stands)
+        return self.copies[id(value)][1]
 
     def write_attribute(self, path: str, value: Any) -> None:
         """Keep what the program assigns to an attribute."""
