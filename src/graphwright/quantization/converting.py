@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from graphwright.quantization.improving.ranging import refine_ranges
 from graphwright.quantization.improving.rounding import rounded_weights
 from graphwright.quantization.improving.smoothing import smooth
 from graphwright.quantization.improving.watching import run_batches
-from graphwright.quantization.layers import FORMS, QuantizedLinear
+from graphwright.quantization.layers import FORMS, QuantizedLinear, with_tensors
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.preparing import (
     PREPARED,
@@ -180,8 +179,7 @@ def _layer(decision: Decision, weight: Tensor, grid: Grid) -> nn.Module:
     """The quantized form of a layer, with this weight on this grid."""
     module, config = decision.site.module, decision.config
     assert module is not None and config is not None
-    twin = copy.copy(module)
-    twin._parameters = {**module._parameters, "weight": nn.Parameter(weight, requires_grad=False)}
+    twin = with_tensors(module, weight, None)
     form = FORMS[type(module)]
     if form is QuantizedLinear and decision.mode == "dynamic":
         assert config.activation is not None

@@ -16,7 +16,16 @@ from graphwright.quantization.decide import Decision
 from graphwright.quantization.schemes import QConfig, Scheme
 from graphwright.quantization.sites import Program
 
-__all__ = ["Range", "ValueGrid", "root_of", "value_grids"]
+__all__ = [
+    "Range",
+    "ValueGrid",
+    "activation_scheme",
+    "grid_for",
+    "grid_of_input",
+    "range_of",
+    "root_of",
+    "value_grids",
+]
 
 _LEAST_SQNR = 20.0  # dB, of each part of values that are joined
 
@@ -177,6 +186,11 @@ def _is_made_of(value: Node, node: Node, program: Program) -> bool:
             return False
         value = before
     return True
+
+
+def grid_of_input(decision: Decision, grids: Mapping[Node, ValueGrid]) -> ValueGrid | None:
+    """The grid of what a layer reads; None for one that reads floats."""
+    return grids.get(decision.edges[0]) if decision.edges else None
 
 
 def range_of(low: Tensor, high: Tensor, mean_square: float) -> Range:

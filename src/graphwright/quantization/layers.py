@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
@@ -34,6 +35,7 @@ __all__ = [
     "QuantizedEmbedding",
     "QuantizedLayer",
     "QuantizedLinear",
+    "with_tensors",
 ]
 
 _Form = tuple[Callable[..., Any], Mapping[str, str], Mapping[str, str]]
@@ -309,6 +311,15 @@ class QuantizedEmbedding(QuantizedLayer):
     def extra_repr(self) -> str:
         """Say sizes and bits."""
         return self._described(f"{self.weight.shape[0]}, {self.weight.shape[1] * (2 if self.bits == 4 else 1)}")
+
+
+def with_tensors(module: nn.Module, weight: Tensor, bias: Tensor | None) -> nn.Module:
+    """A copy of a float layer or norm with another weight and bias, which no gradient is wanted of."""
+    twin = copy.copy(module)
+    twin._parameters = {**module._parameters, "weight": nn.Parameter(weight.detach(), requires_grad=False)}
+    if bias is not None:
+        twin._parameters["bias"] = nn.Parameter(bias.detach(), requires_grad=False)
+    return twin
 
 
 # The class with an integer weight that stands for each class of float layers, and what layers of both are called.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from graphwright.runtime import GraphModule
 
 __all__ = ["lower"]
 
-_DIALECTS = {"onnxruntime": "ort", "openvino": "openvino"}
+_DIALECTS: Mapping[Engine, str] = {"onnxruntime": "ort", "openvino": "openvino"}
 _SECONDS = 1.0
 
 
@@ -31,11 +31,12 @@ def lower(
 ) -> GraphModule:
     """Copy a reference program, with kernels and engines that compute with integers where these are the fastest.
 
-    The graph of the result is that of `r`, and so are its tensors and its state; what runs is chosen by measuring, for
-    inputs like these, and other inputs run the reference program. Between layers values stay bytes: convolutions and
-    linear layers read and write them, with the sums and activations behind; max pooling, padding, joining and reshaping
-    are done on them. Weights are packed at the first call. Each kernel was compared with the reference on what it reads
-    in the program: bytes are within one step, floats have noise 40 dB below at most.
+    The graph of the result is that of `r`, in the dialect of the engine, and its tensors and its state are the same.
+    What runs is chosen by measuring, for inputs like these, and other inputs run the reference program. Between layers
+    values stay bytes: convolutions and linear layers read and write them, with the sums and activations behind; max
+    pooling, padding, joining and reshaping are done on them. Weights are packed at the first call. Each kernel was
+    compared with the reference on what it reads in the program: bytes are within one step, floats have noise 40 dB
+    below at most.
 
     engine: "torch" uses what PyTorch has; "onnxruntime" and "openvino" run pieces of the program too, where they are
     faster: of the program in their dialect, see `in_dialect`, where it is one that `convert` made. "auto" is the
@@ -53,23 +54,15 @@ def lower(
     if engine == "torch" or QUANTIZED not in r.meta or "dialect" in r.meta[QUANTIZED]:
         return lower_as_it_is(r, given, named, engine)
     if engine != "auto":
-        return lower_as_it_is(_for_engine(r, engine), given, named, engine)
+        return lower_as_it_is(in_dialect(r, _DIALECTS[engine]) if engine in _DIALECTS else r, given, named, engine)
     forms = {"torch": lower_as_it_is(r, given, named, "torch")}
     for name, dialect in _DIALECTS.items():
         if ENGINES[name].is_installed:
             try:
-                forms[name] = lower_as_it_is(in_dialect(r, dialect), given, named, _engine(name))
+                forms[name] = lower_as_it_is(in_dialect(r, dialect), given, named, name)
             except GraphwrightError:  # the program has something that the dialect cannot say
                 continue
     return _fastest(r, forms, given, named)
-
-
-def _engine(name: str) -> Engine:
-    return "onnxruntime" if name == "onnxruntime" else "openvino"
-
-
-def _for_engine(r: GraphModule, engine: str) -> GraphModule:
-    return in_dialect(r, _DIALECTS[engine]) if engine in _DIALECTS else r
 
 
 def _fastest(
@@ -77,6 +70,6 @@ def _fastest(
 ) -> GraphModule:
     if len(forms) == 1:
         return next(iter(forms.values()))
-    calls: dict[str, Callable[[], Any]] = {name: calling(form, args, kwargs) for name, form in forms.items()}
+    calls = {name: calling(form, args, kwargs) for name, form in forms.items()}
     with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(r, *forms.values()):
         return forms[fastest(calls, _SECONDS).best]

@@ -15,6 +15,7 @@ from graphwright.errors import QuantizationError
 from graphwright.ir import Node
 from graphwright.quantization.calibrating import calibrate, call_of_batch
 from graphwright.quantization.converting import Parts, convert, parts_of
+from graphwright.quantization.grids import grid_of_input
 from graphwright.quantization.improving.judging import sqnr
 from graphwright.quantization.improving.watching import See, watching
 from graphwright.quantization.mapping import QConfigMapping
@@ -165,8 +166,7 @@ class _Trial:
 
 def _instead(parts: Parts, node: Node) -> See:
     """What a layer gives on the grid of its input, in the place of what it gave."""
-    layer, edges = parts.layers[node], parts.decisions[node].edges
-    grid = parts.grids.get(edges[0]) if edges else None
+    layer, grid = parts.layers[node], grid_of_input(parts.decisions[node], parts.grids)
     return lambda x, y: layer(x if grid is None else grid.rounded(x))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from graphwright.quantization.layers import FORMS, KINDS
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
-__all__ = ["LAYERS", "Program", "Site", "after"]
+__all__ = ["LAYERS", "Program", "Site", "after", "owners_of_tensors"]
 
 LAYERS = tuple(FORMS)  # the classes that have a form with an integer weight
 _QUANTIZED = tuple(FORMS.values())
@@ -165,6 +166,11 @@ class Program:
 def _is_zero_padding(key: str, given: Mapping[str, Any]) -> bool:
     """Tell whether a call puts zeros around a value, which every grid has."""
     return key == "pad" and given.get("mode") in (None, "constant") and given.get("value") in (None, 0)
+
+
+def owners_of_tensors(gm: GraphModule) -> Counter[int]:
+    """How many modules have each parameter, by its id."""
+    return Counter(id(tensor) for module in gm.modules() for tensor in module.parameters(recurse=False))
 
 
 def after(value: Node) -> Node:

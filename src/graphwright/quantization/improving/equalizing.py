@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from collections import Counter
 from collections.abc import Mapping
 
 from torch import Tensor, nn
@@ -12,7 +10,8 @@ from graphwright.ir import Node
 from graphwright.passes import ModuleCalls
 from graphwright.quantization.algorithms.equalization import LayerWeights, equalize
 from graphwright.quantization.decide import Decision
-from graphwright.quantization.sites import Program
+from graphwright.quantization.layers import with_tensors
+from graphwright.quantization.sites import Program, owners_of_tensors
 
 __all__ = ["equalize_layers"]
 
@@ -25,7 +24,7 @@ _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.Co
 def equalize_layers(program: Program, decisions: Mapping[Node, Decision]) -> bool:
     """Equalize rows of layers each of which the next alone reads, as far as rules ask for it; tells whether any was."""
     calls = ModuleCalls(program.gm)
-    owners = Counter(id(weight) for module in program.gm.modules() for weight in module.parameters(recurse=False))
+    owners = owners_of_tensors(program.gm)
     wanted = {
         node
         for node, decision in decisions.items()
@@ -67,11 +66,7 @@ def _equalize_row(row: list[Node], decisions: Mapping[Node, Decision], calls: Mo
     layers = [_weights(module) for module in modules if module is not None]
     for node, module, made in zip(row, modules, equalize(layers), strict=True):
         assert module is not None
-        twin = copy.copy(module)
-        twin._parameters = {**module._parameters, "weight": nn.Parameter(made.weight, requires_grad=False)}
-        if made.bias is not None:
-            twin._parameters["bias"] = nn.Parameter(made.bias, requires_grad=False)
-        calls.replace([node], twin, "equalized")
+        calls.replace([node], with_tensors(module, made.weight, made.bias), "equalized")
 
 
 def _weights(module: nn.Module) -> LayerWeights:

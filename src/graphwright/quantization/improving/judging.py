@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from graphwright.ir import Node
 from graphwright.quantization.decide import Decision
-from graphwright.quantization.grids import ValueGrid
+from graphwright.quantization.grids import ValueGrid, grid_of_input
 from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
@@ -23,9 +23,9 @@ def sqnr(expected: Tensor, given: Tensor) -> float:
     >>> round(sqnr(torch.tensor([1.0, 1.0]), torch.tensor([1.1, 0.9])), 3)
     20.0
     """
-    signal = expected.double().square().sum().item()
-    noise = (expected.double() - given.double()).square().sum().item()
-    return 10 * math.log10(max(signal, 1e-300) / max(noise, 1e-300))
+    loss = Loss()
+    loss.see(expected, given)
+    return loss.sqnr
 
 
 class Loss:
@@ -38,7 +38,7 @@ class Loss:
     def see(self, expected: Tensor, given: Tensor) -> None:
         """Add an output of the layer, and what its quantized form gives."""
         self._signal += expected.double().square().sum().item()
-        self._noise += (given - expected).double().square().sum().item()
+        self._noise += (expected.double() - given.double()).square().sum().item()
         self.count += expected.numel()
 
     @property
@@ -62,21 +62,15 @@ def losses_of_layers(
     """What each layer that is quantized loses by that alone, fed with float inputs of the first batches."""
     losses = {node: Loss() for node in layers}
     functions = {
-        node: _seeing(layer, grids.get(_edge(decisions[node])), losses[node]) for node, layer in layers.items()
+        node: _seeing(layer, grid_of_input(decisions[node], grids), losses[node]) for node, layer in layers.items()
     }
     with watching(gm, functions):
         run_batches(gm, list(batches)[:2])
     return {node: each for node, each in losses.items() if each.count}
 
 
-def _edge(decision: Decision) -> Node:
-    return decision.edges[0] if decision.edges else decision.site.node
-
-
 def _seeing(layer: nn.Module, grid: ValueGrid | None, loss: Loss) -> See:
     def see(x: Tensor, y: Tensor) -> None:
-        if grid is not None and x.is_floating_point():
-            x = grid.rounded(x)
-        loss.see(y, layer(x))
+        loss.see(y, layer(x if grid is None else grid.rounded(x)))
 
     return see

@@ -6,11 +6,8 @@ alone read takes the factors into its weight; otherwise the program multiplies, 
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +21,8 @@ from graphwright.quantization.algorithms.input_rows import linear_rows, some_row
 from graphwright.quantization.algorithms.smoothquant import smooth as search
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.improving.watching import Batches, See, in_chunks, run_batches, watching
-from graphwright.quantization.sites import Program
+from graphwright.quantization.layers import with_tensors
+from graphwright.quantization.sites import Program, owners_of_tensors
 
 __all__ = ["smooth"]
 
@@ -58,7 +56,7 @@ def _groups(program: Program, decisions: Mapping[Node, Decision]) -> list[list[N
     A weight that another module has as well stays as it is.
     """
     calls = ModuleCalls(program.gm)
-    owners = Counter(id(weight) for module in program.gm.modules() for weight in module.parameters(recurse=False))
+    owners = owners_of_tensors(program.gm)
     by_value: dict[tuple[Node, object, str], list[Node]] = {}
     for node, decision in decisions.items():
         config, module = decision.config, decision.site.module
@@ -105,12 +103,12 @@ def _smooth_group(program: Program, calls: ModuleCalls, decisions: Sequence[Deci
     done: set[int] = set()
     for linear in linears:
         if id(linear) not in done:
-            twin = _with(linear, scale_inputs(linear.weight.detach(), factors), linear.bias)
+            twin = with_tensors(linear, scale_inputs(linear.weight.detach(), factors), linear.bias)
             calls.replace(list(calls.nodes(linear)), twin, "smooth")
             done.add(id(linear))
     if norm is not None:
         weight, bias = divide_norm(norm.weight.detach(), _bias(norm), factors)
-        calls.replace([value], _with(norm, weight, bias), "smooth")
+        calls.replace([value], with_tensors(norm, weight, bias), "smooth")
     else:
         _divide(program, value, [decision.site.node for decision in decisions], 1 / factors)
     return True
@@ -150,15 +148,6 @@ def _norm_of(
 def _bias(module: nn.Module) -> Tensor | None:
     bias = module._parameters.get("bias")
     return None if bias is None else bias.detach()
-
-
-def _with(module: nn.Module, weight: Tensor, bias: Any) -> nn.Module:
-    """A copy of a layer with another weight and bias."""
-    twin = copy.copy(module)
-    twin._parameters = {**module._parameters, "weight": nn.Parameter(weight, requires_grad=False)}
-    if bias is not None:
-        twin._parameters["bias"] = nn.Parameter(bias.detach(), requires_grad=False)
-    return twin
 
 
 def _divide(program: Program, value: Node, readers: Sequence[Node], factors: Tensor) -> None:
