@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import random
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import hypothesis
 import pytest
@@ -45,3 +47,21 @@ def _fixed_seed() -> None:
     """Start every test from the same random state."""
     random.seed(0)
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def prefer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the first of some names that can be had win every measurement of engines."""
+    from graphwright.engines import choosing, optimizing
+    from graphwright.engines.measure import Measured
+
+    def set_up(*names: str) -> None:
+        def chosen(calls: Mapping[str, Callable[[], Any]], seconds: float) -> Measured:
+            for call in calls.values():
+                call()
+            return Measured(next((name for name in names if name in calls), next(iter(calls))), {})
+
+        for module in (choosing, optimizing):
+            monkeypatch.setattr(module, "fastest", chosen)
+
+    return set_up

@@ -76,22 +76,6 @@ X, W = torch.randn(2, 4, 8, 8), torch.randn(2, 5, 8)
 EXAMPLES: dict[type[nn.Module], Tensor] = {Block: X, Mixed: W}
 
 
-@pytest.fixture
-def prefer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have the first of some names that can be had win every measurement."""
-
-    def set_up(*names: str) -> None:
-        def chosen(calls: Mapping[str, Callable[[], Any]], seconds: float) -> Measured:
-            for call in calls.values():
-                call()
-            return Measured(next((name for name in names if name in calls), next(iter(calls))), {})
-
-        for module in (choosing, optimizing):
-            monkeypatch.setattr(module, "fastest", chosen)
-
-    return set_up
-
-
 @pytest.fixture(params=[Block, Mixed])
 def model(request: pytest.FixtureRequest) -> nn.Module:
     torch.manual_seed(0)

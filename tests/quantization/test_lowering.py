@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 import graphwright
 from graphwright import GraphModule
-from graphwright.engines import choosing, optimizing
-from graphwright.engines.measure import Measured
 from graphwright.errors import QuantizationError
 from graphwright.quantization import (
     Grid,
@@ -179,22 +177,6 @@ def line() -> nn.Module:
 
 
 CASES = [(name, kernel) for name, (_, _, kernels) in PROGRAMS.items() for kernel in kernels]
-
-
-@pytest.fixture
-def prefer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Have the first of some names that can be had win every measurement."""
-
-    def set_up(*names: str) -> None:
-        def chosen(calls: Mapping[str, Callable[[], Any]], seconds: float) -> Measured:
-            for call in calls.values():
-                call()
-            return Measured(next((name for name in names if name in calls), next(iter(calls))), {})
-
-        for module in (choosing, optimizing):
-            monkeypatch.setattr(module, "fastest", chosen)
-
-    return set_up
 
 
 def assert_same(fast: nn.Module, reference: nn.Module, x: Tensor, step: float = 0.03) -> None:
