@@ -191,7 +191,7 @@ class Facts:
         versions = self._watch.look()
         if facts_of_modules(graph) and (self._premises is None or not self._premises.holds()):
             try:
-                self._premises = bound(root, graph)
+                self._premises = bound(root, graph, facts_of_modules(graph))
             except GuardError:
                 return False
             self._watch = self._watch_all()

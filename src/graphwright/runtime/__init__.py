@@ -48,7 +48,9 @@ from graphwright.runtime.graph_facts import (
     forget_module,
     forget_modules,
     forwards_of,
+    calls_of_modules,
     keep_buffers,
+    keep_calls,
     keep_forwards,
     keep_modules,
 )
@@ -85,6 +87,7 @@ from graphwright.runtime.members.attributes import (
 )
 from graphwright.runtime.members.shells import Shells, copy_slots, copy_tensors
 from graphwright.runtime.modules.captured import captured_module, change_base
+from graphwright.runtime.modules.nested import make_captured, why_not_captured
 from graphwright.runtime.modules.forms import in_form, without_forms
 from graphwright.runtime.modules.lazy import (
     LazyGraphModule,
@@ -210,7 +213,9 @@ __all__ = [
     "layer_facts",
     "shared",
     "join_facts",
+    "calls_of_modules",
     "keep_buffers",
+    "keep_calls",
     "keep_forwards",
     "keep_facts",
     "keep_modules",
@@ -218,6 +223,7 @@ __all__ = [
     "lazy_graph_text",
     "load",
     "make_graph_module",
+    "make_captured",
     "mark_fork",
     "mark_opaque",
     "names_of_hooks",
@@ -242,6 +248,7 @@ __all__ = [
     "unlike_inputs",
     "use_lazy_graph_modules",
     "without_forms",
+    "why_not_captured",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.

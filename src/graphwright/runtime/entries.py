@@ -18,6 +18,7 @@ from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime.called import Called, modules_at
 from graphwright.runtime.dispatch import captures_of
+from graphwright.runtime.graph_facts import Facts, facts_of_modules
 from graphwright.runtime.premises import Bound, bound
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Entry",
     "Form",
     "Graphs",
+    "SharedCode",
     "callables",
     "changes_modules",
     "entry_points_of",
@@ -53,10 +55,22 @@ class Form(Protocol):
         """Write the code, and keep in `entry.held` what its calls look at."""
 
 
+class SharedCode:
+    """The code that modules with one graph have between them, as soon as one of them has it."""
+
+    __slots__ = ("code", "function")
+
+    def __init__(self) -> None:
+        self.code: PythonCode | None = None
+        self.function: FunctionType | None = None
+
+
 class Entry:
     """One entry point: its name, its graph, and the code generated from it."""
 
-    __slots__ = ("bound", "called", "code", "form", "function", "graph", "held", "name", "signature")
+    __slots__ = (
+        "bound", "called", "code", "facts", "form", "function", "graph", "held", "name", "shared", "signature"
+    )  # fmt: skip
 
     def __init__(self, name: str, graph: Graph, signature: inspect.Signature | None = None) -> None:
         self.name = name
@@ -68,11 +82,21 @@ class Entry:
         self.bound: Bound | None = None  # what a call looks at of the modules; None: to be found
         self.called: Called | None = None  # the modules that it calls; None: to be found
         self.held: Any = None  # what the calls of code of another form look at
+        self.facts: Mapping[str, Facts] | None = None  # taken for granted of the modules; None: those of the graph
+        self.shared: SharedCode | None = None  # with modules that have the same graph
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Entry:
         copied = Entry(self.name, copy.deepcopy(self.graph, memo), self.signature)
         copied.form = self.form
+        copied.facts = copy.deepcopy(self.facts, memo)
+        if self.shared is not None:
+            copied.shared = memo.setdefault(id(self.shared), SharedCode())
         return copied
+
+    @property
+    def premises(self) -> Mapping[str, Facts]:
+        """What is taken for granted of the modules, by path."""
+        return facts_of_modules(self.graph) if self.facts is None else self.facts
 
     def saved_signature(self) -> inspect.Signature | None:
         """The signature, if pickle takes it."""
@@ -196,7 +220,7 @@ def expect_modules(
         return modules_at(module, (*called, *read))
     point = state.entries[entry]
     if (point.bound is None or not point.bound.holds()) and not torch.compiler.is_compiling():
-        point.bound = bound(module, point.graph)
+        point.bound = bound(module, point.graph, point.premises)
     if not called and not read:
         return ()
     found = point.called

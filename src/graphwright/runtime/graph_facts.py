@@ -9,11 +9,12 @@ from graphwright.ir import Graph
 
 __all__ = [
     "Facts", "Forwards", "buffers_of", "facts_of_modules", "forget_module", "forget_modules", "forwards_of",
-    "keep_buffers", "keep_forwards", "keep_modules",
+    "calls_of_modules", "keep_buffers", "keep_calls", "keep_forwards", "keep_modules", "meta_with_modules",
 ]  # fmt: skip
 
 _MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
 _BUFFERS = "buffers"
+_CALLS = "calls"
 _FORWARDS = "forwards"  # in the same place: the methods of classes, in the process of the capture
 
 # The facts of one module, each left out where there is none:
@@ -87,6 +88,26 @@ def buffers_of(graph: Graph) -> Mapping[str, bool]:
 def facts_of_modules(graph: Graph) -> Mapping[str, Facts]:
     """What the capture of a graph took for granted of modules, by path."""
     return (graph._meta or {}).get(_MODULES) or {}
+
+
+def keep_calls(graph: Graph, calls: Mapping[str, Any]) -> None:
+    """Keep with a graph what each call of a module got and gave: "passed", by parameter, and "given".
+
+    A call is named by the path of the module, `path@n` for its n-th call after the first. Values have the names of
+    their nodes, tuples and lists are lists of these; None stands for what is no tensor of the graph.
+    """
+    if calls:
+        graph.meta[_CALLS] = dict(calls)
+
+
+def calls_of_modules(graph: Graph) -> Mapping[str, Any]:
+    """What each call of a module got and gave, as far as the capture noted it."""
+    return (graph._meta or {}).get(_CALLS) or {}
+
+
+def meta_with_modules(graph: Graph, facts: Mapping[str, Facts] | None) -> dict[str, Any]:
+    """The meta of a graph, with what is taken for granted of the modules of one of those that share it."""
+    return {**(graph._meta or {}), **({_MODULES: dict(facts)} if facts else {})}
 
 
 def forget_modules(graph: Graph) -> None:

@@ -30,7 +30,7 @@ from graphwright.runtime.entries import (
     refuse_forms,
 )
 from graphwright.runtime.foreign import how_to_read, prepared_for_script
-from graphwright.runtime.graph_facts import facts_of_modules, forget_module
+from graphwright.runtime.graph_facts import forget_module
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import add_constant, assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import register
@@ -243,10 +243,15 @@ class GraphModule(nn.Module):
         code = _current_code(self) if name == "forward" else _python_code(self, name)
         kind = type(self)
         place = "" if state.is_readable else entry.place(state.original)  # readable code says it line by line
-        function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, place, code.run)
-        signature = entry.full_signature(state.original)
-        if signature is not None:
-            function.__signature__ = signature  # type: ignore[attr-defined]
+        shared = entry.shared
+        function = None if shared is None else shared.function
+        if function is None:
+            function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, place, code.run)
+            signature = entry.full_signature(state.original)
+            if signature is not None:
+                function.__signature__ = signature  # type: ignore[attr-defined]
+            if shared is not None:
+                shared.function = function
         entry.function = function
         setattr(kind, name, function)
         for other in state.entries.values():  # what code of another form calls
@@ -282,7 +287,9 @@ class GraphModule(nn.Module):
         would make these wrong without a word. Raises GuardError then, before anything is converted.
         """
         state = _state(self)
-        nodes = (node for entry in state.entries.values() for node in entry.graph.all_nodes())
+        inside = [_state(each) for each in self.modules() if STATE in each.__dict__]  # one of which would refuse later
+        entries = (entry for each in inside for entry in each.entries.values())
+        nodes = (node for graph in {id(entry.graph): entry.graph for entry in entries}.values() for node in graph.all_nodes())
         if state.is_readable and any(map(_mentions_float_dtype, nodes)):
             parameter = next((p for p in self.parameters() if p.is_floating_point()), None)
             if parameter is not None and fn(torch.empty(0, dtype=parameter.dtype)).dtype != parameter.dtype:
@@ -409,7 +416,7 @@ class GraphModule(nn.Module):
     def __prepare_scriptable__(self) -> GraphModule:
         """What torch.jit.script compiles in place of the module: it cannot look at the Python of submodules."""
         entries = _state(self).entries.values()
-        if not _state(self).is_readable and not any(entry.form or facts_of_modules(entry.graph) for entry in entries):
+        if not _state(self).is_readable and not any(entry.form or entry.premises for entry in entries):
             return self
         copied = copy.copy(self)
         state = _state(copied)
@@ -476,6 +483,7 @@ class GraphModule(nn.Module):
                 None if entry.graph is state.graph else graph_to_record(entry.graph),
                 entry.saved_signature(),
                 entry.form,
+                entry.facts,
             )
             for name, entry in state.entries.items()
         }
@@ -498,7 +506,7 @@ def rebuild_graph_module(
     for entry, (other, signature, *form) in entries.items():
         made = Entry(entry, state.graph if other is None else record_to_graph(other), signature)
         state.entries[entry] = made
-        made.form = form[0] if form else None
+        made.form, made.facts = (*form, None, None)[:2]
     _adopt(module, state)
     return module
 
@@ -539,12 +547,18 @@ def _adopt(module: GraphModule, state: State) -> None:
 def _invalidate(module: nn.Module, name: str = "forward") -> None:
     entry = _state(module).entries[name]
     entry.code = entry.function = entry.bound = entry.called = None
+    if entry.shared is not None:
+        entry.shared.code = entry.shared.function = None
     setattr(type(module), name, _LazyForward(weakref.ref(module), name))
 
 
 def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
     state = _state(module)
     entry = state.entries[name]
+    shared = entry.shared
+    if entry.code is None and shared is not None and shared.code is not None:
+        entry.code = shared.code
+        _watch(module, state, entry)
     if entry.code is None:
         for graph in entry.graph.all_graphs():
             graph.owning_module = module
@@ -552,7 +566,7 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
         if entry.form is not None:
             entry.code = entry.form.write(module, entry)
         elif name != "forward" or ((state.is_readable or entry.graph.has_bodies) and is_native):
-            first = functools.partial(expectation, name) if facts_of_modules(entry.graph) else None
+            first = functools.partial(expectation, name) if entry.premises or entry.shared else None
             is_ours = state.is_readable and not state.is_for_script
             is_bound = is_ours and not changes_modules(entry.graph)
             binds = functools.partial(callables, name) if is_bound else None
@@ -561,6 +575,8 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
             )
         else:
             entry.code = entry.graph.python_code(root_module="self")  # type: ignore[attr-defined]
+        if shared is not None:
+            shared.code = entry.code
         _watch(module, state, entry)
     return entry.code
 

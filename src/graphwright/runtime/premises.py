@@ -30,7 +30,7 @@ from torch.nn.modules import module as _torch_module
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
-from graphwright.runtime.graph_facts import Facts, facts_of_modules, forwards_of
+from graphwright.runtime.graph_facts import Facts, forwards_of
 from graphwright.runtime.objects import MOST_BYTES, attributes_of, state_of
 from graphwright.runtime.watching import Watch, Watched
 
@@ -601,9 +601,8 @@ _GET: Callable[..., Any] = dict.get
 _NONES = repeat(None)
 
 
-def bound(root: nn.Module, graph: Graph) -> Bound:
+def bound(root: nn.Module, graph: Graph, facts: Mapping[str, Facts]) -> Bound:
     """Check what a graph takes for granted of modules; return what calls look at. Raises GuardError."""
-    facts = facts_of_modules(graph)
     said, fix = unlike_modules(root, facts, graph)
     forwards = forwards_of(graph)
     for kind, forward in forwards.items() if not said else ():

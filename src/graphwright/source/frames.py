@@ -99,15 +99,21 @@ _MODULE = os.path.join(_PROGRAMS[0], "module.py")
 
 
 class Scope:
-    """A call of a module during capture: its path and class, which call of it this is, and the call around it."""
+    """A call of a module during capture: its path and class, which call of it this is, and the call around it.
 
-    __slots__ = ("_meta", "call", "kind", "outer", "path")
+    A capture may note what the call got and gave, as nodes of the graph, and the line that it stands in.
+    """
+
+    __slots__ = ("_meta", "call", "given", "kind", "outer", "passed", "path", "site")
 
     def __init__(self, module_path: str, module_type: type | None, call: int = 0, outer: Scope | None = None) -> None:
         self.path = module_path
         self.kind = module_type
         self.call = call
         self.outer = outer
+        self.passed: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
+        self.given: Any = None
+        self.site: CallSite | None = None
         self._meta: OrderedDict[str, tuple[str, Any]] | None = None
 
     @property
@@ -138,10 +144,14 @@ class Scope:
             if self.outer is None:
                 self._meta = OrderedDict()
             else:
-                key = self.path if self.call == 0 else f"{self.path}@{self.call}"
                 self._meta = OrderedDict(self.outer.module_stack())
-                self._meta[key] = (self.path, self.kind)
+                self._meta[self.key] = (self.path, self.kind)
         return self._meta
+
+    @property
+    def key(self) -> str:
+        """What tells this call from all others of the capture."""
+        return self.path if self.call == 0 else f"{self.path}@{self.call}"
 
 
 class ScopeContextManager:

@@ -56,6 +56,7 @@ from graphwright.capture.typed.entries import (
 )
 from graphwright.capture.typed.escaping import as_left, refuse_lazy
 from graphwright.capture.typed.inputs import Inputs
+from graphwright.capture.typed.module_calls import keep_module_calls
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
@@ -371,6 +372,7 @@ class Program:
             )
             keep_buffers(graph, run.recorder.ledger.buffers)
             keep_forwards(graph, run.recorder.ledger.forwards)
+            keep_module_calls(graph)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
 

@@ -15,7 +15,7 @@ from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_clas
 from graphwright.runtime.members.shells import Shells
 from graphwright.runtime.state import State
 
-__all__ = ["captured_module", "change_base", "users_names"]
+__all__ = ["captured_module", "change_base", "our_names_in", "users_names"]
 
 _OUR_NAMES = ("graph", "code", "guards", "meta")
 
@@ -45,7 +45,7 @@ def captured_module(
     bases: tuple[type, ...] = (original,) if issubclass(original, GraphModule) else (original, GraphModule)
     if not is_instance:
         bases = (GraphModule,)
-    users = users_names(name for name in _OUR_NAMES if _holds(root, name))
+    users = our_names_in(root)
     kind = _instance_class("GraphModule" if original is nn.Module else type(root).__name__, bases, users)
     module = cast(GraphModule, Shells(root, root_class=kind).root)
     state = State(first.graph, is_readable=True)
@@ -85,6 +85,11 @@ def change_base(module: GraphModule, base: type[GraphModule], other: type[GraphM
 def users_names(names: Iterable[str]) -> dict[str, Any]:
     """What the class of a captured module needs where the program uses names of ours, by these names."""
     return {name: _UsersName(name) for name in names if name in _OUR_NAMES}
+
+
+def our_names_in(module: nn.Module) -> dict[str, Any]:
+    """The same, of the names that a module has in its tables."""
+    return users_names(name for name in _OUR_NAMES if _holds(module, name))
 
 
 class _UsersName:

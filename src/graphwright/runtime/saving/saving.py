@@ -19,7 +19,7 @@ from graphwright.codegen import is_plain
 from graphwright.errors import ExportError, LoadError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.entries import entry_points_of, refuse_forms
-from graphwright.runtime.graph_facts import Forwards
+from graphwright.runtime.graph_facts import Forwards, meta_with_modules
 from graphwright.runtime.graph_module import _STATE, GraphModule
 from graphwright.runtime.modules.forms import without_forms
 from graphwright.runtime.packaging.weights import save_tensors
@@ -262,7 +262,7 @@ class _ModuleWriter:
             if hooks:
                 self.left_out.append(f"{where}the graph: {len(hooks)} hooks of {name}")
         record: dict[str, Any] = {
-            **self._graph(state.graph, path, module),
+            **self._graph(state.graph, path, module, state.entries["forward"].facts),
             "meta": self._mapping("meta", state.meta, where),
             "readable": state.is_readable,
             "lazy": state.is_lazy,
@@ -290,7 +290,7 @@ class _ModuleWriter:
                     fix="give it a public name, or write it so that it can be captured",
                 ) from None
 
-    def _graph(self, graph: Graph, path: str, module: nn.Module) -> dict[str, Any]:
+    def _graph(self, graph: Graph, path: str, module: nn.Module, facts: Any = None) -> dict[str, Any]:
         if not is_plain(graph._writer):
             raise ExportError(
                 f"cannot save the graph: it is written by {type(graph._writer).__name__}, a code generator",
@@ -308,7 +308,7 @@ class _ModuleWriter:
             ) from None
         return {
             "nodes": nodes,
-            "graph_meta": self._mapping("graph_meta", graph._meta or {}, where),
+            "graph_meta": self._mapping("graph_meta", meta_with_modules(graph, facts), where),
             "constants": self._mapping("constants", graph.constants, where),
         }
 

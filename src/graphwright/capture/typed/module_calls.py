@@ -1,0 +1,76 @@
+"""What calls of modules got and gave, as nodes of the graph: noted on the way, and kept with the graph by names."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Graph, Node
+from graphwright.runtime import keep_calls
+from graphwright.source import CallSite, Scope, user_frame
+
+__all__ = ["keep_module_calls", "note_given", "note_passed"]
+
+
+def note_passed(scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any], outer: Scope) -> None:
+    """Note with which values of the graph a module is called, and where."""
+    scope.passed = tuple([_nodes(value) for value in args]), {name: _nodes(value) for name, value in kwargs.items()}
+    frame = user_frame(sys._getframe(2))
+    if frame is not None:
+        scope.site = CallSite(frame.f_code, frame.f_lasti, outer)
+
+
+def note_given(scope: Scope, result: Any) -> None:
+    """Note which values of the graph the call gave."""
+    scope.given = _nodes(result)
+
+
+def _nodes(value: Any) -> Any:
+    """The node of a value; of a tuple or list, those of its items; of a dict they are in a tuple; None for all else."""
+    if type(value) is TensorProxy:
+        return value.node_of()
+    if type(value) is tuple or type(value) is list:
+        return tuple([_nodes(item) for item in value])
+    return (tuple(map(_nodes, value.values())),) if isinstance(value, dict) else None
+
+
+def keep_module_calls(graph: Graph) -> None:
+    """Keep with a graph what the calls of its program's modules got and gave, by the names of its values."""
+    calls = {}
+    for scope in _scopes(graph):
+        args, kwargs = scope.passed
+        if args or kwargs or scope.given is not None:
+            named = {**dict(zip(_parameters(scope.kind), args, strict=False)), **kwargs}
+            calls[scope.key] = {
+                "passed": {name: _names(value) for name, value in named.items()},
+                "given": _names(scope.given),
+            }
+    keep_calls(graph, calls)
+
+
+def _scopes(graph: Graph) -> Iterator[Scope]:
+    seen: set[int] = set()
+    for node in graph.all_nodes():
+        scope = getattr(node._origin, "scope", None)
+        while scope is not None and id(scope) not in seen:
+            seen.add(id(scope))
+            yield scope
+            scope = scope.outer
+
+
+def _parameters(kind: Any) -> list[str]:
+    """The names of the parameters of a module's `forward` that may be given by position."""
+    try:
+        found = list(inspect.signature(kind.forward).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
+    return [each.name for each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+
+
+def _names(value: Any) -> Any:
+    if isinstance(value, Node):
+        return value.name
+    return [_names(item) for item in value] if type(value) is tuple else None

@@ -1,0 +1,148 @@
+"""Which calls of modules each node of a graph is inside of, as keys: `layers.0`, `layers.0@1` for its second call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from torch import nn
+
+from graphwright.hierarchy.facts import leaves_of
+from graphwright.ir import Graph, Node, bodies_of
+from graphwright.ops import enter_context, exit_context, write_attribute
+from graphwright.runtime import is_guard
+
+__all__ = ["Chain", "Chains", "path_of", "relative_path"]
+
+Chain = tuple[str, ...]  # from the outermost call inwards, the root left out
+
+
+def path_of(key: str) -> str:
+    """The path of the module that a key names a call of.
+
+    >>> path_of("layers.0@2"), path_of("layers.0")
+    ('layers.0', 'layers.0')
+    """
+    return key.partition("@")[0]
+
+
+class Chains:
+    """The chains of nodes, given those calls that are no modules of their own: `flat`.
+
+    A node is inside of a call only as far as the module has what the node names. A branch, loop or `with` block is
+    inside of the calls that all of it is inside of, and a guard where what it looks at comes from.
+    """
+
+    def __init__(self, root: nn.Module, flat: Collection[str] = ()) -> None:
+        self.root = root
+        self._flat = flat
+        self._paths: dict[tuple[str, str], str | None] = {}
+
+    def of(self, graph: Graph, base: Chain, facts: dict[Node, tuple[Node, ...]]) -> dict[Node, Chain]:
+        """The chain of each node of a graph whose own place is `base`."""
+        found: dict[Node, Chain] = {}
+        for node in graph.nodes:
+            chain = self._raw(node, base)
+            for inner in _inside(node):
+                if inner.op not in ("placeholder", "output"):
+                    chain = _common(chain, self._raw(inner, base))
+            if node.target is exit_context and isinstance(node.args[0], Node) and node.args[0] in found:
+                entered = node.args[0]
+                chain = found[entered] = _common(chain, found[entered])
+            if node.op == "call_function" and is_guard(node):
+                leaves = [leaf for used in node.all_input_nodes for leaf in leaves_of(used, facts)]
+                if all(leaf.op == "placeholder" for leaf in leaves):
+                    chain = base
+            found[node] = chain if node.op not in ("placeholder", "output") else base
+        return found
+
+    def _raw(self, node: Node, base: Chain) -> Chain:
+        chain = tuple([key for key in _keys(node) if key not in self._flat])
+        if chain[: len(base)] != base:
+            return base
+        while len(chain) > len(base) and not self._is_whole(chain, len(base)):
+            chain = chain[:-1]
+        while len(chain) > len(base) and not self._has_what_is_named(node, path_of(chain[-1])):
+            chain = chain[:-1]
+        return chain
+
+    def _is_whole(self, chain: Chain, depth: int) -> bool:
+        """Tell whether each module of a chain is inside of the one around it."""
+        paths = ["" if not depth else path_of(chain[depth - 1]), *map(path_of, chain[depth:])]
+        return all(self.relative(inner, outer) for outer, inner in zip(paths, paths[1:], strict=False))
+
+    def _has_what_is_named(self, node: Node, owner: str) -> bool:
+        paths = [str(each.target) for each in (node, *_inside(node)) if each.op in ("call_module", "get_attr")]
+        paths += [str(each.args[0]) for each in (node, *_inside(node)) if each.target is write_attribute]
+        return all(self.relative(path, owner) is not None for path in paths)
+
+    def relative(self, path: str, owner: str) -> str | None:
+        """The path of a module or tensor as seen from a module, None where that does not have it."""
+        if not owner:
+            return path
+        if path.startswith(f"{owner}."):
+            return path[len(owner) + 1 :]
+        if (path, owner) not in self._paths:
+            self._paths[path, owner] = relative_path(self.root, path, owner)
+        return self._paths[path, owner]
+
+
+def relative_path(root: nn.Module, path: str, owner: str) -> str | None:
+    """Where in a module what another path leads to is, too: modules may have several places.
+
+    >>> root = nn.ModuleDict({"shared": nn.Linear(2, 2), "block": nn.Module()})
+    >>> root["block"].inner = root["shared"]
+    >>> relative_path(root, "shared.weight", "block"), relative_path(root, "shared", "block")
+    ('inner.weight', 'inner')
+    """
+    try:
+        outer = root.get_submodule(owner)
+    except AttributeError:
+        return None
+    atoms = path.split(".")
+    for count in range(len(atoms), 0, -1):
+        try:
+            target = root.get_submodule(".".join(atoms[:count]))
+        except AttributeError:
+            continue
+        places = (name for name, each in outer.named_modules(remove_duplicate=False) if each is target and name)
+        place = next(places, None)
+        if place is not None:
+            return ".".join([place, *atoms[count:]])
+    return None
+
+
+def _keys(node: Node) -> Chain:
+    stack = (node._meta or {}).get("nn_module_stack")
+    if stack:
+        return tuple(stack)
+    origin = node.origin
+    if origin is None or not origin.stack:
+        return ()
+    *outer, (last, _) = origin.stack
+    return (*[path for path, _ in outer], last if not origin.call else f"{last}@{origin.call}")
+
+
+def _inside(node: Node) -> Iterator[Node]:
+    """The nodes in the bodies of a node."""
+    for body in bodies_of(node):
+        yield from body.all_nodes()
+
+
+def _common(one: Chain, other: Chain) -> Chain:
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return one[:count]
+
+
+def contexts_are_whole(members: Collection[Node]) -> bool:
+    """Tell whether each `with` block that is entered in a part of a program is left there, too."""
+    for node in members:
+        if node.target is enter_context and not all(user in members for user in node.users):
+            return False
+        if node.target is exit_context and node.args[0] not in members:
+            return False
+    return True
+

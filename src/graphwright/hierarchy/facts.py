@@ -1,0 +1,76 @@
+"""Sizes, dtypes and devices of values: what may be asked again wherever the value is, instead of being handed over.
+
+A capture asks for a size once and uses the answer everywhere. Where modules are functions of their own, each asks for
+itself: so that equal layers stay equal, and a layer is not handed the sizes of what it is handed.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+from graphwright.ir import Graph, Node
+
+__all__ = ["facts_of_values", "leaves_of"]
+
+_METHODS = {"size", "dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "element_size"}
+_ATTRIBUTES = {"dtype", "device", "shape", "ndim", "layout"}
+_ARITHMETIC = {
+    operator.add, operator.sub, operator.mul, operator.neg, operator.eq, operator.ne, operator.lt, operator.le,
+    operator.gt, operator.ge,
+}  # fmt: skip
+_DIVISIONS = {operator.floordiv, operator.mod}  # which raise for zero
+# What may give a value another size while it stays the value.
+_RESHAPES = {"resize_", "resize_as_", "set_", "t_", "squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_"}
+_NUMBERS = (bool, int, float)
+
+
+def facts_of_values(graph: Graph) -> dict[Node, tuple[Node, ...]]:
+    """The nodes of a graph that ask for sizes and the like, or compute with such; each with what it computes with.
+
+    None where the program changes the size of a value in place.
+
+    >>> graph = Graph()
+    >>> x = graph.placeholder("x")
+    >>> rows = graph.call_method("size", (x, 0))
+    >>> twice = graph.call_function(operator.mul, (rows, 2))
+    >>> facts_of_values(graph)
+    {size: (x,), mul: (size,)}
+    """
+    if any(node.target in _RESHAPES for node in graph.all_nodes() if node.op == "call_method"):
+        return {}
+    found: dict[Node, tuple[Node, ...]] = {}
+    for node in graph.nodes:
+        if _asks(node):
+            found[node] = (node.args[0],)  # type: ignore[assignment]
+        elif node.op == "call_function" and not node.kwargs and _computes(node, found):
+            found[node] = tuple(node.all_input_nodes)
+    return found
+
+
+def _asks(node: Node) -> bool:
+    args = node.args
+    if not args or not isinstance(args[0], Node) or node.kwargs:
+        return False
+    if any(type(other) not in (int, str) for other in args[1:]):
+        return False
+    if node.op == "call_method":
+        return node.target in _METHODS
+    return node.op == "call_function" and node.target is getattr and args[1] in _ATTRIBUTES
+
+
+def _computes(node: Node, known: dict[Node, tuple[Node, ...]]) -> bool:
+    if type(node.target).__hash__ is None or node.target not in (_ARITHMETIC | _DIVISIONS):
+        return False
+    if node.target in _DIVISIONS and (type(node.args[1]) is not int or node.args[1] == 0):
+        return False
+    return all(arg in known if isinstance(arg, Node) else type(arg) in _NUMBERS for arg in node.args) and any(
+        isinstance(arg, Node) for arg in node.args
+    )
+
+
+def leaves_of(fact: Node, facts: dict[Node, Sequence[Node]] | dict[Node, tuple[Node, ...]]) -> list[Node]:
+    """The values that a fact is about."""
+    if fact not in facts:
+        return [fact]
+    return list(dict.fromkeys(leaf for operand in facts[fact] for leaf in leaves_of(operand, facts)))

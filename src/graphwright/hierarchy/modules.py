@@ -1,0 +1,101 @@
+"""The modules of nested captures: each with a graph, its own state, and what was taken for granted of it alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from graphwright.errors import GraphError
+from graphwright.hierarchy.sharing import write_nested
+from graphwright.runtime import (
+    Entry,
+    captured_module,
+    entry_points_of,
+    facts_of_modules,
+    keep_modules,
+    make_captured,
+    why_not_captured,
+)
+
+__all__ = ["unflatten"]
+
+
+def unflatten(gm: nn.Module) -> Any:
+    """Make the modules of a captured program modules again: each that it entered has a graph and a forward of its own.
+
+    The result computes what `gm` does, and shares its parameters and buffers; `gm` is not changed. Its tree has
+    captured modules of the original classes where the original has modules, and each call of one is a call_module node
+    with the arguments and results that the source has, as far as values of the graph pass through them. Equal modules
+    share one graph: an edit of it changes all of them.
+
+    A call stays part of the module around it where its module would need two graphs, where its class cannot be
+    captured, and as far as passes have mixed it with others: `gm.meta["flat_calls"]` says which and why. What hooks did
+    when the program was captured is part of the graphs; hooks that are registered later run. Raises GraphError for a
+    module that is not a captured one.
+
+    >>> import torch
+    >>> from graphwright import trace
+    >>> class Block(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.linear = nn.Linear(4, 4)
+    ...     def forward(self, x):
+    ...         return x + self.linear(x).relu()
+    >>> nested = unflatten(trace(nn.Sequential(Block(), Block()), torch.ones(2, 4)))
+    >>> print(nested.code.strip())
+    def forward(self, input):
+        expect_modules(self)
+        _0 = self[0](input)
+        return self[1](_0)
+    """
+    points = entry_points_of(gm)
+    if not points:
+        raise GraphError(f"{type(gm).__name__} is no captured module", fix="trace it: graphwright.trace(model, args)")
+    entries = list(points.values())
+    graphs = list({id(entry.graph): entry.graph for entry in entries}.values())
+    written = write_nested(gm, graphs, why_not_captured)
+    tops = dict(zip(map(id, graphs), written.tops, strict=True))
+    made = [Entry(entry.name, tops[id(entry.graph)], entry.signature) for entry in entries]
+    facts = _facts_by_owner(graphs, written.of_module)
+    for graph, top in zip(graphs, written.tops, strict=True):
+        of_top = _of_top(facts_of_modules(graph), written.of_module)
+        top.meta.pop("modules", None)
+        keep_modules(top, of_top)
+    nested = captured_module(gm, made, type(gm).__name__)
+    first: dict[int, Any] = {}
+    for path, graph in written.of_module.items():
+        module = nested.get_submodule(path)
+        first[id(graph)] = make_captured(module, graph, facts.get(path, {}), first.get(id(graph)))
+    if written.flat:
+        nested.meta["flat_calls"] = dict(written.flat)
+    return nested
+
+
+def _owner_of(path: str, nested: Any) -> str:
+    """The innermost module with a graph that a path leads through, itself included; "" for the whole."""
+    while path and path not in nested:
+        path = path.rpartition(".")[0]
+    return path
+
+
+def _of_top(facts: Any, nested: Any) -> dict[str, Any]:
+    return {path: of_one for path, of_one in facts.items() if not _owner_of(path, nested)}
+
+
+def _facts_by_owner(graphs: Any, nested: Any) -> dict[str, dict[str, Any]]:
+    """For each module with a graph what is taken for granted of it and of what is inside of it, by path from there.
+
+    Its class and its hooks are not: another module may take its place, and its hooks run.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for graph in graphs:
+        for path, of_one in facts_of_modules(graph).items():
+            owner = _owner_of(path, nested)
+            if not owner:
+                continue
+            inner = path[len(owner) + 1 :] if path != owner else ""
+            kept = {key: fact for key, fact in of_one.items() if inner or key not in ("class", "hooks")}
+            if kept:
+                found.setdefault(owner, {}).setdefault(inner, kept)
+    return found

@@ -1,0 +1,139 @@
+"""Which calls of modules do the same: they have one graph between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import Any
+
+from torch import nn
+
+from graphwright.hierarchy.chains import path_of
+from graphwright.hierarchy.writing import Nested, Writing
+from graphwright.ir import Graph, Node
+
+__all__ = ["Written", "write_nested"]
+
+_MOST_ROUNDS = 20
+
+
+class Written:
+    """The graphs of a captured module and of the modules in it: `of_module` by path, equal modules with the same one.
+
+    `flat` are the calls that have no graph of their own, each with the reason.
+    """
+
+    def __init__(self, tops: list[Graph], of_module: dict[str, Graph], flat: dict[str, str]) -> None:
+        self.tops, self.of_module, self.flat = tops, of_module, flat
+
+
+def write_nested(
+    root: nn.Module, graphs: Collection[Graph], may_be_nested: Callable[[nn.Module], str | None]
+) -> Written:
+    """Write graphs as nested ones. `may_be_nested` says of a module why it cannot have a graph, or None.
+
+    Calls of equal modules, and of one module, get one graph where they do the same; they may need different ones of
+    the values that it has, and then it gives all of these.
+    """
+    flat: dict[str, str] = {}
+    more: dict[str, set[Node]] = {}
+    for _ in range(_MOST_ROUNDS):
+        writing = Writing(root, flat, more)
+        tops = [writing.whole(graph) for graph in graphs]
+        refused = _refused(root, writing.nested, may_be_nested)
+        if refused:
+            flat |= refused
+            continue
+        programs = _programs(root, writing.nested)
+        unlike = _unlike_calls(writing.nested, programs)
+        if not unlike and not _ask_for_more(writing.nested, programs, more):
+            return Written(tops, _shared(root, writing.nested), flat)
+        flat |= unlike
+    raise AssertionError("the graphs of equal modules do not come to be equal")
+
+
+def _refused(
+    root: nn.Module, nested: Mapping[str, Nested], why_not: Callable[[nn.Module], str | None]
+) -> dict[str, str]:
+    refused = {}
+    for key in nested:
+        why = why_not(root.get_submodule(path_of(key)))
+        if why is not None:
+            refused[key] = why
+    return refused
+
+
+def _programs(root: nn.Module, nested: Mapping[str, Nested]) -> dict[str, int]:
+    """A number for each call: that of what its module does, short of which of its values it gives."""
+    numbers: dict[Hashable, int] = {}
+    found: dict[str, int] = {}
+    for key, call in nested.items():  # what is inside of a call comes before it
+        kind = type(root.get_submodule(path_of(key)))
+        program = kind, *[found[each] for each in call.inside], *_rows(call.graph, with_output=False)
+        found[key] = numbers.setdefault(program, len(numbers))
+    return found
+
+
+def _rows(graph: Graph, with_output: bool = True) -> tuple[Hashable, ...]:
+    """What a graph does, as data that compares; values are numbers, whatever they are called."""
+    numbers: dict[Node, int] = {}
+    rows = []
+    for node in graph.nodes:
+        if node.op != "output" or with_output:
+            rows.append((node.op, _plain(node.target, numbers), _plain(node.args, numbers), _plain(node.kwargs, numbers)))
+        numbers[node] = len(numbers)
+    return tuple(rows)
+
+
+def _plain(value: Any, numbers: Mapping[Node, int]) -> Hashable:
+    if isinstance(value, Node):
+        return Node, numbers[value]
+    if isinstance(value, Graph):
+        return Graph, _rows(value)
+    if isinstance(value, tuple | list):
+        return type(value), *[_plain(item, numbers) for item in value]
+    if isinstance(value, dict):
+        return dict, *[(key, _plain(item, numbers)) for key, item in value.items()]
+    if isinstance(value, slice):
+        return slice, *[_plain(item, numbers) for item in (value.start, value.stop, value.step)]
+    if isinstance(value, float | complex):
+        return type(value), repr(value)  # -0.0 is another one than 0.0
+    return type(value), value if type(value).__hash__ is not None else id(value)
+
+
+def _unlike_calls(nested: Mapping[str, Nested], programs: Mapping[str, int]) -> dict[str, str]:
+    """The calls of modules that do something else than the first call of the same module."""
+    first: dict[str, str] = {}
+    unlike = {}
+    for key in nested:
+        path = path_of(key)
+        if programs[first.setdefault(path, key)] != programs[key]:
+            unlike[key] = f"{path} does something else than in its first call"
+    return unlike
+
+
+def _ask_for_more(nested: Mapping[str, Nested], programs: Mapping[str, int], more: dict[str, set[Node]]) -> bool:
+    """Have equal calls give the same values. Tell whether some have to give more than they did."""
+    wanted: dict[int, set[int]] = {}
+    for key, call in nested.items():
+        wanted.setdefault(programs[key], set()).update(call.outputs)
+    has_changed = False
+    for key, call in nested.items():
+        if call.outputs != wanted[programs[key]]:
+            more[key] = {call.places[place] for place in wanted[programs[key]]}
+            has_changed = True
+    return has_changed
+
+
+def _shared(root: nn.Module, nested: Mapping[str, Nested]) -> dict[str, Graph]:
+    """One graph for all modules of a class that do and give the same."""
+    first: dict[Hashable, Graph] = {}
+    found: dict[str, Graph] = {}
+    ids: dict[str, int] = {}
+    for key, call in nested.items():
+        path = path_of(key)
+        inside = tuple([ids[each] for each in call.inside])
+        kind = type(root.get_submodule(path))
+        graph = first.setdefault((kind, inside, _rows(call.graph)), call.graph)
+        ids[key] = id(graph)
+        found.setdefault(path, graph)
+    return found

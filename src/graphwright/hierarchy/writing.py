@@ -1,0 +1,314 @@
+"""A graph written anew as nested ones: each call of a module is one node, and what it does a graph of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from graphwright.hierarchy.chains import Chain, Chains, path_of
+from graphwright.hierarchy.facts import facts_of_values
+from graphwright.hierarchy.parts import Part, Program, parts_of
+from graphwright.hierarchy.signatures import Given, Parameter, given_by, names_in, parameters_of
+from graphwright.ir import Graph, Node, Origin, map_arg
+from graphwright.ops import unpack, write_attribute
+from graphwright.runtime import calls_of_modules
+from graphwright.source import CallSite, Scope, is_returned, place_of
+
+__all__ = ["Nested", "Writing"]
+
+_NUMBERED = re.compile(r"^(.*?[^_0-9].*?)_\d+$")
+
+
+@dataclasses.dataclass
+class Nested:
+    """What the call of a module became: its graph, and the calls inside of it.
+
+    `places` has the values of the graph around by the place of the node that stands for each here, and `outputs` are
+    the places of those that it has to give.
+    """
+
+    graph: Graph
+    places: dict[int, Node]
+    outputs: set[int]
+    inside: list[str]
+
+
+class Writing:
+    """Writes the graphs of one captured module.
+
+    `flat` are the calls that are no graphs of their own; `more` says of calls which values they are to give beyond
+    those that are used.
+    """
+
+    def __init__(self, root: nn.Module, flat: Collection[str], more: Mapping[str, Collection[Node]]) -> None:
+        self.root = root
+        self.nested: dict[str, Nested] = {}
+        self._chains = Chains(root, flat)
+        self._more = more
+        self._noted: Mapping[str, Any] = {}
+        self._scopes: dict[tuple[int, int], Scope] = {}
+
+    def whole(self, graph: Graph) -> Graph:
+        """Write the graph of an entry point."""
+        self._noted = calls_of_modules(graph)
+        written = self._body(graph, (), [])
+        written.constants = graph.constants
+        written._writer = graph._writer
+        written._tracer_cls = graph._tracer_cls
+        if graph._meta is not None:
+            written._meta = dict(graph._meta)
+        return written
+
+    def _body(self, graph: Graph, chain: Chain, inside: list[str]) -> Graph:
+        """Write the graph of an entry point, or of a branch or loop in a call: what it takes and gives stays."""
+        facts = facts_of_values(graph)
+        program = Program(self._chains.of(graph, chain, facts), {})
+        program.facts = _floating(facts, program.chains)
+        nodes = list(graph.nodes)
+        inputs = [node for node in nodes if node.op == "placeholder"]
+        output = graph.output_node()
+        own = [node for node in nodes if node.op not in ("placeholder", "output") and node not in program.facts]
+        level = _Level(self, program, Graph(), chain, inside)
+        for node in inputs:
+            level.values[node] = level.copy(node)
+        level.write(own, inputs, output.all_input_nodes)
+        copied = level.graph.output(map_arg(output.args[0], level.value), output.type)
+        copied._origin = self.origin(output, len(chain))
+        copied._meta = None if output._meta is None else dict(output._meta)
+        return level.graph
+
+    def call(self, program: Program, part: Part, inside: list[str]) -> tuple[list[Parameter], Given]:
+        """Write the graph of a call; return what it takes and gives."""
+        noted = self._noted.get(part.key, {})
+        part.outputs |= dict.fromkeys(self._more.get(part.key, ()))
+        outputs = sorted(part.outputs, key=lambda node: (node in program.facts, operator.attrgetter("_position")(node)))
+        kind = _kind_of(part)
+        parameters = parameters_of(kind, noted.get("passed", {}), part.inputs, stem_of)
+        level = _Level(self, program, Graph(), part.chain, [])
+        parameters = [dataclasses.replace(each, name=level.add_input(each)) for each in parameters]
+        level.write(part.nodes, list(part.inputs), outputs)
+        given = given_by(noted.get("given"), outputs, {node.name: node for node in (*part.inputs, *part.nodes)})
+        items = given.value
+        value: Any = tuple([None if item is None else level.value(item) for item in items]) if given.count else items
+        output = level.graph.output(level.value(value) if isinstance(value, Node) else value)
+        last = output.prev
+        output._origin = last._origin if last._origin is not None and is_returned(last) else None
+        number = {node: i for i, node in enumerate(level.graph.nodes)}
+        places = {number[made]: node for node, made in level.values.items()}
+        wanted = {number[level.values[node]] for node in outputs}
+        inside.append(part.key)
+        self.nested[part.key] = Nested(level.graph, places, wanted, level.inside)
+        return parameters, given
+
+    def relative(self, path: str, chain: Chain) -> str:
+        """A path as seen from the module of the last call of a chain."""
+        found = self._chains.relative(path, path_of(chain[-1]) if chain else "")
+        assert found is not None, (path, chain)
+        return found
+
+    # ---- places
+
+    def origin(self, node: Node, depth: int) -> Any:
+        """Where a node comes from, as told in a module that is `depth` calls inside."""
+        origin = node._origin
+        if not depth or origin is None:
+            return origin
+        if isinstance(origin, CallSite):
+            return CallSite(origin.code, origin.instruction, self.scope(origin.scope, depth), origin.is_whole)
+        if not isinstance(origin, Origin):
+            origin = origin.resolve()
+        around = origin.stack[depth - 1][0] if len(origin.stack) >= depth else ""
+        stack = tuple([(_inner(path, around), kind) for path, kind in origin.stack[depth:]])
+        call = origin.call if stack else 0
+        return dataclasses.replace(origin, module=_inner(origin.module, around), stack=stack, call=call)
+
+    def scope(self, scope: Scope, depth: int) -> Scope:
+        """The call of a module, as told inside of one that is `depth` calls inside."""
+        known = self._scopes.get((id(scope), depth))
+        if known is None:
+            row = [scope]
+            while row[-1].outer is not None:
+                row.append(row[-1].outer)
+            row.reverse()  # the root first
+            around = row[min(depth, len(row) - 1)].path
+            known = Scope("", row[min(depth, len(row) - 1)].kind)
+            for each in row[depth + 1 :]:
+                known = Scope(_inner(each.path, around), each.kind, each.call, known)
+            self._scopes[id(scope), depth] = known
+        return known
+
+    def passed_to(self, part: Part) -> set[str]:
+        """The names of the values that the source passes to a module."""
+        return set(names_in(list(self._noted.get(part.key, {}).get("passed", {}).values())))
+
+    def site(self, part: Part, is_whole: bool) -> CallSite | None:
+        """The line that calls a module, where the capture noted it; `is_whole`: what it assigns is the call's value."""
+        depth = len(part.chain)
+        for node in part.nodes:
+            scope = getattr(node._origin, "scope", None)
+            while scope is not None and scope.key != part.key:
+                scope = scope.outer
+            if scope is not None and scope.site is not None:
+                site = scope.site
+                return CallSite(site.code, site.instruction, self.scope(site.scope, depth - 1), is_whole)
+        return None
+
+
+class _Level:
+    """One graph that is being written."""
+
+    def __init__(self, writing: Writing, program: Program, graph: Graph, chain: Chain, inside: list[str]) -> None:
+        self.graph = graph
+        self.values: dict[Node, Node] = {}  # of the graph that is taken apart -> of this one
+        self.inside = inside
+        self._writing, self._program, self._chain = writing, program, chain
+        self._tuples: dict[tuple[Node | None, ...], Node] = {}  # parameters that are tuples of values
+        self._items: dict[Node, tuple[Node, int]] = {}  # values in them
+
+    def add_input(self, parameter: Parameter) -> str:
+        """Write a parameter; return its name."""
+        made = self.graph.placeholder(parameter.name)
+        made.target = made.name
+        if isinstance(parameter.value, Node):
+            self.values[parameter.value] = made
+            made._meta = None if parameter.value._meta is None else self._meta_of(parameter.value)
+            return made.name
+        self._tuples[parameter.value] = made
+        self._items.update({item: (made, i) for i, item in enumerate(parameter.value) if item is not None})
+        return made.name
+
+    def write(self, nodes: Sequence[Node], given: Sequence[Node], wanted: Sequence[Node]) -> None:
+        """Write nodes in their order, calls of modules as one node each."""
+        for item in parts_of(self._program, nodes, self._chain, given, wanted, self._writing.passed_to):
+            if isinstance(item, Part):
+                self._call(item)
+            else:
+                self.values[item] = self.copy(item)
+
+    def value(self, node: Node) -> Node:
+        """What stands for a value here; a fact is asked for anew."""
+        known = self.values.get(node)
+        if known is None:
+            if node in self._items:
+                owner, place = self._items[node]
+                known = self._item(owner, place, f"{owner.name}_{place}" if owner.op == "placeholder" else stem_of(node))
+            else:
+                assert node in self._program.facts, (node, self._chain)
+                known = self.copy(node)
+            self.values[node] = known
+        return known
+
+    def copy(self, node: Node) -> Node:
+        """Copy a node, bodies and all."""
+        writing = self._writing
+        args: Any = map_arg(node._args, self.value)
+        args = tuple(
+            [writing._body(arg, self._chain, self.inside) if type(arg) is Graph else arg for arg in args]
+        )
+        target = node._target
+        if node._op in ("call_module", "get_attr"):
+            target = writing.relative(str(target), self._chain)
+        elif target is write_attribute:
+            args = (writing.relative(str(args[0]), self._chain), *args[1:])
+        name = node.name if node._op == "placeholder" else stem_of(node)
+        made = self.graph.create_node(node._op, target, args, map_arg(node._kwargs, self.value), name, node.type)
+        made._meta = None if node._meta is None else self._meta_of(node)
+        is_asked_here = node not in self._program.facts or self._program.chains[node] == self._chain
+        made._origin = writing.origin(node, len(self._chain)) if is_asked_here else None
+        return made
+
+    def _meta_of(self, node: Node) -> dict[str, Any]:
+        meta = dict(node._meta or {})
+        if self._chain and "nn_module_stack" in meta:
+            around = path_of(self._chain[-1])
+            stack = list(meta["nn_module_stack"].items())[len(self._chain) :]
+            rows = {_inner(key, around): (_inner(path, around), kind) for key, (path, kind) in stack}
+            meta["nn_module_stack"] = type(meta["nn_module_stack"])(rows)
+        return meta
+
+    def _call(self, part: Part) -> None:
+        writing = self._writing
+        parameters, given = writing.call(self._program, part, self.inside)
+        args = tuple([self._argument(each.value) for each in parameters if not each.keyword])
+        kwargs = {each.name: self._argument(each.value) for each in parameters if each.keyword}
+        site = writing.site(part, not given.count)
+        target = writing.relative(path_of(part.key), self._chain)
+        place = None if site is None else place_of(site.code, site.instruction)
+        name = place.target if place is not None and (not given.count or given.is_source) else ""
+        made = self.graph.create_node("call_module", target, args, kwargs, name or _name_of_module(target))
+        made._origin = site
+        if site is not None:
+            made._meta = dict(site.initial_meta())
+        if isinstance(given.value, Node):
+            self.values[given.value] = made
+        elif given.is_source:
+            self._tuples[given.value] = made  # type: ignore[index]
+            self._items |= {item: (made, i) for item, i in given.places.items() if item in part.outputs}
+        elif given.value is not None:
+            whole = self.graph.create_node("call_function", unpack, (made, given.count), {}, "unpack")
+            whole._origin = site
+            for value, i in given.places.items():
+                if value in part.outputs:
+                    self.values[value] = self._item(whole, i, stem_of(value))
+
+    def _item(self, owner: Node, place: int, name: str) -> Node:
+        made = self.graph.create_node("call_function", operator.getitem, (owner, place), {}, name)
+        made._origin = owner._origin
+        return made
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Node):
+            return self.value(value)
+        if value in self._tuples:
+            return self._tuples[value]
+        return tuple([None if item is None else self.value(item) for item in value])
+
+
+def stem_of(node: Node) -> str:
+    """The name of a value without the number that made it unlike others: `hidden_states` of `hidden_states_3`.
+
+    >>> stem_of(Graph().placeholder("hidden_states_3"))
+    'hidden_states'
+    """
+    found = _NUMBERED.match(node.name)
+    return found.group(1) if found else node.name
+
+
+def _name_of_module(path: str) -> str:
+    """A name for what a module gives: that of the module, and of its list where it is one of several."""
+    owner, _, name = path.rpartition(".")
+    return f"{owner.rpartition('.')[2]}_{name}" if owner and name.isdigit() else name
+
+
+def _inner(path: str, around: str) -> str:
+    return path[len(around) + 1 :] if around and path.startswith(f"{around}.") else "" if path == around else path
+
+
+def _kind_of(part: Part) -> Any:
+    """The class of the module that a call is of, as the capture knew it."""
+    path = path_of(part.key)
+    for node in part.nodes:
+        stack = (node._meta or {}).get("nn_module_stack") or {}
+        if part.key in stack:
+            return stack[part.key][1]
+        if node.origin is not None:
+            found = next((kind for at, kind in node.origin.stack if at == path), None)
+            if found is not None:
+                return found
+    return None
+
+
+def _floating(facts: Mapping[Node, tuple[Node, ...]], chains: Mapping[Node, Chain]) -> dict[Node, tuple[Node, ...]]:
+    """The facts that are asked for in one call and used in another, with those that they are computed with."""
+    floating: dict[Node, tuple[Node, ...]] = {}
+    for fact in reversed(list(facts)):
+        if any(user in floating or chains[user] != chains[fact] for user in fact.users):
+            floating[fact] = facts[fact]
+    return floating
+
+
