@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator
 
 from torch import nn
 
-from graphwright.hierarchy.facts import leaves_of
+from graphwright.hierarchy.facts import Facts, leaves_of
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context, write_attribute
 from graphwright.runtime import is_guard
 
-__all__ = ["Chain", "Chains", "path_of", "relative_path"]
+__all__ = ["Chain", "Chains", "call_in", "contexts_are_whole", "path_of", "relative_path"]
 
 Chain = tuple[str, ...]  # from the outermost call inwards, the root left out
 
@@ -19,26 +19,38 @@ Chain = tuple[str, ...]  # from the outermost call inwards, the root left out
 def path_of(key: str) -> str:
     """The path of the module that a key names a call of.
 
-    >>> path_of("layers.0@2"), path_of("layers.0")
+    >>> path_of("layers.0@2"), path_of("layers.0~1")
     ('layers.0', 'layers.0')
     """
-    return key.partition("@")[0]
+    return key.partition("~")[0].partition("@")[0]
+
+
+def call_in(key: str, number: int) -> str:
+    """The key of a call in a body: ways on from a fork are captured one by one, and have calls of one key.
+
+    >>> call_in("layers.0", 0), call_in("layers.0", 3)
+    ('layers.0', 'layers.0~3')
+    """
+    return f"{key}~{number}" if number else key
 
 
 class Chains:
-    """The chains of nodes, given those calls that are no modules of their own: `flat`.
+    """The chains of nodes.
 
     A node is inside of a call only as far as the module has what the node names. A branch, loop or `with` block is
     inside of the calls that all of it is inside of, and a guard where what it looks at comes from.
     """
 
-    def __init__(self, root: nn.Module, flat: Collection[str] = ()) -> None:
+    def __init__(self, root: nn.Module) -> None:
         self.root = root
-        self._flat = flat
+        self._flat: Collection[str] = ()
         self._paths: dict[tuple[str, str], str | None] = {}
 
-    def of(self, graph: Graph, base: Chain, facts: dict[Node, tuple[Node, ...]]) -> dict[Node, Chain]:
-        """The chain of each node of a graph whose own place is `base`."""
+    def of(
+        self, graph: Graph, base: Chain, facts: Facts, flat: Collection[str] = ()
+    ) -> dict[Node, Chain]:
+        """The chain of each node of a graph whose own place is `base`; `flat` are calls that count for nothing."""
+        self._flat = flat
         found: dict[Node, Chain] = {}
         for node in graph.nodes:
             chain = self._raw(node, base)
@@ -113,7 +125,10 @@ def relative_path(root: nn.Module, path: str, owner: str) -> str | None:
 
 def _keys(node: Node) -> Chain:
     stack = (node._meta or {}).get("nn_module_stack")
-    if stack:
+    if stack is None:
+        scope = getattr(node._origin, "scope", None)
+        stack = None if scope is None else scope.module_stack()
+    if stack is not None:
         return tuple(stack)
     origin = node.origin
     if origin is None or not origin.stack:

@@ -1,23 +1,26 @@
-"""Sizes, dtypes and devices of values: what may be asked again wherever the value is, instead of being handed over.
+"""Facts: sizes, dtypes and devices of values, and attributes that nothing writes.
 
-A capture asks for a size once and uses the answer everywhere. Where modules are functions of their own, each asks for
-itself: so that equal layers stay equal, and a layer is not handed the sizes of what it is handed.
+What may be asked again wherever the value or the module is, instead of being handed over. A capture asks for a size once
+and uses the answer everywhere. Where modules are functions of their own, each asks for itself: so that equal layers stay
+equal, and a layer is not handed the sizes of what it is handed.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from graphwright.ir import Graph, Node
 
-__all__ = ["facts_of_values", "leaves_of"]
+__all__ = ["Facts", "facts_of", "leaves_of"]
+
+Facts = dict[Node, tuple[Node, ...]]  # each with the values, and the facts, that it is found by
 
 _METHODS = {"size", "dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "element_size"}
 _ATTRIBUTES = {"dtype", "device", "shape", "ndim", "layout"}
 _ARITHMETIC = {
     operator.add, operator.sub, operator.mul, operator.neg, operator.eq, operator.ne, operator.lt, operator.le,
-    operator.gt, operator.ge,
+    operator.gt, operator.ge, operator.not_,
 }  # fmt: skip
 _DIVISIONS = {operator.floordiv, operator.mod}  # which raise for zero
 # What may give a value another size while it stays the value.
@@ -25,27 +28,34 @@ _RESHAPES = {"resize_", "resize_as_", "set_", "t_", "squeeze_", "unsqueeze_", "t
 _NUMBERS = (bool, int, float)
 
 
-def facts_of_values(graph: Graph) -> dict[Node, tuple[Node, ...]]:
+def facts_of(graph: Graph, written: Collection[str] = ()) -> Facts:
     """The nodes of a graph that ask for sizes and the like, or compute with such; each with what it computes with.
 
-    None where the program changes the size of a value in place.
+    `written` are the paths of attributes that the program writes: they are no facts. Sizes are none where the program
+    changes the size of a value in place.
 
     >>> graph = Graph()
     >>> x = graph.placeholder("x")
     >>> rows = graph.call_method("size", (x, 0))
     >>> twice = graph.call_function(operator.mul, (rows, 2))
-    >>> facts_of_values(graph)
+    >>> facts_of(graph)
     {size: (x,), mul: (size,)}
     """
-    if any(node.target in _RESHAPES for node in graph.all_nodes() if node.op == "call_method"):
-        return {}
-    found: dict[Node, tuple[Node, ...]] = {}
+    are_sizes_fixed = not any(node.target in _RESHAPES for node in graph.all_nodes() if node.op == "call_method")
+    found: Facts = {}
     for node in graph.nodes:
-        if _asks(node):
+        if node.op == "get_attr":
+            if not any(_overlap(str(node.target), path) for path in written):
+                found[node] = ()
+        elif are_sizes_fixed and _asks(node):
             found[node] = (node.args[0],)  # type: ignore[assignment]
         elif node.op == "call_function" and not node.kwargs and _computes(node, found):
             found[node] = tuple(node.all_input_nodes)
     return found
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
 
 
 def _asks(node: Node) -> bool:
@@ -59,7 +69,7 @@ def _asks(node: Node) -> bool:
     return node.op == "call_function" and node.target is getattr and args[1] in _ATTRIBUTES
 
 
-def _computes(node: Node, known: dict[Node, tuple[Node, ...]]) -> bool:
+def _computes(node: Node, known: Facts) -> bool:
     if type(node.target).__hash__ is None or node.target not in (_ARITHMETIC | _DIVISIONS):
         return False
     if node.target in _DIVISIONS and (type(node.args[1]) is not int or node.args[1] == 0):
@@ -69,8 +79,8 @@ def _computes(node: Node, known: dict[Node, tuple[Node, ...]]) -> bool:
     )
 
 
-def leaves_of(fact: Node, facts: dict[Node, Sequence[Node]] | dict[Node, tuple[Node, ...]]) -> list[Node]:
-    """The values that a fact is about."""
-    if fact not in facts:
+def leaves_of(fact: Node, facts: Facts) -> list[Node]:
+    """The values that a fact is about, and the reads of attributes that it is found by."""
+    if not facts.get(fact):
         return [fact]
-    return list(dict.fromkeys(leaf for operand in facts[fact] for leaf in leaves_of(operand, facts)))
+    return list(dict.fromkeys(leaf for used in facts[fact] for leaf in leaves_of(used, facts)))

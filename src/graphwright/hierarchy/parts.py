@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from graphwright.hierarchy.chains import Chain, contexts_are_whole
-from graphwright.hierarchy.facts import leaves_of
+from graphwright.hierarchy.chains import Chain, Chains, contexts_are_whole, path_of
+from graphwright.hierarchy.facts import Facts, leaves_of
 from graphwright.ir import Node
 
 __all__ = ["Part", "Program", "parts_of"]
@@ -15,10 +15,16 @@ __all__ = ["Part", "Program", "parts_of"]
 
 @dataclass
 class Program:
-    """A graph that is taken apart: the chain of each node, and the facts that are asked for in several calls."""
+    """A graph that is taken apart: the chain of each node, and the facts that are asked for in several calls.
+
+    `places` tells of which modules have what. `number` is that of the graph, 0 for that of an entry point, and `flat` are the calls that are no parts.
+    """
 
     chains: dict[Node, Chain]
-    facts: dict[Node, tuple[Node, ...]]
+    facts: Facts
+    places: Chains
+    number: int = 0
+    flat: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False)
@@ -86,6 +92,7 @@ class _Borders:
     ) -> None:
         self._items, self._parts, self._wanted = items, parts, wanted
         self._facts = {fact: used for fact, used in program.facts.items() if fact not in given}
+        self._places = program.places
         self._part_of = {node: part for part in parts for node in part.members}
         self._asked: dict[Node, None] = {}  # facts that are needed outside of the parts that they are about
 
@@ -106,7 +113,7 @@ class _Borders:
         for part in self._parts:
             passed = passed_to(part)
             for fact in of_part[part][1]:
-                leaves = [leaf for leaf in leaves_of(fact, self._facts) if leaf not in part.members]
+                leaves = [leaf for leaf in leaves_of(fact, self._facts) if not self._has(part, leaf)]
                 if all(leaf in part.inputs or leaf.name in passed for leaf in leaves):
                     for leaf in leaves:
                         part.inputs[leaf] = None
@@ -116,6 +123,12 @@ class _Borders:
                     self._asked[fact] = None
         for fact in self._asked:
             self._require(fact)
+
+    def _has(self, part: Part, leaf: Node) -> bool:
+        """Tell whether a part computes a value, or reads an attribute that its module has."""
+        if leaf.op == "get_attr" and leaf in self._facts:
+            return self._places.relative(str(leaf.target), path_of(part.key)) is not None
+        return leaf in part.members
 
     def _used_by(self, nodes: Iterable[Node], members: set[Node]) -> tuple[dict[Node, None], dict[Node, None]]:
         """The values, and the facts, that nodes use and are not among them."""

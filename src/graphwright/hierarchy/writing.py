@@ -10,12 +10,12 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.hierarchy.chains import Chain, Chains, path_of
-from graphwright.hierarchy.facts import facts_of_values
+from graphwright.hierarchy.chains import Chain, Chains, call_in, path_of
+from graphwright.hierarchy.facts import Facts, facts_of
 from graphwright.hierarchy.parts import Part, Program, parts_of
 from graphwright.hierarchy.signatures import Given, Parameter, given_by, names_in, parameters_of
 from graphwright.ir import Graph, Node, Origin, map_arg
-from graphwright.ops import unpack, write_attribute
+from graphwright.ops import unpack, write_attribute, written_attributes
 from graphwright.runtime import calls_of_modules
 from graphwright.source import CallSite, Scope, is_returned, place_of
 
@@ -48,15 +48,21 @@ class Writing:
     def __init__(self, root: nn.Module, flat: Collection[str], more: Mapping[str, Collection[Node]]) -> None:
         self.root = root
         self.nested: dict[str, Nested] = {}
-        self._chains = Chains(root, flat)
+        self._chains = Chains(root)
+        self._flat = frozenset(flat)
         self._more = more
+        self._numbers: dict[Graph, int] = {}  # of bodies
         self._noted: Mapping[str, Any] = {}
+        self._written: Collection[str] = ()
         self._scopes: dict[tuple[int, int], Scope] = {}
 
     def whole(self, graph: Graph) -> Graph:
         """Write the graph of an entry point."""
         self._noted = calls_of_modules(graph)
-        written = self._body(graph, (), [])
+        self._written = written_attributes(graph)
+        for body in graph.all_graphs():
+            self._numbers[body] = len(self._numbers)
+        written = self.body(graph, (), [], frozenset())
         written.constants = graph.constants
         written._writer = graph._writer
         written._tracer_cls = graph._tracer_cls
@@ -64,10 +70,15 @@ class Writing:
             written._meta = dict(graph._meta)
         return written
 
-    def _body(self, graph: Graph, chain: Chain, inside: list[str]) -> Graph:
-        """Write the graph of an entry point, or of a branch or loop in a call: what it takes and gives stays."""
-        facts = facts_of_values(graph)
-        program = Program(self._chains.of(graph, chain, facts), {})
+    def body(self, graph: Graph, chain: Chain, inside: list[str], flat: frozenset[str]) -> Graph:
+        """Write the graph of an entry point, or of a branch or loop in a call: what it takes and gives stays.
+
+        `flat` are the calls around that are no graphs of their own.
+        """
+        facts = facts_of(graph, self._written)
+        number = self._numbers[graph]
+        flat |= {key.partition("~")[0] for key in self._flat if call_in(key.partition("~")[0], number) == key}
+        program = Program(self._chains.of(graph, chain, facts, flat), {}, self._chains, number, flat)
         program.facts = _floating(facts, program.chains)
         nodes = list(graph.nodes)
         inputs = [node for node in nodes if node.op == "placeholder"]
@@ -85,14 +96,16 @@ class Writing:
     def call(self, program: Program, part: Part, inside: list[str]) -> tuple[list[Parameter], Given]:
         """Write the graph of a call; return what it takes and gives."""
         noted = self._noted.get(part.key, {})
-        part.outputs |= dict.fromkeys(self._more.get(part.key, ()))
+        call = call_in(part.key, program.number)
+        part.outputs |= dict.fromkeys(self._more.get(call, ()))
         outputs = sorted(part.outputs, key=lambda node: (node in program.facts, operator.attrgetter("_position")(node)))
         kind = _kind_of(part)
         parameters = parameters_of(kind, noted.get("passed", {}), part.inputs, stem_of)
         level = _Level(self, program, Graph(), part.chain, [])
         parameters = [dataclasses.replace(each, name=level.add_input(each)) for each in parameters]
         level.write(part.nodes, list(part.inputs), outputs)
-        given = given_by(noted.get("given"), outputs, {node.name: node for node in (*part.inputs, *part.nodes)})
+        by_name = {node.name: node for node in (*part.inputs, *part.nodes) if level.has(node)}
+        given = given_by(noted.get("given"), outputs, by_name)
         items = given.value
         value: Any = tuple([None if item is None else level.value(item) for item in items]) if given.count else items
         output = level.graph.output(level.value(value) if isinstance(value, Node) else value)
@@ -101,8 +114,8 @@ class Writing:
         number = {node: i for i, node in enumerate(level.graph.nodes)}
         places = {number[made]: node for node, made in level.values.items()}
         wanted = {number[level.values[node]] for node in outputs}
-        inside.append(part.key)
-        self.nested[part.key] = Nested(level.graph, places, wanted, level.inside)
+        inside.append(call)
+        self.nested[call] = Nested(level.graph, places, wanted, level.inside)
         return parameters, given
 
     def relative(self, path: str, chain: Chain) -> str:
@@ -190,6 +203,10 @@ class _Level:
             else:
                 self.values[item] = self.copy(item)
 
+    def has(self, node: Node) -> bool:
+        """Tell whether a value is known here."""
+        return node in self.values or node in self._items
+
     def value(self, node: Node) -> Node:
         """What stands for a value here; a fact is asked for anew."""
         known = self.values.get(node)
@@ -208,7 +225,7 @@ class _Level:
         writing = self._writing
         args: Any = map_arg(node._args, self.value)
         args = tuple(
-            [writing._body(arg, self._chain, self.inside) if type(arg) is Graph else arg for arg in args]
+            [writing.body(arg, self._chain, self.inside, self._program.flat) if type(arg) is Graph else arg for arg in args]
         )
         target = node._target
         if node._op in ("call_module", "get_attr"):
@@ -303,9 +320,9 @@ def _kind_of(part: Part) -> Any:
     return None
 
 
-def _floating(facts: Mapping[Node, tuple[Node, ...]], chains: Mapping[Node, Chain]) -> dict[Node, tuple[Node, ...]]:
+def _floating(facts: Facts, chains: Mapping[Node, Chain]) -> Facts:
     """The facts that are asked for in one call and used in another, with those that they are computed with."""
-    floating: dict[Node, tuple[Node, ...]] = {}
+    floating: Facts = {}
     for fact in reversed(list(facts)):
         if any(user in floating or chains[user] != chains[fact] for user in fact.users):
             floating[fact] = facts[fact]
