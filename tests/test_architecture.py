@@ -26,6 +26,7 @@ ROOMS = [
         "codegen",
         "runtime",
         "analysis",
+        "hierarchy",
         "capture",
         "script",
         "rewrite",
@@ -70,6 +71,7 @@ PUBLIC = [
         "UnknownNameError",
         "compile_backend",
         "extract",
+        "flatten",
         "from_export",
         "from_fx",
         "prune",
@@ -77,6 +79,7 @@ PUBLIC = [
         "split",
         "to_export",
         "to_fx",
+        "unflatten",
     ),
     *(
         "ScriptError",

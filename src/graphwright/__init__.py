@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
         TraceError,
         UnknownNameError,
     )
+    from graphwright.hierarchy import flatten, unflatten
     from graphwright.interop import (  # type: ignore[no-redef]
         compile_backend,
         from_export,
@@ -101,6 +102,7 @@ __all__ = [
     "doctor",
     "explain",
     "extract",
+    "flatten",
     "from_export",
     "from_fx",
     "graph",
@@ -125,6 +127,7 @@ __all__ = [
     "to_export",
     "to_fx",
     "trace",
+    "unflatten",
     "verify",
     "wrap",
 ]

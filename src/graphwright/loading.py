@@ -27,6 +27,7 @@ PUBLIC: dict[str, str] = {
     "codegen": "CodeGen",
     "engines": "inline optimize_for_inference",
     "errors": "CaptureError GraphError GraphwrightError GuardError LoadError ScriptError TraceError UnknownNameError",
+    "hierarchy": "flatten unflatten",
     "interop": "compile_backend from_export from_fx to_export to_fx",
     "ir": "Graph Node map_arg",
     "ops": "has_side_effect",

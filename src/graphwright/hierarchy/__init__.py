@@ -1,5 +1,18 @@
-"""Modules of captured programs as modules again: graphs inside graphs, one for each distinct module."""
+"""Modules of captured programs as modules again: graphs inside graphs, one for each distinct module.
 
+Read chains.py first.
+
+    modules.py     `unflatten`: the modules, made captured ones
+    flattening.py  `flatten`: one graph again
+    sharing.py     which calls do the same
+    writing.py     the graphs, written anew
+    signatures.py  what a module is called with and gives, in the names of its source
+    parts.py       a graph in parts, and what passes between them
+    chains.py      which calls a node is inside of
+    facts.py       what may be asked again instead of being handed over
+"""
+
+from graphwright.hierarchy.flattening import flatten
 from graphwright.hierarchy.modules import unflatten
 
-__all__ = ["unflatten"]
+__all__ = ["flatten", "unflatten"]

@@ -11,7 +11,7 @@ from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context, write_attribute
 from graphwright.runtime import is_guard
 
-__all__ = ["Chain", "Chains", "call_in", "contexts_are_whole", "path_of", "relative_path"]
+__all__ = ["Chain", "Chains", "call_in", "contexts_are_whole", "path_of", "relative_path", "split_calls"]
 
 Chain = tuple[str, ...]  # from the outermost call inwards, the root left out
 
@@ -150,6 +150,35 @@ def _common(one: Chain, other: Chain) -> Chain:
             break
         count += 1
     return one[:count]
+
+
+def split_calls(graph: Graph) -> set[str]:
+    """The calls of which a part is before a fork of the program, and the rest on the ways on from there.
+
+    >>> split_calls(Graph())
+    set()
+    """
+    split: set[str] = set()
+    _split(graph, (), frozenset(), split)
+    return split
+
+
+def _split(graph: Graph, base: Chain, above: frozenset[str], split: set[str]) -> None:
+    rows = [(node, _common_of(node)) for node in graph.nodes if node.op not in ("placeholder", "output")]
+    here = above.union(*[chain[len(base) :] for _, chain in rows])
+    for node, chain in rows:
+        for body in bodies_of(node):
+            inside = {key for inner in body.all_nodes() for key in _keys(inner)[len(chain) :]}
+            split |= inside & here
+            _split(body, chain, here, split)
+
+
+def _common_of(node: Node) -> Chain:
+    chain = _keys(node)
+    for inner in _inside(node):
+        if inner.op not in ("placeholder", "output"):
+            chain = _common(chain, _keys(inner))
+    return chain
 
 
 def contexts_are_whole(members: Collection[Node]) -> bool:

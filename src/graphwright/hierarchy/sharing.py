@@ -46,6 +46,7 @@ def write_nested(
         programs = _programs(root, writing.nested)
         unlike = _unlike_calls(writing.nested, programs)
         if not unlike and not _ask_for_more(writing.nested, programs, more):
+            flat |= dict.fromkeys(writing.split, "the program forks inside of it")
             return Written(tops, _shared(root, writing.nested), flat)
         flat |= unlike
     raise AssertionError("the graphs of equal modules do not come to be equal")
@@ -73,13 +74,14 @@ def _programs(root: nn.Module, nested: Mapping[str, Nested]) -> dict[str, int]:
     return found
 
 
-def _rows(graph: Graph, with_output: bool = True) -> tuple[Hashable, ...]:
+def _rows(graph: Graph, with_output: bool = True, is_body: bool = False) -> tuple[Hashable, ...]:
     """What a graph does, as data that compares; values are numbers, whatever they are called."""
     numbers: dict[Node, int] = {}
     rows = []
     for node in graph.nodes:
         if node.op != "output" or with_output:
-            rows.append((node.op, _plain(node.target, numbers), _plain(node.args, numbers), _plain(node.kwargs, numbers)))
+            target = None if is_body and node.op == "placeholder" else node.target
+            rows.append((node.op, _plain(target, numbers), _plain(node.args, numbers), _plain(node.kwargs, numbers)))
         numbers[node] = len(numbers)
     return tuple(rows)
 
@@ -88,7 +90,7 @@ def _plain(value: Any, numbers: Mapping[Node, int]) -> Hashable:
     if isinstance(value, Node):
         return Node, numbers[value]
     if isinstance(value, Graph):
-        return Graph, _rows(value)
+        return Graph, _rows(value, is_body=True)
     if isinstance(value, tuple | list):
         return type(value), *[_plain(item, numbers) for item in value]
     if isinstance(value, dict):

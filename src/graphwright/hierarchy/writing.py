@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.hierarchy.chains import Chain, Chains, call_in, path_of
+from graphwright.hierarchy.chains import Chain, Chains, call_in, path_of, split_calls
 from graphwright.hierarchy.facts import Facts, facts_of
 from graphwright.hierarchy.parts import Part, Program, parts_of
 from graphwright.hierarchy.signatures import Given, Parameter, given_by, names_in, parameters_of
@@ -48,6 +48,7 @@ class Writing:
     def __init__(self, root: nn.Module, flat: Collection[str], more: Mapping[str, Collection[Node]]) -> None:
         self.root = root
         self.nested: dict[str, Nested] = {}
+        self.split: set[str] = set()  # the calls that forks cut in two
         self._chains = Chains(root)
         self._flat = frozenset(flat)
         self._more = more
@@ -62,7 +63,8 @@ class Writing:
         self._written = written_attributes(graph)
         for body in graph.all_graphs():
             self._numbers[body] = len(self._numbers)
-        written = self.body(graph, (), [], frozenset())
+        self.split |= split_calls(graph)
+        written = self.body(graph, (), [], frozenset(self.split))
         written.constants = graph.constants
         written._writer = graph._writer
         written._tracer_cls = graph._tracer_cls
@@ -87,6 +89,8 @@ class Writing:
         level = _Level(self, program, Graph(), chain, inside)
         for node in inputs:
             level.values[node] = level.copy(node)
+            if number:  # of a body, whose inputs are in their order
+                level.values[node].target = level.values[node].name
         level.write(own, inputs, output.all_input_nodes)
         copied = level.graph.output(map_arg(output.args[0], level.value), output.type)
         copied._origin = self.origin(output, len(chain))
@@ -180,6 +184,7 @@ class _Level:
         self.values: dict[Node, Node] = {}  # of the graph that is taken apart -> of this one
         self.inside = inside
         self._writing, self._program, self._chain = writing, program, chain
+        self._at: Any = None  # where the node comes from that is being written
         self._tuples: dict[tuple[Node | None, ...], Node] = {}  # parameters that are tuples of values
         self._items: dict[Node, tuple[Node, int]] = {}  # values in them
 
@@ -223,6 +228,10 @@ class _Level:
     def copy(self, node: Node) -> Node:
         """Copy a node, bodies and all."""
         writing = self._writing
+        if node in self._program.facts:  # asked for by what uses it
+            origin = _part_of(self._at)
+        else:
+            origin = self._at = writing.origin(node, len(self._chain))
         args: Any = map_arg(node._args, self.value)
         args = tuple(
             [writing.body(arg, self._chain, self.inside, self._program.flat) if type(arg) is Graph else arg for arg in args]
@@ -232,11 +241,10 @@ class _Level:
             target = writing.relative(str(target), self._chain)
         elif target is write_attribute:
             args = (writing.relative(str(args[0]), self._chain), *args[1:])
-        name = node.name if node._op == "placeholder" else stem_of(node)
+        name = node.name if node._op == "placeholder" and not self._program.number else stem_of(node)
         made = self.graph.create_node(node._op, target, args, map_arg(node._kwargs, self.value), name, node.type)
         made._meta = None if node._meta is None else self._meta_of(node)
-        is_asked_here = node not in self._program.facts or self._program.chains[node] == self._chain
-        made._origin = writing.origin(node, len(self._chain)) if is_asked_here else None
+        made._origin = origin
         return made
 
     def _meta_of(self, node: Node) -> dict[str, Any]:
@@ -251,9 +259,9 @@ class _Level:
     def _call(self, part: Part) -> None:
         writing = self._writing
         parameters, given = writing.call(self._program, part, self.inside)
+        site = self._at = writing.site(part, not given.count)
         args = tuple([self._argument(each.value) for each in parameters if not each.keyword])
         kwargs = {each.name: self._argument(each.value) for each in parameters if each.keyword}
-        site = writing.site(part, not given.count)
         target = writing.relative(path_of(part.key), self._chain)
         place = None if site is None else place_of(site.code, site.instruction)
         name = place.target if place is not None and (not given.count or given.is_source) else ""
@@ -294,6 +302,13 @@ def stem_of(node: Node) -> str:
     """
     found = _NUMBERED.match(node.name)
     return found.group(1) if found else node.name
+
+
+def _part_of(origin: Any) -> Any:
+    """The place of something that a statement needs besides."""
+    if isinstance(origin, CallSite):
+        return CallSite(origin.code, origin.instruction, origin.scope, is_whole=False)
+    return None if origin is None else dataclasses.replace(origin.resolve(), target="")
 
 
 def _name_of_module(path: str) -> str:

@@ -59,6 +59,7 @@ from graphwright.capture.typed.inputs import Inputs
 from graphwright.capture.typed.module_calls import keep_module_calls
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
+from graphwright.hierarchy import unflatten
 from graphwright.ir import Graph
 from graphwright.runtime import (
     Entry,
@@ -92,6 +93,7 @@ def trace(
     leaf_functions: Iterable[Callable[..., Any]] = (),
     max_paths: int = 8,
     target: Literal["eager", "export"] = "eager",
+    flat: bool = True,
     copy: bool = False,
     progress: Callable[[str], None] | None = None,
     check_trace: bool | None = None,
@@ -125,7 +127,8 @@ def trace(
     stay one node, as those given to `wrap` do. With `copy` the result has parameters and buffers of its own.
     `max_paths`: how many ends a program may have where its branches cannot be joined. `target`: "export" captures what
     is to be deployed: `torch.compiler.is_exporting()` and `is_compiling()` are true, so that libraries leave out what
-    only eager execution needs, such as a look whether a mask masks anything. `progress` is called with a line
+    only eager execution needs, such as a look whether a mask masks anything. Not `flat`: each module that is entered
+    stays a module, captured for itself, as `unflatten` makes them. `progress` is called with a line
     per pass.
     `check_trace`: capture another time, for the example and each of `check_inputs` (calls, as in `examples`), and
     compare graphs, and values with the original's up to `check_tolerance`. On by default with "follow".
@@ -170,6 +173,8 @@ def trace(
     if check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace):
         calls = read_check_inputs(check_inputs, as_example)
         _check(root, module, entries, points, calls, options, is_leaf, check_tolerance)
+    if not flat:
+        module = unflatten(module)
     if copy:
         copy_tensors(module)
     return module
