@@ -76,6 +76,7 @@ PUBLIC = [
         "from_fx",
         "prune",
         "quantize",
+        "source",
         "split",
         "to_export",
         "to_fx",

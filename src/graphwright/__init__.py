@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
         TraceError,
         UnknownNameError,
     )
-    from graphwright.hierarchy import flatten, unflatten
+    from graphwright.hierarchy import flatten, source, unflatten
     from graphwright.interop import (  # type: ignore[no-redef]
         compile_backend,
         from_export,
@@ -122,6 +122,7 @@ __all__ = [
     "rule",
     "save",
     "script",
+    "source",
     "split",
     "symbolic_trace",
     "to_export",

@@ -27,7 +27,7 @@ PUBLIC: dict[str, str] = {
     "codegen": "CodeGen",
     "engines": "inline optimize_for_inference",
     "errors": "CaptureError GraphError GraphwrightError GuardError LoadError ScriptError TraceError UnknownNameError",
-    "hierarchy": "flatten unflatten",
+    "hierarchy": "flatten source unflatten",
     "interop": "compile_backend from_export from_fx to_export to_fx",
     "ir": "Graph Node map_arg",
     "ops": "has_side_effect",
@@ -95,7 +95,10 @@ class _Package(ModuleType):
             for act in _WAITING.get(name, ()):
                 act()
             compat.show_paths(name)
-            value = getattr(value, name) if name in _PATHS else value  # `rewrite` and `script` are the functions
+            if name in _PATHS:  # `rewrite`, `script` and `source` are functions, that of `source` in another room
+                if _PATHS[name] != f"{name}.{name}":
+                    return
+                value = getattr(value, name)
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:

@@ -4,6 +4,7 @@ Read chains.py first.
 
     modules.py     `unflatten`: the modules, made captured ones
     flattening.py  `flatten`: one graph again
+    one_file.py    `source`: the modules as classes of one file
     sharing.py     which calls do the same
     writing.py     the graphs, written anew
     signatures.py  what a module is called with and gives, in the names of its source
@@ -14,5 +15,6 @@ Read chains.py first.
 
 from graphwright.hierarchy.flattening import flatten
 from graphwright.hierarchy.modules import unflatten
+from graphwright.hierarchy.one_file import source
 
-__all__ = ["flatten", "unflatten"]
+__all__ = ["flatten", "source", "unflatten"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator
 
 from torch import nn
@@ -46,9 +47,7 @@ class Chains:
         self._flat: Collection[str] = ()
         self._paths: dict[tuple[str, str], str | None] = {}
 
-    def of(
-        self, graph: Graph, base: Chain, facts: Facts, flat: Collection[str] = ()
-    ) -> dict[Node, Chain]:
+    def of(self, graph: Graph, base: Chain, facts: Facts, flat: Collection[str] = ()) -> dict[Node, Chain]:
         """The chain of each node of a graph whose own place is `base`; `flat` are calls that count for nothing."""
         self._flat = flat
         found: dict[Node, Chain] = {}
@@ -80,7 +79,7 @@ class Chains:
     def _is_whole(self, chain: Chain, depth: int) -> bool:
         """Tell whether each module of a chain is inside of the one around it."""
         paths = ["" if not depth else path_of(chain[depth - 1]), *map(path_of, chain[depth:])]
-        return all(self.relative(inner, outer) for outer, inner in zip(paths, paths[1:], strict=False))
+        return all(self.relative(inner, outer) for outer, inner in itertools.pairwise(paths))
 
     def _has_what_is_named(self, node: Node, owner: str) -> bool:
         paths = [str(each.target) for each in (node, *_inside(node)) if each.op in ("call_module", "get_attr")]
@@ -189,4 +188,3 @@ def contexts_are_whole(members: Collection[Node]) -> bool:
         if node.target is exit_context and node.args[0] not in members:
             return False
     return True
-

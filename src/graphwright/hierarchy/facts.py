@@ -1,8 +1,8 @@
-"""Facts: sizes, dtypes and devices of values, and attributes that nothing writes.
+"""Facts: sizes, dtypes and devices of values, whether they are None, and attributes that nothing writes.
 
-What may be asked again wherever the value or the module is, instead of being handed over. A capture asks for a size once
-and uses the answer everywhere. Where modules are functions of their own, each asks for itself: so that equal layers stay
-equal, and a layer is not handed the sizes of what it is handed.
+What may be asked again wherever the value or the module is, instead of being handed over. A capture asks for a size
+once and uses the answer everywhere. Where modules are functions of their own, each asks for itself: so that equal
+layers stay equal, and a layer is not handed the sizes of what it is handed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def facts_of(graph: Graph, written: Collection[str] = ()) -> Facts:
             if not any(_overlap(str(node.target), path) for path in written):
                 found[node] = ()
         elif are_sizes_fixed and _asks(node):
-            found[node] = (node.args[0],)  # type: ignore[assignment]
+            found[node] = (node.args[0],)
         elif node.op == "call_function" and not node.kwargs and _computes(node, found):
             found[node] = tuple(node.all_input_nodes)
     return found
@@ -62,6 +62,8 @@ def _asks(node: Node) -> bool:
     args = node.args
     if not args or not isinstance(args[0], Node) or node.kwargs:
         return False
+    if node.target in (operator.is_, operator.is_not):
+        return args[1] is None
     if any(type(other) not in (int, str) for other in args[1:]):
         return False
     if node.op == "call_method":

@@ -51,7 +51,9 @@ def flatten(gm: nn.Module) -> Any:
     for entry in entries:
         if id(entry.graph) not in flat:
             flat[id(entry.graph)] = _Flat(gm, entry).graph
-    return captured_module(gm, [Entry(each.name, flat[id(each.graph)], each.signature) for each in entries], type(gm).__name__)
+    return captured_module(
+        gm, [Entry(each.name, flat[id(each.graph)], each.signature) for each in entries], type(gm).__name__
+    )
 
 
 class _Flat:

@@ -43,11 +43,8 @@ def unflatten(gm: nn.Module) -> Any:
     ...     def forward(self, x):
     ...         return x + self.linear(x).relu()
     >>> nested = unflatten(trace(nn.Sequential(Block(), Block()), torch.ones(2, 4)))
-    >>> print(nested.code.strip())
-    def forward(self, input):
-        expect_modules(self)
-        _0 = self[0](input)
-        return self[1](_0)
+    >>> nested[0].graph is nested[1].graph, [node.name for node in nested[0].graph.nodes]
+    (True, ['x', 'linear', 'relu', 'add', 'output'])
     """
     points = entry_points_of(gm)
     if not points:

@@ -68,7 +68,7 @@ def _programs(root: nn.Module, nested: Mapping[str, Nested]) -> dict[str, int]:
     numbers: dict[Hashable, int] = {}
     found: dict[str, int] = {}
     for key, call in nested.items():  # what is inside of a call comes before it
-        kind = type(root.get_submodule(path_of(key)))
+        kind: Any = type(root.get_submodule(path_of(key)))
         program = kind, *[found[each] for each in call.inside], *_rows(call.graph, with_output=False)
         found[key] = numbers.setdefault(program, len(numbers))
     return found

@@ -59,7 +59,9 @@ def parameters_of(kind: Any, passed: Mapping[str, Any], inputs: Iterable[Node], 
 
 def _are_there(noted: Sequence[Any], left: Mapping[str, Node]) -> bool:
     names = [each for each in noted if each is not None]
-    return bool(names) and all(isinstance(each, str) and each in left for each in names) and len(set(names)) == len(names)
+    return (
+        bool(names) and all(isinstance(each, str) and each in left for each in names) and len(set(names)) == len(names)
+    )
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -109,7 +111,10 @@ def given_by(noted: Any, outputs: Sequence[Node], by_name: Mapping[str, Node]) -
         return Given(by_name[noted], {}, True)
     if isinstance(noted, list) and all(each is None or (isinstance(each, str) and each in by_name) for each in noted):
         items = tuple([None if each is None else by_name[each] for each in noted])
-        places = {item: i for i, item in reversed(list(enumerate(items))) if item is not None}
+        places: dict[Node, int] = {}
+        for i, item in enumerate(items):
+            if item is not None:
+                places.setdefault(item, i)
         if wanted <= places.keys() and items:
             return Given(items, places, True)
     if not outputs:
@@ -117,8 +122,8 @@ def given_by(noted: Any, outputs: Sequence[Node], by_name: Mapping[str, Node]) -
     if len(outputs) == 1:
         return Given(outputs[0], {})
     first = [by_name[each] for each in names_in(noted) if each in by_name and by_name[each] in wanted]
-    items = tuple(dict.fromkeys([*first, *outputs]))
-    return Given(items, {item: i for i, item in enumerate(items)})
+    order = list(dict.fromkeys([*first, *outputs]))
+    return Given(tuple(order), {item: i for i, item in enumerate(order)})
 
 
 def names_in(noted: Any) -> list[str]:

@@ -93,7 +93,7 @@ class Writing:
                 level.values[node].target = level.values[node].name
         level.write(own, inputs, output.all_input_nodes)
         copied = level.graph.output(map_arg(output.args[0], level.value), output.type)
-        copied._origin = self.origin(output, len(chain))
+        copied._origin = self.origin(output, len(chain)) or (None if number else _place_of_end(copied))
         copied._meta = None if output._meta is None else dict(output._meta)
         return level.graph
 
@@ -110,11 +110,11 @@ class Writing:
         level.write(part.nodes, list(part.inputs), outputs)
         by_name = {node.name: node for node in (*part.inputs, *part.nodes) if level.has(node)}
         given = given_by(noted.get("given"), outputs, by_name)
-        items = given.value
-        value: Any = tuple([None if item is None else level.value(item) for item in items]) if given.count else items
+        value: Any = given.value
+        if isinstance(value, tuple):
+            value = tuple([None if item is None else level.value(item) for item in value])
         output = level.graph.output(level.value(value) if isinstance(value, Node) else value)
-        last = output.prev
-        output._origin = last._origin if last._origin is not None and is_returned(last) else None
+        output._origin = _place_of_end(output)
         number = {node: i for i, node in enumerate(level.graph.nodes)}
         places = {number[made]: node for node, made in level.values.items()}
         wanted = {number[level.values[node]] for node in outputs}
@@ -218,7 +218,9 @@ class _Level:
         if known is None:
             if node in self._items:
                 owner, place = self._items[node]
-                known = self._item(owner, place, f"{owner.name}_{place}" if owner.op == "placeholder" else stem_of(node))
+                known = self._item(
+                    owner, place, f"{owner.name}_{place}" if owner.op == "placeholder" else stem_of(node)
+                )
             else:
                 assert node in self._program.facts, (node, self._chain)
                 known = self.copy(node)
@@ -234,7 +236,10 @@ class _Level:
             origin = self._at = writing.origin(node, len(self._chain))
         args: Any = map_arg(node._args, self.value)
         args = tuple(
-            [writing.body(arg, self._chain, self.inside, self._program.flat) if type(arg) is Graph else arg for arg in args]
+            [
+                writing.body(arg, self._chain, self.inside, self._program.flat) if type(arg) is Graph else arg
+                for arg in args
+            ]
         )
         target = node._target
         if node._op in ("call_module", "get_attr"):
@@ -294,6 +299,11 @@ class _Level:
         return tuple([None if item is None else self.value(item) for item in value])
 
 
+def _place_of_end(output: Node) -> Any:
+    """Where a graph returns: at its last node, where that is what the source returns."""
+    return output.prev._origin if output.prev._origin is not None and is_returned(output.prev) else None
+
+
 def stem_of(node: Node) -> str:
     """The name of a value without the number that made it unlike others: `hidden_states` of `hidden_states_3`.
 
@@ -342,5 +352,3 @@ def _floating(facts: Facts, chains: Mapping[Node, Chain]) -> Facts:
         if any(user in floating or chains[user] != chains[fact] for user in fact.users):
             floating[fact] = facts[fact]
     return floating
-
-

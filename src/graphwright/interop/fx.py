@@ -164,7 +164,7 @@ class _Expected:
                     fix=f"give it to torch.fx in that mode: graphwright.to_fx(gm.{'eval' if mode else 'train'}())",
                 )
         if not torch.compiler.is_compiling() and (self._bound is None or not self._bound.holds()):
-            self._bound = bound(module, self.graph)
+            self._bound = bound(module, self.graph, facts_of_modules(self.graph))
 
     def look_at(self, module: torch.fx.GraphModule) -> None:
         """Look at each call of a module, and of its deep copies, to which torch.fx hands no hooks."""

@@ -8,6 +8,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     interpreter.py    a graph run node by node
     graph_module.py   the captured module
     state.py          what it keeps for itself
+    dtypes.py         which conversions would make its dtypes wrong
     packaging/        a captured module as a folder of source and weights
     pickling.py       graphs for pickle
     reporting/        what people read: of a capture, of a module, of an error
@@ -40,15 +41,16 @@ from graphwright.runtime.entries import (
     expect_modules,
     is_readable,
     overhear,
+    refuse_forms,
 )
 from graphwright.runtime.foreign import ForeignModules, as_captured, read_foreign, write_scripts
 from graphwright.runtime.graph_facts import (
     buffers_of,
+    calls_of_modules,
     facts_of_modules,
     forget_module,
     forget_modules,
     forwards_of,
-    calls_of_modules,
     keep_buffers,
     keep_calls,
     keep_forwards,
@@ -87,7 +89,6 @@ from graphwright.runtime.members.attributes import (
 )
 from graphwright.runtime.members.shells import Shells, copy_slots, copy_tensors
 from graphwright.runtime.modules.captured import captured_module, change_base
-from graphwright.runtime.modules.nested import make_captured, why_not_captured
 from graphwright.runtime.modules.forms import in_form, without_forms
 from graphwright.runtime.modules.lazy import (
     LazyGraphModule,
@@ -97,10 +98,13 @@ from graphwright.runtime.modules.lazy import (
     use_lazy_graph_modules,
 )
 from graphwright.runtime.modules.loose_parts import BareModule, forward_from_source
+from graphwright.runtime.modules.nested import make_captured, why_not_captured
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
 from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts, new_object
 from graphwright.runtime.outside import Found, Outside, differs
+from graphwright.runtime.packaging.classes import Stub
+from graphwright.runtime.packaging.python_file import PackageSource
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.premises import (
     HOOKS,
@@ -164,6 +168,8 @@ __all__ = [
     "Graphs",
     "Guard",
     "Interpreter",
+    "PackageSource",
+    "Stub",
     "LazyGraphModule",
     "Outside",
     "ReportEntry",
@@ -230,6 +236,7 @@ __all__ = [
     "new_object",
     "node_context",
     "overhear",
+    "refuse_forms",
     "part_module",
     "read_attribute",
     "read_attributes",
@@ -259,6 +266,7 @@ FLOORS = (
     "interpreter",
     "graph_module",
     "state",
+    "dtypes",
     "packaging",
     "pickling",
     "reporting",

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import FunctionType, MappingProxyType
 from typing import Any
 
-import torch
 from torch import nn
 
 from graphwright.codegen import BoxedCodeGen, PythonCode, compile_source, graph_to_readable_source, is_plain
-from graphwright.errors import GraphError, GuardError, MissingAttributeError
+from graphwright.errors import GraphError, MissingAttributeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_attributes
+from graphwright.runtime.dtypes import refuse_conversion
 from graphwright.runtime.entries import (
     STATE,
     Entry,
@@ -281,22 +281,9 @@ class GraphModule(nn.Module):
             raise
 
     def _apply(self, fn: Any, recurse: bool = True) -> GraphModule:
-        """Convert every tensor: what `half`, `to` and their like call.
-
-        A captured program has the dtypes that it asked for as constants; another floating dtype of its parameters
-        would make these wrong without a word. Raises GuardError then, before anything is converted.
-        """
-        state = _state(self)
-        inside = [_state(each) for each in self.modules() if STATE in each.__dict__]  # one of which would refuse later
-        entries = (entry for each in inside for entry in each.entries.values())
-        nodes = (node for graph in {id(entry.graph): entry.graph for entry in entries}.values() for node in graph.all_nodes())
-        if state.is_readable and any(map(_mentions_float_dtype, nodes)):
-            parameter = next((p for p in self.parameters() if p.is_floating_point()), None)
-            if parameter is not None and fn(torch.empty(0, dtype=parameter.dtype)).dtype != parameter.dtype:
-                raise GuardError(
-                    f"the program was captured with {parameter.dtype} parameters and asks for dtypes on its way",
-                    fix="convert the original model, then capture it",
-                )
+        """Convert every tensor: what `half`, `to` and their like call. Raises GuardError before any is converted."""
+        _state(self)
+        refuse_conversion(self, fn)
         return super()._apply(fn, recurse)  # type: ignore[no-any-return,no-untyped-call]
 
     # ---- printing
@@ -658,8 +645,3 @@ def _flag_of_owner(path: str) -> str:
     """The path of an attribute that every module has, of the module that this path leads through."""
     owner, dot, _ = path.rpartition(".")
     return f"{owner}{dot}training"
-
-
-def _mentions_float_dtype(node: Node) -> bool:
-    values = (*node._args, *node._kwargs.values())
-    return any(isinstance(value, torch.dtype) and value.is_floating_point for value in values)

@@ -7,6 +7,7 @@ of its ways. Read trace.py first, then recorder.py.
     recorder.py        what is done with each operation of a program that runs on examples
     recording_mode.py  the mode under which a program runs: it sees every call of torch
     inputs.py          the user's values in, placeholders and proxies out, and back; guards of the inputs
+    module_calls.py    what calls of modules got and gave, noted on the way
     settling.py        what was read of values on the way, followed to the inputs that it follows from
     same_values.py     what tells questions about values with examples apart
     held_tensors.py    tensors, arrays and devices that a program has, and the nodes that read them

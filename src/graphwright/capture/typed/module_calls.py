@@ -12,20 +12,22 @@ from graphwright.ir import Graph, Node
 from graphwright.runtime import keep_calls
 from graphwright.source import CallSite, Scope, user_frame
 
-__all__ = ["keep_module_calls", "note_given", "note_passed"]
+__all__ = ["entered", "given_by", "keep_module_calls"]
 
 
-def note_passed(scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any], outer: Scope) -> None:
-    """Note with which values of the graph a module is called, and where."""
+def entered(scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope:
+    """Note with which values of the graph a module is called, and where; return its call."""
     scope.passed = tuple([_nodes(value) for value in args]), {name: _nodes(value) for name, value in kwargs.items()}
     frame = user_frame(sys._getframe(2))
-    if frame is not None:
-        scope.site = CallSite(frame.f_code, frame.f_lasti, outer)
+    if frame is not None and scope.outer is not None:
+        scope.site = CallSite(frame.f_code, frame.f_lasti, scope.outer)
+    return scope
 
 
-def note_given(scope: Scope, result: Any) -> None:
-    """Note which values of the graph the call gave."""
+def given_by(scope: Scope, result: Any) -> Any:
+    """Note which values of the graph the call gave; return what it gave."""
     scope.given = _nodes(result)
+    return result
 
 
 def _nodes(value: Any) -> Any:

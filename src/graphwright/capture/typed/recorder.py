@@ -75,7 +75,7 @@ from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.typed.held_tensors import HeldTensors
-from graphwright.capture.typed.module_calls import note_given, note_passed
+from graphwright.capture.typed.module_calls import entered, given_by
 from graphwright.capture.typed.recording_mode import RecordingMode
 from graphwright.capture.typed.same_values import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
@@ -250,13 +250,11 @@ class Recorder:
             state.watch(shell)
         if self.reads is not None:
             self.reads.entered(module, path)
-        scope = self.scope = Scope(path, type(module), count, outer)
-        note_passed(scope, args, kwargs, outer)
+        scope = self.scope = entered(Scope(path, type(module), count, outer), args, kwargs)
         try:
-            result = nn.Module._call_impl(shell, *args, **kwargs)
+            result = given_by(scope, nn.Module._call_impl(shell, *args, **kwargs))
         finally:
             self.scope = outer
-        note_given(scope, result)
         if self.questions.optionals.are_there:
             found = next((leaf for leaf in leaves(result) if is_uncertain(leaf)), None)
             caller = user_frame(sys._getframe(1))

@@ -18,6 +18,8 @@ from graphwright.runtime.state import State
 
 __all__ = ["make_captured", "why_not_captured"]
 
+_OF_HOOKS = ("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
+
 
 def make_captured(
     module: nn.Module, graph: Graph, facts: Mapping[str, Facts], like: GraphModule | None = None
@@ -29,7 +31,7 @@ def make_captured(
     """
     kind = type(module)
     module.__class__ = _class_for(kind, module)
-    for table in (*HOOKS, "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called"):
+    for table in (*HOOKS, *_OF_HOOKS):
         module.__dict__[table].clear()
     module.__dict__.pop("forward", None)
     state = State(graph, is_readable=True)
@@ -48,11 +50,11 @@ def why_not_captured(module: nn.Module) -> str | None:
         return "it is a captured module already"
     if kind.__call__ is not nn.Module.__call__:
         return f"{kind.__qualname__} has a __call__ of its own"
-    return _why_not(kind)
+    return _why_not(kind)  # type: ignore[arg-type]
 
 
 @functools.lru_cache(1024)
-def _why_not(kind: type[nn.Module]) -> str | None:
+def _why_not(kind: Any) -> str | None:
     try:
         object.__new__(kind).__class__ = _instance_class(kind.__name__, (kind, GraphModule))
     except TypeError as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import keyword
 import re
+import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,7 +33,7 @@ from graphwright.runtime.packaging.modules import (
 )
 from graphwright.runtime.references import describe, reference_to, why_unimportable
 
-__all__ = ["ModuleWriter", "ProgramOf", "Uses", "Written"]
+__all__ = ["ModuleWriter", "ProgramOf", "Stub", "Uses", "Written"]
 
 _INDENT = " " * 8
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -46,6 +48,12 @@ class Written:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+
+class Stub(types.SimpleNamespace):
+    """The base of classes that the file defines in place of others: objects with the same attributes."""
+
+    stands_for = ""
 
 
 class Uses:
@@ -112,9 +120,12 @@ class Uses:
 class ModuleWriter:
     """Writes modules as expressions, and the classes that these expressions call."""
 
-    def __init__(self, uses: Uses, names: Globals, code_of: Callable[[nn.Module], str]) -> None:
+    def __init__(
+        self, uses: Uses, names: Globals, code_of: Callable[[nn.Module], str], original_classes: bool = False
+    ) -> None:
         self.uses = uses
         self.names = names
+        self._original_classes = original_classes
         self.classes: list[str] = []  # the texts of the classes, each before the first one that uses it
         self.paths: dict[int, str] = {}  # where each module was written first
         self.shared: list[tuple[str, str]] = []  # (another path of a module, its first path)
@@ -164,7 +175,8 @@ class ModuleWriter:
     def _class(self, module: nn.Module, path: str) -> str:
         """Write the class of a module that is no more than what it holds, and of a captured one; return its name."""
         wish = _class_name(module, path)
-        body = f"    def __init__(self) -> None:\n{_INDENT}super().__init__()\n{self.members(module, path)}"
+        base, start = self.base(module)
+        body = f"    def __init__(self) -> None:\n{_INDENT}{start}\n{self.members(module, path)}"
         if id(module) in self.uses.programs:
             body += f"\n{self._code_of(module)}"
         known = self._class_names.get((wish, body))
@@ -172,8 +184,23 @@ class ModuleWriter:
             known = next(name for name in _numbered(wish) if self.names.new(name) == name)
             self.names.add(known, Written(known))
             self._class_names[wish, body] = known
-            self.classes.append(f"class {known}(torch.nn.Module):\n{body}")
+            self.classes.append(f"class {known}({base}):\n{body}")
         return known
+
+    def base(self, module: nn.Module) -> tuple[str, str]:
+        """Write the class that the class of a captured module inherits from, and how its constructor starts."""
+        kind = next(each for each in type(module).__mro__ if not each.__dict__.get("_is_instance_class"))
+        home = sys.modules.get(kind.__module__)
+        is_own = self._original_classes and id(module) in self.uses.programs and home is not None
+        if not is_own or kind.__module__.partition(".")[0] in ("torch", "graphwright"):
+            return "torch.nn.Module", "super().__init__()"
+        if getattr(home, kind.__qualname__, None) is not kind:
+            raise ExportError(
+                f"cannot write a class that inherits from {kind.__qualname__}, which no import reaches",
+                fix="write it without original_classes, or define the class at the top level of a module",
+            )
+        name = self.names.add(kind.__module__.rpartition(".")[2], home)
+        return f"{name}.{kind.__qualname__}", "torch.nn.Module.__init__(self)"
 
     # ---- expressions
 

@@ -16,7 +16,7 @@ import torch
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node, map_aggregate
 from graphwright.runtime.outside import Outside
-from graphwright.runtime.packaging.classes import Written
+from graphwright.runtime.packaging.classes import Stub, Written
 from graphwright.runtime.packaging.modules import WIDTH
 from graphwright.runtime.references import Reference, describe, reference_to, why_unimportable
 
@@ -64,7 +64,7 @@ def import_statements(values: Mapping[str, Any], source: str, graphs: Iterable[G
     found: dict[str, set[str]] = {}  # module -> what is imported from it
     definitions: list[str] = []
     for name, value in values.items():
-        if name not in used or isinstance(value, Written) or getattr(builtins, name, None) is value:
+        if name not in used or _is_defined_here(value) or getattr(builtins, name, None) is value:
             continue
         if id(value) in local:
             found.setdefault(f".{local[id(value)]}", set()).add(_as(value.__name__, name))
@@ -83,6 +83,10 @@ def import_statements(values: Mapping[str, Any], source: str, graphs: Iterable[G
         else:
             raise _unimportable(value, graphs)
     return "\n\n".join([*_blocks(modules, found), *(["\n".join(definitions)] if definitions else [])])
+
+
+def _is_defined_here(value: Any) -> bool:
+    return isinstance(value, Written) or (isinstance(value, type) and issubclass(value, Stub))
 
 
 def _blocks(modules: Iterable[str], found: Mapping[str, Iterable[str]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import types
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from graphwright.codegen import Globals, PythonCode
 from graphwright.errors import ExportError
 from graphwright.ir import Graph
-from graphwright.runtime.packaging.classes import ModuleWriter, ProgramOf, Uses, Written
+from graphwright.runtime.packaging.classes import ModuleWriter, ProgramOf, Stub, Uses, Written
 from graphwright.runtime.packaging.imports import import_statements, renamed, used_names
 from graphwright.runtime.packaging.loading import load_tensors, rebuilt, tensor_slots
 from graphwright.runtime.packaging.modules import is_same_build
@@ -28,8 +29,17 @@ _LOADING = {id(rebuilt): "loading", id(load_tensors): "loading"}
 class PackageSource:
     """The source of one captured module: `text`, and `build()`, which runs it."""
 
-    def __init__(self, module: nn.Module, class_name: str, program_of: ProgramOf) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        class_name: str,
+        program_of: ProgramOf,
+        *,
+        loads_weights: bool = True,
+        original_classes: bool = False,
+    ) -> None:
         self._module = module
+        self._loads_weights = loads_weights
         self._class_name = class_name
         self._uses = Uses(module, program_of)
         graphs = [graph for graph, _ in self._uses.programs.values()]
@@ -38,21 +48,34 @@ class PackageSource:
         names.add("torch", torch)
         names.add(class_name, Written(class_name))
         methods = {number: _method(code, names) for number, (_, code) in self._uses.programs.items()}
-        self._writer = ModuleWriter(self._uses, names, lambda owner: methods[id(owner)])
+        self._writer = ModuleWriter(self._uses, names, lambda owner: methods[id(owner)], original_classes)
         self._writer.paths[id(module)] = ""
         root = self._root_class(methods[id(module)])
-        classes = "\n\n".join([*self._writer.classes, root])
+        stubs = [value for value in names.values.values() if isinstance(value, type) and issubclass(value, Stub)]
+        classes = "\n\n".join([*[self._stub(each) for each in stubs], *self._writer.classes, root])
         self._imports = import_statements(names.values, classes, graphs, _LOADING)
         self._classes = classes
         others = (
-            "\n\nThe other classes hold submodules and weights, and have no program." if self._writer.classes else ""
-        )
+            "" if not self._writer.classes else
+            "\n\nThe other classes are the modules in it." if len(self._uses.programs) > 1 else
+            "\n\nThe other classes hold submodules and weights, and have no program."
+        )  # fmt: skip
         docstring = f"{_title(module)}: its program is `{class_name}.forward`.{others}"
         self.text = f'"""{docstring}{chr(10) if others else ""}"""\n\n{self._imports}\n\n\n{classes}'
 
     # ---- the root class
 
+    def _stub(self, kind: type[Stub]) -> str:
+        base = self._names.add("SimpleNamespace", types.SimpleNamespace)
+        return f'class {kind.__name__}({base}):\n    """Stands for {kind.stands_for}."""\n'
+
     def _root_class(self, method: str) -> str:
+        if not self._loads_weights:
+            base, start = self._writer.base(self._module)
+            members = self._writer.members(self._module, "")
+            head = f"class {self._class_name}({base}):\n    def __init__(self) -> None:\n        {start}\n"
+            flags = (*self._ties(), *self._training_flags(self._module), *self._gradient_flags(self._module))
+            return "".join([head, members, *[f"        {line}\n" for line in flags], "\n", method])
         load = self._names.add("load_tensors", load_tensors)
         members = self._writer.members(self._module, "", " " * 12)
         lines = [

@@ -1,0 +1,394 @@
+"""Modules of captures are modules again: they compute the same, and can be hooked, swapped, changed and saved."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import graphwright
+from graphwright import GraphModule, GuardError, flatten, trace, unflatten
+
+
+class Block(nn.Module):
+    def __init__(self, width: int = 4, scale: float = 2.0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.scale = scale
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        hidden = self.linear(x).relu() * self.scale
+        return x + hidden if mask is None else x + hidden * mask
+
+
+class Pair(nn.Module):
+    """Gives a tuple with None in it, and takes one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, both: Any = None) -> tuple[torch.Tensor, Any]:
+        first, second = (x, x) if both is None else both
+        return self.linear(first) + second.size(0), None
+
+
+class Pairs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = Pair(), Pair()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, _ = self.one(x)
+        second, _ = self.other(first, both=(x, first + 1))
+        return second
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = (x > 0).to(x.dtype)
+        for block in self.blocks:
+            x = block(x, mask=mask)
+        return x
+
+
+class Branching(nn.Module):
+    """Calls modules on the sides of a branch and in a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right, self.step = Block(), Block(), Block()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.left(x) if x.sum() > 0 else self.right(x)
+        count = 0
+        while count < x.size(0):
+            x = self.step(x) / 2
+            count = count + 1
+        return x
+
+
+class Twice(nn.Module):
+    """Calls one module twice, and holds it in two places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Block()
+        self.again = self.block
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.again(self.block(x))
+
+
+class TwoWays(nn.Module):
+    """Calls one module in two ways, for which it needs two graphs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.block(self.block(x), mask=x)
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Count()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + self.inner(x)
+
+
+class Count(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x * self.count
+
+
+class Tied(nn.Module):
+    """Uses a parameter of one module in another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(5, 4)
+        self.head = Head(self.embed.weight)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embed(ids))
+
+
+class Head(nn.Module):
+    def __init__(self, weight: nn.Parameter) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.weight)
+
+
+class NoGrad(nn.Module):
+    """Has a `with` block in an inner module, around another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = Frozen()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.frozen(x)
+
+
+class Frozen(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Block()
+
+    @torch.no_grad()
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.block(x)
+
+
+def floats(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+PROGRAMS: dict[str, tuple[type[nn.Module], torch.Tensor, torch.Tensor]] = {
+    kind.__name__: (kind, floats(3, 4), floats(6, 4))
+    for kind in (Pairs, Masked, Branching, Twice, TwoWays, Counting, NoGrad)
+}
+PROGRAMS["Tied"] = (Tied, torch.tensor([[1, 2]]), torch.tensor([[0, 3, 4]]))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nested_and_flat_again_compute_the_same(name: str) -> None:
+    kind, example, other = PROGRAMS[name]
+    torch.manual_seed(0)
+    model = kind()
+    nested = trace(copy.deepcopy(model), example, flat=False)
+    again = flatten(nested)
+    for x in (example, other, other.flip(1)):
+        want = copy.deepcopy(model)(x)
+        want.sum().backward() if want.requires_grad else None
+        for module in (nested, again, unflatten(again)):
+            module.load_state_dict(model.state_dict())
+            assert torch.equal(module(x), want)
+    assert isinstance(nested, kind)
+    assert list(nested.state_dict()) == list(model.state_dict())
+    assert not [node for node in again.graph.all_nodes() if isinstance(called(again, node), GraphModule)]
+
+
+def called(root: nn.Module, node: Any) -> nn.Module | None:
+    return root.get_submodule(node.target) if node.op == "call_module" else None
+
+
+def test_gradients_are_those_of_the_original() -> None:
+    model, x = Masked(), floats(3, 4)
+    nested = trace(model, x, flat=False)
+    model(x).sum().backward()
+    want = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    model.zero_grad()
+    nested(x).sum().backward()
+    got = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    assert len(got) == len(want) == 6
+    assert all(map(torch.equal, got, want))
+
+
+def test_equal_modules_have_one_graph_and_their_own_parameters() -> None:
+    nested = trace(Masked(), floats(3, 4), flat=False)
+    graphs = {id(block.graph) for block in nested.blocks}
+    assert len(graphs) == 1
+    assert nested.blocks[0].linear.weight is not nested.blocks[1].linear.weight
+    (relu,) = nested.blocks[2].graph.find_nodes(op="call_method", target="relu")
+    relu.target = "tanh"
+    x = floats(3, 4)
+    mask = (x > 0).float()
+    want = x
+    for block in nested.blocks:
+        want = want + block.linear(want).tanh() * 2.0 * mask
+    assert torch.equal(nested(x), want)
+
+
+def test_modules_that_read_other_values_have_graphs_of_their_own() -> None:
+    class Scales(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two, self.three = Sized(2), Sized(2), Sized(3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.three(self.two(self.one(x)))
+
+    nested = trace(Scales(), floats(3, 4), flat=False)
+    assert nested.one.graph is nested.two.graph
+    assert nested.one.graph is not nested.three.graph
+
+
+class Sized(nn.Module):
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(self.times):
+            x = x.sin()
+        return x
+
+
+def test_parameters_are_named_as_in_the_source_and_tuples_stay_tuples() -> None:
+    nested = trace(Pairs(), floats(3, 4), flat=False)
+    assert [node.target for node in nested.other.graph.find_nodes(op="placeholder")] == ["both"]
+    (call,) = nested.graph.find_nodes(op="call_module", target="other")
+    assert isinstance(call.kwargs.get("both", call.args and call.args[0]), tuple)
+    outcome = nested.one(floats(2, 4))
+    assert isinstance(outcome, tuple)
+    assert outcome[1] is None
+
+
+def test_hooks_that_are_registered_later_run() -> None:
+    nested = trace(Masked(), floats(3, 4), flat=False)
+    seen: list[torch.Size] = []
+    handle = nested.blocks[1].register_forward_hook(lambda module, args, value: seen.append(value.shape))
+    nested(floats(6, 4))
+    handle.remove()
+    nested(floats(6, 4))
+    assert seen == [torch.Size([6, 4])]
+
+
+def test_hooks_of_the_original_run_once() -> None:
+    model = Masked()
+    model.blocks[0].register_forward_hook(lambda module, args, value: value * 10)
+    x = floats(3, 4)
+    nested = trace(model, x, flat=False)
+    assert torch.equal(nested(x), model(x))
+    assert nested.blocks[0].graph is not nested.blocks[1].graph
+
+
+def test_layers_can_be_swapped_wrapped_and_removed() -> None:
+    model, x = Masked(), floats(3, 4)
+    nested = trace(model, x, flat=False)
+    nested.blocks[1] = other = Block(scale=5.0)
+    mask = (x > 0).float()
+    want = model.blocks[2](other(model.blocks[0](x, mask), mask), mask)
+    assert torch.equal(nested(x), want)
+    nested.blocks[0].linear = nn.Sequential(nested.blocks[0].linear, nn.Tanh())
+    assert not torch.equal(nested(x), want)
+
+
+def test_what_was_taken_for_granted_is_checked_by_the_module_that_it_is_of() -> None:
+    nested = trace(nn.Sequential(Sized(2), Sized(2)), floats(3, 4), flat=False)
+    nested[1].times = 4
+    with pytest.raises(GuardError, match=r"self\.times was 2"):
+        nested(floats(3, 4))
+    with pytest.raises(GuardError, match=r"self\.times was 2"):
+        nested[1](floats(3, 4))
+    assert nested[0](floats(3, 4)).shape == (3, 4)
+
+
+def test_a_call_that_needs_another_graph_stays_where_it_is() -> None:
+    nested = trace(TwoWays(), floats(3, 4), flat=False)
+    assert len(nested.graph.find_nodes(op="call_module", target="block")) == 1
+    assert nested.meta["flat_calls"] == {"block@1": "block does something else than in its first call"}
+
+
+def test_calls_that_give_other_values_share_a_graph() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Both(), Both()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            one, two = self.first(x)
+            return self.second(one)[0] + two
+
+    class Both(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x.sin(), x.cos()
+
+    nested = trace(Outer(), floats(3, 4), flat=False)
+    assert nested.first.graph is nested.second.graph
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle", "save"])
+def test_copies_are_nested(way: str, tmp_path: Path) -> None:
+    x = floats(3, 4)
+    nested = trace(Masked(), x, flat=False)
+    if way == "deepcopy":
+        copied = copy.deepcopy(nested)
+        assert copied.blocks[0].graph is copied.blocks[1].graph
+        assert copied.blocks[0].graph is not nested.blocks[0].graph
+    elif way == "pickle":
+        copied = pickle.loads(pickle.dumps(nested))
+    else:
+        graphwright.save(nested, tmp_path / "nested.gw")
+        copied = graphwright.load(tmp_path / "nested.gw", allow=[Masked.__module__])
+    assert torch.equal(copied(x), nested(x))
+    assert isinstance(copied.blocks[0], Block)
+    copied.blocks[0].linear.weight.data.zero_()
+    copied.blocks[1].scale = 3.0  # read live
+    assert not torch.equal(copied(x), nested(x))
+
+
+def test_a_dtype_that_the_program_asks_for_is_refused_before_anything_is_converted() -> None:
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), Asks()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(x))
+
+    class Asks(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to(torch.float32)
+
+    nested = trace(Root(), floats(3, 4), flat=False)
+    with pytest.raises(GuardError, match="asks for dtypes"):
+        nested.half()
+    assert nested.first.weight.dtype == torch.float32
+
+
+def test_what_is_no_capture_is_refused() -> None:
+    with pytest.raises(graphwright.GraphError, match="Linear is no captured module"):
+        unflatten(nn.Linear(2, 2))
+    with pytest.raises(graphwright.GraphError, match="Linear is no captured module"):
+        flatten(nn.Linear(2, 2))
+
+
+def test_after_a_pass_modules_are_found_by_origin() -> None:
+    model, x = Masked().eval(), floats(3, 4)
+    gm = trace(model, x)
+    for relu in gm.graph.find_nodes(op="call_method", target="relu"):
+        relu.target = "sigmoid"
+    nested = unflatten(gm)
+    assert torch.equal(nested(x), gm(x))
+    assert len({id(block.graph) for block in nested.blocks}) == 1
+    assert nested.blocks[0].graph.find_nodes(op="call_method", target="sigmoid")
+
+
+def test_a_flat_capture_checks_hooks_again() -> None:
+    again = flatten(trace(Masked(), floats(3, 4), flat=False))
+    again.blocks[0].register_forward_hook(lambda module, args, value: None)
+    with pytest.raises(GuardError, match="has a hook"):
+        again(floats(3, 4))
+
+
+def test_a_module_with_a_hook_is_not_flattened_away() -> None:
+    nested = trace(Masked(), floats(3, 4), flat=False)
+    seen: list[int] = []
+    nested.blocks[1].register_forward_hook(lambda module, args, value: seen.append(1))
+    again = flatten(nested)
+    again(floats(3, 4))
+    assert seen == [1]
+    assert [node.target for node in again.graph.find_nodes(op="call_module")].count("blocks.1") == 1
