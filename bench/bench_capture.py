@@ -40,7 +40,7 @@ class Subject:
 
 
 def _bert(layers: int = 2, width: int = 64, heads: int = 4, masked: bool = False) -> Subject:
-    transformers = _transformers()
+    transformers = transformers_here()
     config = transformers.BertConfig(
         vocab_size=1000, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
         intermediate_size=4 * width,
@@ -51,7 +51,7 @@ def _bert(layers: int = 2, width: int = 64, heads: int = 4, masked: bool = False
 
 
 def _llama(layers: int = 2) -> Subject:
-    transformers = _transformers()
+    transformers = transformers_here()
     config = transformers.LlamaConfig(
         vocab_size=1000, hidden_size=64, num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
         intermediate_size=128,
@@ -66,7 +66,7 @@ def _resnet(name: str) -> Subject:
     return Subject(_torchvision().models.get_model(name, weights=None), inputs, inputs)
 
 
-def _transformers() -> Any:
+def transformers_here() -> Any:
     _torchvision()  # transformers imports it, and may do so only after its operators are declared
     import transformers
 

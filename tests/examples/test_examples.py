@@ -49,6 +49,12 @@ SAYS = [
         id="detector",
     ),
     pytest.param(
+        "llama_by_hand.py",
+        ["224 lines, 9 classes, 8 layers: logits and generate() are equal"],
+        id="llama_by_hand",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
         "quantize_detector.py",
         [
             " 61 conv2d: static\n 16 add: static\n  3 conv_transpose2d: static",

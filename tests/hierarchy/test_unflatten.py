@@ -13,6 +13,7 @@ from torch import nn
 
 import graphwright
 from graphwright import GraphModule, GuardError, flatten, trace, unflatten
+from graphwright.passes import FuseConvBatchNorm, Pipeline
 
 
 class Block(nn.Module):
@@ -392,3 +393,39 @@ def test_a_module_with_a_hook_is_not_flattened_away() -> None:
     again(floats(3, 4))
     assert seen == [1]
     assert [node.target for node in again.graph.find_nodes(op="call_module")].count("blocks.1") == 1
+
+
+def test_rules_apply_to_all_modules_and_count_occurrences() -> None:
+    model, x = Masked(), floats(3, 4)
+    nested = trace(model, x, flat=False)
+    want = nested(x)
+    result = graphwright.rewrite(nested, graphwright.rule(lambda x: x.relu(), lambda x: x.clamp(min=0)))
+    assert result.count == 3
+    assert torch.equal(nested(x), want)
+    assert len({id(block.graph) for block in nested.blocks}) == 1
+    assert "clamp" in nested.blocks[2].code
+    result.undo()
+    assert "relu" in nested.blocks[1].code
+    assert torch.equal(nested(x), want)
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.conv(x)).relu()
+
+
+def test_a_pass_that_changes_weights_runs_on_each_module() -> None:
+    model, x = nn.Sequential(Normed(), Normed()).eval(), floats(1, 2, 3, 3)
+    for number, block in enumerate(model, start=1):
+        block.norm.running_mean.fill_(number)
+    nested = trace(model, x, flat=False)
+    want = model(x)
+    steps = Pipeline(FuseConvBatchNorm(), inputs=[x]).run(nested).steps
+    assert steps[0].changes == Pipeline(FuseConvBatchNorm()).run(trace(model, x)).changes > 0
+    assert torch.allclose(nested(x), want, atol=1e-6)
+    assert not [module for module in nested.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert nested[0].graph is nested[1].graph

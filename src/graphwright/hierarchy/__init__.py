@@ -16,5 +16,6 @@ Read chains.py first.
 from graphwright.hierarchy.flattening import flatten
 from graphwright.hierarchy.modules import unflatten
 from graphwright.hierarchy.one_file import source
+from graphwright.hierarchy.sharing import apart
 
-__all__ = ["flatten", "source", "unflatten"]
+__all__ = ["apart", "flatten", "source", "unflatten"]

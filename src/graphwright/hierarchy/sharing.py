@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+import contextlib
+import copy
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -10,8 +12,9 @@ from torch import nn
 from graphwright.hierarchy.chains import path_of
 from graphwright.hierarchy.writing import Nested, Writing
 from graphwright.ir import Graph, Node
+from graphwright.runtime import GraphModule, graph_of, nested_in, share_graph
 
-__all__ = ["Written", "write_nested"]
+__all__ = ["Written", "apart", "write_nested"]
 
 _MOST_ROUNDS = 20
 
@@ -50,6 +53,45 @@ def write_nested(
             return Written(tops, _shared(root, writing.nested), flat)
         flat |= unlike
     raise AssertionError("the graphs of equal modules do not come to be equal")
+
+
+@contextlib.contextmanager
+def apart(gm: nn.Module) -> Iterator[list[nn.Module]]:
+    """While it lasts, the captured modules in a nested capture have graphs of their own; the block gets all of them.
+
+    Edits of one may go with edits of its state, which another does not have. Those that are equal afterwards share a
+    graph again.
+
+    >>> import torch
+    >>> from graphwright import trace
+    >>> model = nn.Sequential(nn.Sequential(nn.ReLU()), nn.Sequential(nn.ReLU()))
+    >>> with apart(trace(model, torch.ones(2), flat=False)) as modules:
+    ...     len({id(module.graph) for module in modules})
+    3
+    """
+    nested = nested_in(gm)
+    seen: set[int] = set()
+    for module in nested:
+        graph = graph_of(module)
+        if id(graph) in seen:
+            share_graph(module, copy.deepcopy(graph))
+        seen.add(id(graph))
+    try:
+        yield [gm, *nested]
+    finally:
+        _share_equal(gm)
+
+
+def _share_equal(gm: nn.Module) -> None:
+    first: dict[Hashable, GraphModule] = {}
+    for module in reversed(nested_in(gm)):  # what is inside of a module before it
+        graph = graph_of(module)
+        inside = [module.get_submodule(str(node.target)) for node in graph.all_nodes() if node.op == "call_module"]
+        same = [id(graph_of(each)) for each in nested_in(nn.ModuleList(inside)) if each in inside]
+        kind: Any = next(each for each in type(module).__mro__ if not each.__dict__.get("_is_instance_class"))
+        other = first.setdefault((kind, tuple(same), _rows(graph)), module)
+        if other is not module:
+            share_graph(module, graph_of(other), other)
 
 
 def _refused(

@@ -12,6 +12,7 @@ from torch import nn
 
 from graphwright.analysis import verify
 from graphwright.errors import GraphwrightError, PassError
+from graphwright.hierarchy import apart
 from graphwright.passes.support.pass_base import PassResult
 from graphwright.runtime import graphs_of, transaction
 
@@ -141,7 +142,13 @@ class Pipeline:
 
 
 def _run(each: Any, gm: nn.Module) -> Step:
-    """Run one pass and check the structure of what it leaves."""
+    """Run one pass on a module and on the captured modules in it, and check the structure of what it leaves."""
+    with apart(gm) as modules:
+        steps = [_run_on(each, module) for module in modules]
+    return Step(steps[0].name, sum(step.changes for step in steps), sum(step.seconds for step in steps))
+
+
+def _run_on(each: Any, gm: nn.Module) -> Step:
     function: Callable[[nn.Module], Any] = getattr(each, "run", each)
     name = _name(each)
     start, before = time.perf_counter(), _versions(gm)

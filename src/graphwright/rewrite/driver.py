@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from graphwright.errors import GraphwrightError, PatternError
+from graphwright.hierarchy import apart
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.editing import Edit, Refused, apply
@@ -33,6 +34,12 @@ class RuleCount:
     applied: int = 0
     seconds: float = 0.0
     left: list[Refusal] = field(default_factory=list)
+
+    def add(self, other: RuleCount) -> None:
+        """Count what became of the rule in another module, too."""
+        self.tried, self.applied = self.tried + other.tried, self.applied + other.applied
+        self.seconds += other.seconds
+        self.left += other.left
 
     @property
     def refused(self) -> list[tuple[str, str]]:
@@ -95,6 +102,7 @@ class RewriteResult:
 def rewrite(gm: nn.Module, rules: Rule | Iterable[Rule], *, fixpoint: bool = True) -> RewriteResult:
     """Apply rules to a captured module, in place, and to the bodies of its branches and loops.
 
+    Of a nested capture they are applied to all modules in it, and counted for each; the log is that of the outermost.
     The first rule that fits a place is applied there, and what comes of it is looked at again, until nothing fits or,
     without `fixpoint`, each place was looked at once. A match that cannot be replaced without changing what the
     program computes is left alone; the result says why. Of the operations of a match, those that others read stay.
@@ -116,10 +124,15 @@ def rewrite(gm: nn.Module, rules: Rule | Iterable[Rule], *, fixpoint: bool = Tru
     for each in chosen:
         if not isinstance(each, Rule):
             raise PatternError(f"{each!r} is no rule", fix="make one: graphwright.rule(pattern, replacement)")
-    driver = _Driver(gm, chosen, fixpoint)
-    with transaction(gm) as before:
-        driver.run()
-    return RewriteResult(driver.counts, driver.log, before)
+    with transaction(gm) as before, apart(gm) as modules:
+        drivers = [_Driver(module, chosen, fixpoint) for module in modules]
+        for driver in drivers:
+            driver.run()
+    first, *others = drivers
+    for other in others:
+        for each, count in other.counts.items():
+            first.counts[each].add(count)
+    return RewriteResult(first.counts, first.log, before)
 
 
 def replay(gm: nn.Module, log: Iterable[Application]) -> None:

@@ -98,7 +98,7 @@ from graphwright.runtime.modules.lazy import (
     use_lazy_graph_modules,
 )
 from graphwright.runtime.modules.loose_parts import BareModule, forward_from_source
-from graphwright.runtime.modules.nested import make_captured, why_not_captured
+from graphwright.runtime.modules.nested import make_captured, nested_in, share_graph, why_not_captured
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
 from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts, new_object
@@ -230,6 +230,8 @@ __all__ = [
     "load",
     "make_graph_module",
     "make_captured",
+    "nested_in",
+    "share_graph",
     "mark_fork",
     "mark_opaque",
     "names_of_hooks",

@@ -16,7 +16,7 @@ from graphwright.runtime.modules.captured import our_names_in
 from graphwright.runtime.premises import HOOKS
 from graphwright.runtime.state import State
 
-__all__ = ["make_captured", "why_not_captured"]
+__all__ = ["make_captured", "nested_in", "share_graph", "why_not_captured"]
 
 _OF_HOOKS = ("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
 
@@ -41,6 +41,25 @@ def make_captured(
     captured = cast(GraphModule, module)
     _adopt(captured, state)
     return captured
+
+
+def nested_in(root: nn.Module) -> list[GraphModule]:
+    """The modules inside a captured one that `make_captured` made."""
+    found = []
+    for module in root.modules():
+        state = module.__dict__.get(STATE)
+        if state is not None and module is not root and state.entries["forward"].shared is not None:
+            found.append(cast(GraphModule, module))
+    return found
+
+
+def share_graph(module: GraphModule, graph: Graph, like: GraphModule | None = None) -> None:
+    """Give such a module another graph; with `like`, the one of another module of its class, and that one's code."""
+    state = module.__dict__[STATE]
+    entry = state.entries["forward"]
+    entry.graph = graph
+    entry.shared = SharedCode() if like is None else like.__dict__[STATE].entries["forward"].shared
+    _adopt(module, state)
 
 
 def why_not_captured(module: nn.Module) -> str | None:

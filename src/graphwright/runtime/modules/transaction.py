@@ -9,7 +9,9 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import GraphSnapshot
-from graphwright.runtime.graph_module import graphs_of
+from graphwright.runtime.entries import STATE
+from graphwright.runtime.graph_module import _adopt, graphs_of
+from graphwright.runtime.modules.nested import nested_in
 
 __all__ = ["Snapshot", "transaction"]
 
@@ -19,13 +21,16 @@ _TABLES = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set")
 class Snapshot:
     """What a captured module was like when this was made. `restore` brings back its graphs, modules and tensors.
 
-    The values inside of tensors are not kept. O(nodes + modules).
+    Those of nested captured modules, too. The values inside of tensors are not kept. O(nodes + modules).
     """
 
     def __init__(self, gm: nn.Module) -> None:
         self._gm = gm
-        self._graphs = [GraphSnapshot(inner) for graph in graphs_of(gm) for inner in graph.all_graphs()]
-        self._constants = [(graph, dict(graph.constants)) for graph in graphs_of(gm)]
+        self._nested = [(module, module.__dict__[STATE].entries["forward"]) for module in nested_in(gm)]
+        self._entries = [(entry, entry.graph, entry.shared) for _, entry in self._nested]
+        graphs = list({id(graph): graph for graph in (*graphs_of(gm), *[each[1] for each in self._entries])}.values())
+        self._graphs = [GraphSnapshot(inner) for graph in graphs for inner in graph.all_graphs()]
+        self._constants = [(graph, dict(graph.constants)) for graph in graphs]
         self._tables = [(module, name, _copy(vars(module)[name])) for module in gm.modules() for name in _TABLES]
 
     def restore(self) -> None:
@@ -34,6 +39,10 @@ class Snapshot:
             current = vars(module)[name]
             current.clear()
             current.update(table)
+        for entry, graph, shared in self._entries:
+            entry.graph, entry.shared = graph, shared
+        for module, _ in self._nested:
+            _adopt(module, module.__dict__[STATE])
         for graph, constants in self._constants:
             graph.constants.clear()
             graph.constants.update(constants)
