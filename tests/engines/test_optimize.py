@@ -799,6 +799,31 @@ def test_a_folder_that_others_can_enter_is_not_used(
     assert not list(folder.iterdir())
 
 
+def test_sizes_that_a_program_gives(prefer: Callable[..., None]) -> None:
+    class Sizes(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, dict[str, torch.Size]]:
+            return torch.zeros(x.shape) + x, {"shape": x.shape}
+
+    prefer("torch")
+    gm = optimize_for_inference(Sizes().eval(), X, engines=("torch",))
+    for x in (X, X[:1]):
+        shape = gm(x)[1]["shape"]
+        assert shape == x.shape and type(shape) is torch.Size
+
+
+def test_assertions_that_hold_for_these_sizes_are_left_out(prefer: Callable[..., None]) -> None:
+    class Asserting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            torch._assert(x.shape[1] == 4, "four channels")
+            return x * 2
+
+    prefer("torch")
+    gm = optimize_for_inference(Asserting().eval(), X, engines=("torch",))
+    assert "torch._assert(" not in gm.code.partition("def forward_calling_modules")[0]
+    with pytest.raises(AssertionError, match="four channels"):
+        gm(X[:, :3])
+
+
 class Written(nn.Module):
     """Attention that is written out."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -27,7 +28,7 @@ from graphwright.passes import substitute
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import STATE, Entry, GraphModule, Interpreter, entry_points_of
 
-__all__ = ["Optimized", "Plan", "Prepared", "Program", "packed_for"]
+__all__ = ["Optimized", "Plan", "Prepared", "Program", "held_for", "packed_for"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Optimized:
             prepared.graph,
             owner=module,
             name=entry.name,
-            first=lambda writer: _opening(self.beside, entry.graph, writer),
+            first=functools.partial(_opening, entry.name, self.beside, entry.graph),
             variables={name: wish(name, "packed") for name in prepared.names},
         )
 
@@ -208,14 +209,20 @@ def _nodes(site: Found) -> set[Node]:
     return {node for each in (site.members or (site,)) for node in each.nodes}
 
 
-def packed_for(module: Any, *given: Any) -> list[Any] | None:
+def packed_for(module: Any, *given: Any, entry: str = "forward") -> list[Any] | None:
     """What optimized code reads, made of the tensors as they are now; None where the general program has to run.
 
     That is for other inputs than it is for, where gradients are wanted, in training, inside of transforms and modes,
     and where inlined code would call modules.
     """
+    held = held_for(module, entry, given)
+    return None if held is None else held.given
+
+
+def held_for(module: Any, entry: str, given: Sequence[Any]) -> Held | None:
+    """What `packed_for` gives, and of which tensors it was made: another one whenever that is something else."""
     entries = module.__dict__[STATE].entries
-    prepared: Prepared = entries["forward"].held
+    prepared: Prepared = entries[entry].held
     if is_watched() or is_dynamo_compiling() or not fits(given, prepared.inputs):
         return None
     facts = entries[prepared.beside].held.checked(module)
@@ -226,7 +233,7 @@ def packed_for(module: Any, *given: Any) -> list[Any] | None:
     versions, held = prepared.latest
     if versions is not facts.versions or held is None or is_trained(held.tensors) or not held.is_current():
         held = _held_now(module, prepared, facts)
-    return None if held is None else held.given
+    return held
 
 
 def _held_now(module: Any, prepared: Prepared, facts: Facts) -> Held | None:
@@ -348,9 +355,10 @@ def _example(fact: Any) -> Any:
 # ---- the text
 
 
-def _opening(beside: str, graph: Graph, writer: Any) -> list[str]:
+def _opening(name: str, beside: str, graph: Graph, writer: Any) -> list[str]:
     """The statements before all others: the check, the general program, and what is packed."""
+    named = "" if name == "forward" else f", entry={name!r}"
     values = ", ".join(str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder"))
-    check = f"{writer.names.function(packed_for)}({writer.root}, {values})"
+    check = f"{writer.names.function(packed_for)}({writer.root}, {values}{named})"
     why = "other sizes, gradients, training, a module that changed"
     return opening(writer, "packed", check, why, beside, graph)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -19,17 +18,17 @@ from graphwright.engines.alternatives import Site
 from graphwright.engines.choosing import Choice, choose, choose_merged, reason_against
 from graphwright.engines.decisions import Decisions
 from graphwright.engines.fitting import facts_of
-from graphwright.engines.inlining import Inlined, inline
+from graphwright.engines.inlining import inline
 from graphwright.engines.measure import fastest
 from graphwright.engines.optimized import Optimized, Plan, Prepared, Program
 from graphwright.engines.regions import ENGINES, installed
-from graphwright.engines.reporting import META, ReportOfOptimized, RunsOn
+from graphwright.engines.reporting import META, RunsOn
 from graphwright.engines.sites import Finder, FloatLayers, Found
+from graphwright.engines.staging import INLINED, bound_values, staged, writes_state
 from graphwright.errors import PassError
-from graphwright.ops import is_impure, written_attributes
-from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
+from graphwright.runtime import GraphModule, entry_points_of
 
-__all__ = ["Search", "calling", "engines_of_auto", "fastest_form", "optimize_for_inference", "writes_state"]
+__all__ = ["Search", "calling", "engines_of_auto", "fastest_form", "optimize_for_inference"]
 
 _PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results are, if nothing else is asked
 _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
@@ -121,7 +120,7 @@ class _Optimizing:
     """One search for the fastest form of one module."""
 
     def __init__(self, gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], search: Search) -> None:
-        self._staged = _staged(inline(gm), is_saved=not search.again)
+        self._staged = staged(inline(gm), is_saved=not search.again)
         self._writes_state = writes_state(self._staged)
         self._args, self._kwargs, self._search = args, kwargs, search
         self._notes: list[str] = []
@@ -168,7 +167,7 @@ class _Optimizing:
     def _inputs(self) -> tuple[Any, ...]:
         """What the parameters of the program are given."""
         graph = entry_points_of(self._staged)["forward"].graph
-        bound = _bound(self._staged, graph, self._args, self._kwargs)
+        bound = bound_values(self._staged, graph, self._args, self._kwargs)
         return tuple(map(facts_of, bound))
 
     def _kernels(self, inputs: tuple[Any, ...]) -> tuple[Plan, list[RunsOn]]:
@@ -207,7 +206,7 @@ class _Optimizing:
 
     def _check_sites(self, program: Program, sites: Sequence[Found], choices: dict[str, Choice]) -> None:
         """Leave sites to torch whose kernel is off on what they read in the program."""
-        given = _copied(tuple(_bound(self._staged, program.gm.graph, self._args, self._kwargs)))
+        given = _copied(tuple(bound_values(self._staged, program.gm.graph, self._args, self._kwargs)))
         with self._keeping_state(self._staged):
             values = program.values(given)
         for found in sites:
@@ -222,7 +221,7 @@ class _Optimizing:
 
     def _program(self, inputs: tuple[Any, ...]) -> Program:
         entries = entry_points_of(self._staged)
-        return Program(self._staged, entries["forward"].graph, _INLINED, inputs, self._search.finders)
+        return Program(self._staged, entries["forward"].graph, INLINED, inputs, self._search.finders)
 
     def _add_engines(self, forms: dict[str, GraphModule], plan: Plan) -> None:
         if not self._search.engines:
@@ -234,7 +233,7 @@ class _Optimizing:
 
     def _add(self, forms: dict[str, GraphModule], name: str, plan: Plan) -> None:
         """Add a candidate, if it computes the same."""
-        made = _with_form(self._staged, Optimized(_INLINED, plan))
+        made = _with_form(self._staged, Optimized(INLINED, plan))
         try:
             reason = self._difference(made, name)
         except Exception as error:
@@ -261,22 +260,6 @@ class _Optimizing:
         return calling(module, self._args, self._kwargs)
 
 
-_INLINED = "forward_inlined"
-
-
-def _staged(gm: GraphModule, is_saved: bool) -> GraphModule:
-    """Copy an inlined module, with the inlined program as an entry point beside, and the `report` of optimized ones."""
-    entries = entry_points_of(gm)
-    entry = entries["forward"]
-    assert isinstance(entry.form, Inlined)
-    entry.form = dataclasses.replace(entry.form, is_saved=is_saved)
-    entries[_INLINED] = Entry(_INLINED, entry.graph)
-    entries[_INLINED].form = entry.form
-    kind: Any = type(gm)
-    kind._extra = {**kind._extra, "report": ReportOfOptimized()}
-    return copy.copy(gm)
-
-
 def _with_form(staged: GraphModule, form: Optimized) -> GraphModule:
     """Copy a module, its modules, too, with the code of `forward` in a form."""
     made = copy.copy(staged)
@@ -295,29 +278,8 @@ def _regions(module: GraphModule) -> list[RunsOn]:
     return [RunsOn(f"{region.nodes} operations in a row", region.engine) for region in regions]
 
 
-def writes_state(module: GraphModule, aside: tuple[type[nn.Module], ...] = ()) -> bool:
-    """Tell whether a call of a program may leave something behind in its modules, those of some classes aside."""
-    graph = entry_points_of(module)["forward"].graph
-    if written_attributes(graph):
-        return True
-    calls = [node for node in graph.all_nodes() if node.op.startswith("call") and not is_guard(node)]
-    called = {node: module.get_submodule(str(node.target)) if node.op == "call_module" else None for node in calls}
-    return any(is_impure(node, each) for node, each in called.items() if not isinstance(each, aside))
-
-
 def _plain(plan: Plan) -> dict[str, Choice]:
     return {key: Choice("torch") for key in plan.kernels}
-
-
-def _bound(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The value of each parameter of a program."""
-    try:
-        given = inspect.signature(module.forward).bind(*args, **kwargs)
-    except TypeError as error:
-        raise PassError(f"the arguments are not those of the module: {error}", fix="give those of a call") from error
-    given.apply_defaults()
-    names = [str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder")]
-    return [given.arguments[name] for name in names]
 
 
 # ---- the same results
