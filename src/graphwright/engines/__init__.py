@@ -21,6 +21,7 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     fitting.py         whether a call is one for optimized code
     measure.py         which of several calls is the fastest
     inlining.py        modules as calls of their functions, with their tensors read once for a call
+    naming.py          names for tensors, after the layers that they belong to
     opening.py         the statements that both forms open with
     kernels.py         functions that only look at their arguments before they call another, by that other
     bound_tensors.py   what inlined code takes for granted of modules, looked at in one check a call
@@ -110,6 +111,7 @@ FLOORS = (
     "fitting",
     "measure",
     "inlining",
+    "naming",
     "opening",
     "kernels",
     "bound_tensors",

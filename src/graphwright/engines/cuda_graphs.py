@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -127,7 +127,7 @@ def _check(recorder: Recorder, module: nn.Module, values: Sequence[Any], names: 
 # ---- which programs
 
 
-def _refuse(graph: Graph, module: nn.Module, tensors: Sequence[str]) -> None:
+def _refuse(graph: Graph, module: nn.Module, tensors: Collection[str]) -> None:
     """Raise PassError for a node that does more than launch kernels, which a recorded run would leave out."""
     for node in graph.all_nodes():
         reason = _reason_against(node, module, tensors)
@@ -139,7 +139,7 @@ def _refuse(graph: Graph, module: nn.Module, tensors: Sequence[str]) -> None:
             )
 
 
-def _reason_against(node: Node, module: nn.Module, tensors: Sequence[str]) -> str:
+def _reason_against(node: Node, module: nn.Module, tensors: Collection[str]) -> str:
     if node.op in ("placeholder", "output"):
         return ""
     if node.op == "get_attr":

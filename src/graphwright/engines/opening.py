@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import keyword
 from typing import Any
 
 from graphwright.ir import Graph, Node
 
-__all__ = ["opening", "wish"]
+__all__ = ["opening"]
 
 _WIDTH = 96  # of what stands before `=` without brackets, in which it may be broken
 
@@ -32,16 +31,6 @@ def opening(
         left = ", ".join(variables) + "," * (len(variables) == 1)
         lines.append(f"{left} = {held}" if len(left) <= _WIDTH else f"({left}) = {held}")
     return lines
-
-
-def wish(path: str, other: str) -> str:
-    """The name for the variable of a tensor: that of its attribute, if that may be one.
-
-    >>> wish("layers.0.weight", "tensor"), wish("layers.0", "tensor"), wish("layers.in", "tensor")
-    ('weight', 'tensor', 'tensor')
-    """
-    name = path.rpartition(".")[2]
-    return name if name.isidentifier() and not keyword.iskeyword(name) else other
 
 
 def _passed_on(node: Node) -> str:

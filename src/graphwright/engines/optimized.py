@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,8 @@ from graphwright.codegen import PythonCode, graph_to_readable_source
 from graphwright.engines.bound_tensors import Binding, Facts
 from graphwright.engines.choosing import Choice, Writing, put_kernel
 from graphwright.engines.fitting import Sizes, fits, is_watched
-from graphwright.engines.opening import opening, wish
+from graphwright.engines.naming import free_names, names_of_tensors, path_of_several
+from graphwright.engines.opening import opening
 from graphwright.engines.pack import Held, Packs, Recipe, is_trained, itself, kind_of
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
@@ -68,12 +70,13 @@ class Optimized:
         program = Program(module, entry.graph, self.beside, self.plan.inputs, self.plan.finders)
         prepared = program.prepare(self.plan)
         entry.held = prepared
+        free_names(prepared.graph, prepared.names)
         return graph_to_readable_source(
             prepared.graph,
             owner=module,
             name=entry.name,
             first=functools.partial(_opening, entry.name, self.beside, entry.graph),
-            variables={name: wish(name, "packed") for name in prepared.names},
+            variables={_PACKED: "packed", **{name: f"{_PACKED}.{own}" for name, own in prepared.names.items()}},
         )
 
 
@@ -91,14 +94,40 @@ class Prepared:
         used = {path for recipe in recipes for path in recipe.sources}
         counters = [path for path in dict.fromkeys(program.counters.values()) if path in used]
         kinds = {path: kind_of(tensor) for path, tensor in program.tensors.items()}
-        self.packs = Packs([*program.paths, *counters], list(recipes), kinds)
+        self.names = _names(recipes)
+        named = {recipe: self.names[path] for recipe, path in recipes.items()}
+        self.packs = Packs([*program.paths, *counters], named, kinds)
         self.counters = [path.rpartition(".")[0] for path in counters]
         self.facts: tuple[Any, list[dict[str, Any]]] = None, []  # for which the tables of the counters were found
         self.latest: tuple[list[int], Held | None] = [], None  # what is packed, and at which versions of the tables
-        self.names = [recipes[recipe] for recipe in self.packs.recipes]
         self.flags = len(program.paths)  # after so many tensors come training flags
         self.attributes: list[tuple[tuple[str, ...], Any]] = attributes
         self.regions = [setting for recipe in recipes for setting in recipe.settings if isinstance(setting, Region)]
+
+
+_PACKED = "the packed tensors"  # in the place of a path
+
+
+def _names(recipes: Mapping[Recipe, str]) -> dict[str, str]:
+    """The names of what recipes make, after the layers that it is for, by what nodes read."""
+    paths = {path: _path(recipe) for recipe, path in recipes.items()}
+    count: Counter[str] = Counter()
+    for name, path in paths.items():  # one weight may be packed in several ways
+        count[path] += 1
+        paths[name] = path if count[path] == 1 else f"{path}_{count[path]}"
+    names = names_of_tensors(paths.values())
+    return {name: names[path] for name, path in paths.items()}
+
+
+def _path(recipe: Recipe) -> str:
+    """What stands for the path of what a recipe makes."""
+    if any(isinstance(setting, Region) for setting in recipe.settings):
+        return "region"
+    if not recipe.sources:
+        return "constant"
+    are_alike = len({path.rpartition(".")[2] for path in recipe.sources}) == 1
+    path = path_of_several(recipe.sources) if are_alike else recipe.sources[0]
+    return f"{path.rpartition('.')[0]}.bias".lstrip(".") if "bias" in recipe.make.__name__ else path
 
 
 class Program:
@@ -209,8 +238,10 @@ def _nodes(site: Found) -> set[Node]:
     return {node for each in (site.members or (site,)) for node in each.nodes}
 
 
-def packed_for(module: Any, *given: Any, entry: str = "forward") -> list[Any] | None:
+def packed_for(module: Any, *given: Any, entry: str = "forward") -> Any:
     """What optimized code reads, made of the tensors as they are now; None where the general program has to run.
+
+    It has an attribute for each thing, by the name of the layer that it is for.
 
     That is for other inputs than it is for, where gradients are wanted, in training, inside of transforms and modes,
     and where inlined code would call modules.
@@ -361,4 +392,4 @@ def _opening(name: str, beside: str, graph: Graph, writer: Any) -> list[str]:
     values = ", ".join(str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder"))
     check = f"{writer.names.function(packed_for)}({writer.root}, {values}{named})"
     why = "other sizes, gradients, training, a module that changed"
-    return opening(writer, "packed", check, why, beside, graph)
+    return opening(writer, writer.variables[_PACKED], check, why, beside, graph, is_whole=True)
