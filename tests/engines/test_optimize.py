@@ -652,6 +652,7 @@ def test_a_model_without_branches_is_one_region(prefer: Callable[..., None]) -> 
     assert_same(gm, model, X)
     assert counts(gm)[1] == 1
     assert [part.runs_on for part in (gm.report.program, *gm.report.parts)] == ["onnxruntime"] * 2
+    assert all(part.numerics.decibels > 80 for part in gm.report.parts)
     _write(gm, model)
     assert_same(gm, model, X)
     assert counts(gm)[1] == 2
@@ -709,6 +710,42 @@ def test_what_is_off_is_not_used(prefer: Callable[..., None]) -> None:
     assert any("off by" in reason for reason in (*gm.report.program.why, *[w for p in gm.report.parts for w in p.why]))
     with torch.no_grad():
         assert torch.equal(gm(X), model(X))
+
+
+def test_the_report_is_a_table(prefer: Callable[..., None]) -> None:
+    prefer("oneDNN", "torch")
+    model = Block().eval()
+    report = own(model).report
+    lines = str(report).partition("runs on:\n")[2].splitlines()
+    assert lines[0].split()[:4] == ["part", "runs", "on", "us"]
+    rows = [line for line in lines[1:-1] if not line.startswith("    ")]
+    assert len(rows) == 1 + len(report.parts)
+    assert rows[1].startswith("1 x conv 2x4x8x8 -> 8, 3x3, padding 1x1, bias, relu ")
+    for part in (report.program, *report.parts):
+        assert part.numerics is not None and part.numerics.largest < 1e-4 and part.numerics.decibels > 80
+    assert all(row.split("  ")[0] == part.part for row, part in zip(rows[1:], report.parts, strict=True))
+
+
+def test_numerics_of_half_precision_are_told(prefer: Callable[..., None]) -> None:
+    prefer("bf16 oneDNN", "torch")
+    gm = optimize_for_inference(nn.Linear(64, 64).eval(), torch.randn(8, 64), engines=("torch",), precision="bf16")
+    for part in gm.report.parts:
+        if part.runs_on == "bf16 oneDNN":
+            assert part.numerics is not None and 30 < part.numerics.decibels < 70
+
+
+def test_layers_in_ways_that_the_example_does_not_take_have_no_numerics(prefer: Callable[..., None]) -> None:
+    class Either(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.one(x) if x.sum() > 0 else self.other(x).sum(-1, keepdim=True).expand(-1, 4)
+
+    prefer("addmm", "torch")
+    gm = optimize_for_inference(Either().eval(), torch.ones(2, 4), engines=("torch",))
+    assert {part.numerics for part in gm.report.parts} == {None}
 
 
 # ---- bad input

@@ -19,6 +19,7 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     alternatives.py    the kernels that may compute a layer
     pack.py            what is made of tensors once, and anew when they change
     fitting.py         whether a call is one for optimized code
+    numerics.py        how far results are off of others
     measure.py         which of several calls is the fastest
     inlining.py        modules as calls of their functions, with their tensors read once for a call
     naming.py          names for tensors, after the layers that they belong to
@@ -110,6 +111,7 @@ FLOORS = (
     "pack",
     "fitting",
     "measure",
+    "numerics",
     "inlining",
     "naming",
     "opening",

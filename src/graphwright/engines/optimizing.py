@@ -15,17 +15,19 @@ from torch import Tensor, nn
 from graphwright.analysis import ModuleState, tensors_in
 from graphwright.capture import trace
 from graphwright.engines.alternatives import Site
-from graphwright.engines.choosing import Choice, choose, choose_merged, reason_against
+from graphwright.engines.choosing import Choice, choose, choose_merged, numerics_of, reason_against
 from graphwright.engines.decisions import Decisions
 from graphwright.engines.fitting import facts_of
 from graphwright.engines.inlining import inline
 from graphwright.engines.measure import fastest
+from graphwright.engines.numerics import Numerics, numerics
 from graphwright.engines.optimized import Optimized, Plan, Prepared, Program
-from graphwright.engines.regions import ENGINES, installed
+from graphwright.engines.regions import ENGINES, Region, ends_of, installed
 from graphwright.engines.reporting import META, RunsOn
 from graphwright.engines.sites import Finder, FloatLayers, Found
 from graphwright.engines.staging import INLINED, bound_values, staged, writes_state
 from graphwright.errors import PassError
+from graphwright.ir import Node
 from graphwright.runtime import GraphModule, entry_points_of
 
 __all__ = ["Search", "calling", "engines_of_auto", "fastest_form", "optimize_for_inference"]
@@ -125,6 +127,7 @@ class _Optimizing:
         self._args, self._kwargs, self._search = args, kwargs, search
         self._notes: list[str] = []
         self._error: dict[str, float] = {}
+        self._numerics: dict[str, Numerics] = {}
 
     @contextlib.contextmanager
     def _keeping_state(self, *modules: GraphModule) -> Iterator[None]:
@@ -153,13 +156,11 @@ class _Optimizing:
         calls = {name: self._call(form) for name, form in forms.items()}
         with self._keeping_state(*forms.values()):
             measured = fastest(calls, _SECONDS_A_PROGRAM)
-        program = RunsOn("program", measured.best, tuple(measured.times_us.items()), tuple(self._notes))
-        result = forms[measured.best]
-        result.meta[META] = {
-            "program": program,
-            "parts": (*_regions(result), *(parts if measured.best == "torch" else ())),
-            "error": self._error.get(measured.best, 0.0),
-        }
+        best, result = measured.best, forms[measured.best]
+        whole = self._numerics.get(best)
+        program = RunsOn("program", best, tuple(measured.times_us.items()), tuple(self._notes), numerics=whole)
+        noted = self._with_numerics(result, parts) if best == "torch" else self._regions(result)
+        result.meta[META] = {"program": program, "parts": tuple(noted), "error": self._error.get(best, 0.0)}
         return result
 
     # ---- candidates
@@ -206,9 +207,7 @@ class _Optimizing:
 
     def _check_sites(self, program: Program, sites: Sequence[Found], choices: dict[str, Choice]) -> None:
         """Leave sites to torch whose kernel is off on what they read in the program."""
-        given = _copied(tuple(bound_values(self._staged, program.gm.graph, self._args, self._kwargs)))
-        with self._keeping_state(self._staged):
-            values = program.values(given)
+        values = self._values(program)
         for found in sites:
             choice = choices[found.site.key]
             if choice.kernel == "torch" or not values.keys() >= {found.last, *found.inputs}:
@@ -251,10 +250,56 @@ class _Optimizing:
             with self._keeping_state(made):
                 given = _run(made, args, kwargs)
             reason, error = _compared(expected, given, self._search.tolerance)
+            if not reason:
+                found = numerics(zip(tensors_in(expected), tensors_in(given), strict=True))
+                self._numerics[name] = found + self._numerics[name] if name in self._numerics else found
             self._error[name] = max(error, self._error.get(name, 0.0))
             if reason:
                 return reason
         return ""
+
+    # ---- how far parts are off
+
+    def _values(self, program: Program) -> dict[Node, Any]:
+        """What a program computes of the example."""
+        given = _copied(tuple(bound_values(self._staged, program.gm.graph, self._args, self._kwargs)))
+        with self._keeping_state(self._staged):
+            return program.values(given)
+
+    def _with_numerics(self, module: GraphModule, parts: Sequence[RunsOn]) -> list[RunsOn]:
+        """Say of kernels how far they are off on what their sites read of the example."""
+        form = entry_points_of(module)["forward"].form
+        assert isinstance(form, Optimized)
+        program = self._program(form.plan.inputs)
+        sites = program.sites()
+        values = self._values(program)
+        found: dict[str, Numerics] = {}
+        for each in sites:
+            choice = form.plan.kernels[each.site.key]
+            if values.keys() >= set(each.inputs):
+                off = numerics_of(each.site, choice.kernel, [values[node] for node in each.inputs], program.tensors)
+                if off is not None:
+                    found[each.site.key] = off + found[each.site.key] if each.site.key in found else off
+        return [dataclasses.replace(part, numerics=found.get(part.part.partition(" x ")[2])) for part in parts]
+
+    def _regions(self, module: GraphModule) -> list[RunsOn]:
+        """What the pieces of a program run on that an engine has got, and how far they are off on the example."""
+        entry = entry_points_of(module)["forward"]
+        held = entry.held.packs.made() if isinstance(entry.held, Prepared) else {}
+        opened = [(each, made) for recipe, made in held.items() for each in recipe.settings if isinstance(each, Region)]
+        if not opened or not isinstance(entry.form, Optimized):
+            return []
+        program = self._program(entry.form.plan.inputs)
+        program.sites()  # which may edit it
+        ends, values = [*map(ends_of, program.pieces())], self._values(program)
+        rows = []
+        for (region, made), (inputs, outputs) in zip(opened, ends, strict=False):
+            off = None
+            if values.keys() >= {*inputs, *outputs}:
+                given = made(*[values[node].contiguous() for node in inputs])
+                off = numerics(zip([values[node] for node in outputs], given, strict=True))
+            rows.append(RunsOn(f"{region.nodes} operations in a row", region.engine, numerics=off))
+        return rows
 
     def _call(self, module: GraphModule) -> Callable[[], Any]:
         return calling(module, self._args, self._kwargs)
@@ -269,13 +314,6 @@ def _with_form(staged: GraphModule, form: Optimized) -> GraphModule:
 
 def _weights(key: str, sites: Sequence[Found]) -> tuple[str, ...]:
     return tuple([path for found in sites if found.site.key == key for path in found.site.weights])
-
-
-def _regions(module: GraphModule) -> list[RunsOn]:
-    """What the pieces of a program run on that an engine has got."""
-    held = entry_points_of(module)["forward"].held
-    regions = held.regions if isinstance(held, Prepared) else ()
-    return [RunsOn(f"{region.nodes} operations in a row", region.engine) for region in regions]
 
 
 def _plain(plan: Plan) -> dict[str, Choice]:

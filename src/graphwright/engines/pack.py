@@ -124,6 +124,10 @@ class Packs:
                 return None
             raise
 
+    def made(self) -> dict[Recipe, Any]:
+        """What was made last, by its recipe."""
+        return {} if self._held is None else dict(zip(self._others, self._held.made, strict=True))
+
     def _renewed(self, tensors: tuple[Tensor, ...]) -> Held | None:
         if not all(map(_is_of_kind, tensors, self._kinds)):
             return None
