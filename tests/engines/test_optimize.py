@@ -396,7 +396,7 @@ class CountingNorm(OwnNorm):
         )
 
 
-@pytest.mark.parametrize("engines", [("torch",), "auto"])
+@pytest.mark.parametrize("engines", [("torch",), pytest.param("auto", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("norm", "is_folded"), [(OwnNorm, False), (CountingNorm, True), (nn.BatchNorm2d, True)])
 def test_statistics_that_training_writes_are_seen(
     norm: Callable[[int], nn.Module], is_folded: bool, engines: Any, prefer: Callable[..., None]
@@ -617,6 +617,7 @@ def test_threads_pack_once(prefer: Callable[..., None]) -> None:
     assert counts(gm)[0] == len(entry_points_of(gm)["forward"].held.packs._others)
 
 
+@pytest.mark.slow
 def test_compilers_get_the_general_program(prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch")
     model = Block().eval()
@@ -682,6 +683,7 @@ def test_sessions_follow_the_number_of_threads_and_are_of_one_process(prefer: Ca
     assert entry_points_of(twin)["forward"].held.packs._held.made[0] is not session
 
 
+@pytest.mark.slow
 @needs_onnxruntime
 def test_control_flow_stays_between_regions(prefer: Callable[..., None]) -> None:
     prefer("onnxruntime")
