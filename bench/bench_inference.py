@@ -3,7 +3,8 @@
     python bench/bench_inference.py [--check] [--margin 1.02] [--seconds 15] [--models mlp8x64 gpt_step]
                                     [--without inductor bf16]
 
-Batch 1, one thread, under no_grad; a quarter of an hour. The sides are
+Batch 1, one thread, under no_grad; a quarter of an hour. Where there is a CUDA device, ResNet-50, a ViT and GPT-2 are
+measured on it, too, see `cuda_inference.py`. The sides are
 
     traced, inlined       what `trace` and `inline` give
     own, auto             what `optimize_for_inference` gives, of PyTorch's kernels alone and of all engines
@@ -32,6 +33,7 @@ from typing import Any
 import torch
 from torch import nn
 
+import cuda_inference
 import graphwright
 import models
 from graphwright.errors import GraphwrightError
@@ -221,6 +223,7 @@ def main() -> int:
         missed += _print_of_best(times, prepared, options.margin)
         if "auto" in made:
             print(f"{'':31} {'auto':>12} runs on {made['auto'].report.program.runs_on}", flush=True)
+    cuda_inference.main(options.seconds)
     return 1 if options.check and missed else 0
 
 

@@ -62,6 +62,7 @@ PUBLIC = [
         "TracerWarning",
         "Transformer",
         "converted_source",
+        "cuda_graph",
         "doctor",
         "graph",
         "has_side_effect",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
         wrap,
     )
     from graphwright.codegen import CodeGen
-    from graphwright.engines import inline, optimize_for_inference
+    from graphwright.engines import cuda_graph, inline, optimize_for_inference
     from graphwright.errors import (
         CaptureError,
         GraphError,
@@ -99,6 +99,7 @@ __all__ = [
     "Var",
     "compile_backend",
     "converted_source",
+    "cuda_graph",
     "doctor",
     "explain",
     "extract",

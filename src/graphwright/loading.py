@@ -25,7 +25,7 @@ PUBLIC: dict[str, str] = {
     "capture": "PH GraphAppendingTracer Proxy ProxyableClassMeta Tracer TracerBase TracerWarning Transformer "
     "converted_source doctor symbolic_trace trace wrap",
     "codegen": "CodeGen",
-    "engines": "inline optimize_for_inference",
+    "engines": "cuda_graph inline optimize_for_inference",
     "errors": "CaptureError GraphError GraphwrightError GuardError LoadError ScriptError TraceError UnknownNameError",
     "hierarchy": "flatten source unflatten",
     "interop": "compile_backend from_export from_fx to_export to_fx",

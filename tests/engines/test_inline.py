@@ -7,6 +7,7 @@ import copy
 import io
 import pickle
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -82,18 +83,44 @@ def test_the_code_calls_functions() -> None:
         "    tensors = tensors_of(self)\n"
         "    if tensors is None:  # a module has a hook, is another one, or was given other settings\n"
         "        return self.forward_calling_modules(x)\n"
-        "    weight, bias, weight_1, bias_1, training = tensors\n"
+        "    first_weight, first_bias, last_weight, last_bias, drop_training = tensors\n"
         "\n"
-        "    last = torch.nn.functional.linear(\n"
-        "        torch.dropout(relu_over(torch.nn.functional.linear(x, weight, bias)), 0.5, training), "
-        "weight_1, bias_1,\n"
-        "    )\n"
-        "    return last\n"
+        "    drop = torch.dropout(relu_over(torch.nn.functional.linear(x, first_weight, first_bias)), 0.5, "
+        "drop_training)\n"
+        "    return torch.nn.functional.linear(drop, last_weight, last_bias)\n"
         "\n\n\n\n"
         "def forward_calling_modules(self, x: torch.Tensor) -> torch.Tensor:\n"
         "\n"
         "    return self.last(self.drop(torch.relu(self.first(x))))"
     )
+
+
+def test_tensors_are_named_after_their_layers() -> None:
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.fc(x)
+
+    model = nn.ModuleDict({"in": Layer(), "blocks": nn.Sequential(*[Layer() for _ in range(3)])})
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc_1, self.parts = nn.Linear(4, 4), model
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.fc_1(self.parts["blocks"](self.parts["in"](x)))
+
+    code = inline(trace(Model(), X)).code.partition(" = tensors\n")[0]
+    names = re.findall(r"\w+_(?:weight|bias)", code)
+    assert names == [
+        f"{layer}_{own}"
+        for layer in ("in_fc", *(f"blocks_{i}_fc" for i in range(3)), "fc_1")
+        for own in ("weight", "bias")
+    ]
 
 
 def test_bodies_of_branches_and_loops_are_inlined() -> None:
@@ -507,7 +534,7 @@ def test_edits_are_inlined() -> None:
     _, inlined = both(Plain)
     relu = next(node for node in inlined.graph.nodes if node.target is torch.relu)
     relu.target = torch.tanh
-    assert "torch.tanh(torch.nn.functional.linear(x, weight, bias))" in inlined.code
+    assert "torch.tanh(torch.nn.functional.linear(x, first_weight, first_bias))" in inlined.code
     assert is_inlined(inlined)
     torch.testing.assert_close(inlined(X), inlined.forward_calling_modules(X), rtol=0, atol=0)
 
@@ -565,4 +592,4 @@ def test_what_the_program_writes_is_read_where_it_is() -> None:
     for _ in range(3):
         torch.testing.assert_close(inlined(X), gm(X), rtol=0, atol=0)
     assert is_inlined(inlined)
-    assert "    mean_1, weight, bias = tensors\n" in inlined.code
+    assert "    mean, first_weight, first_bias = tensors\n" in inlined.code

@@ -396,7 +396,7 @@ class CountingNorm(OwnNorm):
         )
 
 
-@pytest.mark.parametrize("engines", [("torch",), "auto"])
+@pytest.mark.parametrize("engines", [("torch",), pytest.param("auto", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("norm", "is_folded"), [(OwnNorm, False), (CountingNorm, True), (nn.BatchNorm2d, True)])
 def test_statistics_that_training_writes_are_seen(
     norm: Callable[[int], nn.Module], is_folded: bool, engines: Any, prefer: Callable[..., None]
@@ -617,6 +617,7 @@ def test_threads_pack_once(prefer: Callable[..., None]) -> None:
     assert counts(gm)[0] == len(entry_points_of(gm)["forward"].held.packs._others)
 
 
+@pytest.mark.slow
 def test_compilers_get_the_general_program(prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch")
     model = Block().eval()
@@ -652,6 +653,7 @@ def test_a_model_without_branches_is_one_region(prefer: Callable[..., None]) -> 
     assert_same(gm, model, X)
     assert counts(gm)[1] == 1
     assert [part.runs_on for part in (gm.report.program, *gm.report.parts)] == ["onnxruntime"] * 2
+    assert all(part.numerics.decibels > 80 for part in gm.report.parts)
     _write(gm, model)
     assert_same(gm, model, X)
     assert counts(gm)[1] == 2
@@ -681,6 +683,7 @@ def test_sessions_follow_the_number_of_threads_and_are_of_one_process(prefer: Ca
     assert entry_points_of(twin)["forward"].held.packs._held.made[0] is not session
 
 
+@pytest.mark.slow
 @needs_onnxruntime
 def test_control_flow_stays_between_regions(prefer: Callable[..., None]) -> None:
     prefer("onnxruntime")
@@ -709,6 +712,42 @@ def test_what_is_off_is_not_used(prefer: Callable[..., None]) -> None:
     assert any("off by" in reason for reason in (*gm.report.program.why, *[w for p in gm.report.parts for w in p.why]))
     with torch.no_grad():
         assert torch.equal(gm(X), model(X))
+
+
+def test_the_report_is_a_table(prefer: Callable[..., None]) -> None:
+    prefer("oneDNN", "torch")
+    model = Block().eval()
+    report = own(model).report
+    lines = str(report).partition("runs on:\n")[2].splitlines()
+    assert lines[0].split()[:4] == ["part", "runs", "on", "us"]
+    rows = [line for line in lines[1:-1] if not line.startswith("    ")]
+    assert len(rows) == 1 + len(report.parts)
+    assert rows[1].startswith("1 x conv 2x4x8x8 -> 8, 3x3, padding 1x1, bias, relu ")
+    for part in (report.program, *report.parts):
+        assert part.numerics is not None and part.numerics.largest < 1e-4 and part.numerics.decibels > 80
+    assert all(row.split("  ")[0] == part.part for row, part in zip(rows[1:], report.parts, strict=True))
+
+
+def test_numerics_of_half_precision_are_told(prefer: Callable[..., None]) -> None:
+    prefer("bf16 oneDNN", "torch")
+    gm = optimize_for_inference(nn.Linear(64, 64).eval(), torch.randn(8, 64), engines=("torch",), precision="bf16")
+    for part in gm.report.parts:
+        if part.runs_on == "bf16 oneDNN":
+            assert part.numerics is not None and 30 < part.numerics.decibels < 70
+
+
+def test_layers_in_ways_that_the_example_does_not_take_have_no_numerics(prefer: Callable[..., None]) -> None:
+    class Either(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.one(x) if x.sum() > 0 else self.other(x).sum(-1, keepdim=True).expand(-1, 4)
+
+    prefer("addmm", "torch")
+    gm = optimize_for_inference(Either().eval(), torch.ones(2, 4), engines=("torch",))
+    assert {part.numerics for part in gm.report.parts} == {None}
 
 
 # ---- bad input
@@ -797,6 +836,31 @@ def test_a_folder_that_others_can_enter_is_not_used(
     folder.chmod(0o755)
     optimize_for_inference(Block().eval(), X, engines=("torch",), keep_decisions=True)
     assert not list(folder.iterdir())
+
+
+def test_sizes_that_a_program_gives(prefer: Callable[..., None]) -> None:
+    class Sizes(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, dict[str, torch.Size]]:
+            return torch.zeros(x.shape) + x, {"shape": x.shape}
+
+    prefer("torch")
+    gm = optimize_for_inference(Sizes().eval(), X, engines=("torch",))
+    for x in (X, X[:1]):
+        shape = gm(x)[1]["shape"]
+        assert shape == x.shape and type(shape) is torch.Size
+
+
+def test_assertions_that_hold_for_these_sizes_are_left_out(prefer: Callable[..., None]) -> None:
+    class Asserting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            torch._assert(x.shape[1] == 4, "four channels")
+            return x * 2
+
+    prefer("torch")
+    gm = optimize_for_inference(Asserting().eval(), X, engines=("torch",))
+    assert "torch._assert(" not in gm.code.partition("def forward_calling_modules")[0]
+    with pytest.raises(AssertionError, match="four channels"):
+        gm(X[:, :3])
 
 
 class Written(nn.Module):

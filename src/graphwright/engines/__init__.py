@@ -2,7 +2,11 @@
 
 A captured module comes in; one with other code comes out. Read inlining.py first, then optimizing.py.
 
+    cuda_graphs.py     `cuda_graph`: a call that launches all kernels of a program at once
+    recording.py       a recorded run, its static tensors and the copies of its results
+    called_modules.py  whether modules that were called are what they were
     optimizing.py      `optimize_for_inference`: forms of a module, checked and measured against each other
+    staging.py         copies of inlined modules that have room for a form
     reporting.py       what a module runs on, and why
     optimized.py       the form of optimized code, and what its calls look at
     specializing.py    a program for inputs of given sizes, in evaluation
@@ -15,8 +19,10 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     alternatives.py    the kernels that may compute a layer
     pack.py            what is made of tensors once, and anew when they change
     fitting.py         whether a call is one for optimized code
+    numerics.py        how far results are off of others
     measure.py         which of several calls is the fastest
     inlining.py        modules as calls of their functions, with their tensors read once for a call
+    naming.py          names for tensors, after the layers that they belong to
     opening.py         the statements that both forms open with
     kernels.py         functions that only look at their arguments before they call another, by that other
     bound_tensors.py   what inlined code takes for granted of modules, looked at in one check a call
@@ -24,6 +30,7 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
 
 from graphwright.engines.alternatives import ACTIVATIONS, Activation, Calls, Kernel, Site, off_by
 from graphwright.engines.bound_tensors import tensors_of
+from graphwright.engines.cuda_graphs import CudaGraph, cuda_graph, launch, recorded_for
 from graphwright.engines.inlining import Inlined, inline
 from graphwright.engines.measure import fastest
 from graphwright.engines.optimized import Optimized, packed_for
@@ -33,18 +40,19 @@ from graphwright.engines.optimizing import (
     engines_of_auto,
     fastest_form,
     optimize_for_inference,
-    writes_state,
 )
 from graphwright.engines.pack import itself
 from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_written_sum, only_user
 from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_region
 from graphwright.engines.reporting import OptimizedReport, RunsOn
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched, together
+from graphwright.engines.staging import writes_state
 
 __all__ = [
     "ACTIVATIONS",
     "Activation",
     "Calls",
+    "CudaGraph",
     "ENGINES",
     "Engine",
     "Finder",
@@ -62,6 +70,7 @@ __all__ = [
     "activation_of",
     "arguments_of",
     "calling",
+    "cuda_graph",
     "engines_of_auto",
     "fastest",
     "fastest_form",
@@ -70,10 +79,12 @@ __all__ = [
     "is_sum",
     "is_written_sum",
     "itself",
+    "launch",
     "off_by",
     "only_user",
     "optimize_for_inference",
     "packed_for",
+    "recorded_for",
     "run_region",
     "tensors_of",
     "together",
@@ -82,7 +93,11 @@ __all__ = [
 
 # Files, the top floor first: a file imports from those after it.
 FLOORS = (
+    "cuda_graphs",
+    "recording",
+    "called_modules",
     "optimizing",
+    "staging",
     "reporting",
     "optimized",
     "specializing",
@@ -96,7 +111,9 @@ FLOORS = (
     "pack",
     "fitting",
     "measure",
+    "numerics",
     "inlining",
+    "naming",
     "opening",
     "kernels",
     "bound_tensors",

@@ -5,7 +5,7 @@ Each is written once, as calls: these are made at once where a kernel is measure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -115,8 +115,8 @@ class Linear:
     @property
     def key(self) -> str:
         """What the time of the layer depends on."""
-        bias = "bias" if self.biases else "no bias"
-        return f"linear {list(self.shape)} -> {self.outputs}, {bias}, {self.activation}"
+        said = ["bias"] * bool(self.biases) + ([] if self.activation is None else [self.activation])
+        return ", ".join([f"linear {_by(self.shape)} -> {self.outputs}", *said])
 
     @property
     def keeps_layout(self) -> bool:
@@ -182,10 +182,12 @@ class Convolution:
     @property
     def key(self) -> str:
         """What the time of the convolution depends on."""
-        numbers = (self.stride, self.padding, self.dilation, self.groups)
-        bias = "bias" if self.bias or self.norm else "no bias"
-        added = ", sum" if self.is_added else ""
-        return f"conv {self.shape} {self.weight_shape} {numbers}, {bias}{added}, {self.activation}"
+        outputs, _, *window = self.weight_shape
+        numbers = [("stride", self.stride, 1), ("padding", self.padding, 0), ("dilation", self.dilation, 1)]
+        said = [f"{name} {_by(values)}" for name, values, plain in numbers if {*values} != {plain}]
+        said += [f"{self.groups} groups"] * (self.groups != 1) + ["bias"] * bool(self.bias or self.norm)
+        said += ["sum"] * self.is_added + ([] if self.activation is None else [self.activation])
+        return ", ".join([f"conv {_by(self.shape)} -> {outputs}", _by(window), *said])
 
     @property
     def keeps_layout(self) -> bool:
@@ -210,6 +212,10 @@ class Convolution:
     def reason_against(self, given: Tensor, expected: Tensor, tolerance: float) -> str:
         """Say how far a result is off."""
         return off_by(given, expected, tolerance)
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
 
 
 def _asked(kernels: dict[str, Kernel], is_exact: bool) -> dict[str, Kernel]:

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from graphwright.engines.alternatives import Site
 from graphwright.engines.measure import fastest
+from graphwright.engines.numerics import Numerics, numerics
 from graphwright.engines.pack import Recipe, itself
 from graphwright.engines.sites import Found
 from graphwright.ir import Node
 from graphwright.passes import substitute
 
-__all__ = ["Choice", "Writing", "choose", "choose_merged", "put_kernel", "reason_against"]
+__all__ = ["Choice", "Writing", "choose", "choose_merged", "numerics_of", "put_kernel", "reason_against"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,16 @@ def reason_against(
     given = [value.clone() for value in inputs]
     expected = kernels["torch"](calls, site, *given)
     return _reason_against(site, functools.partial(kernels[kernel], calls, site, *given), expected, tolerance)
+
+
+def numerics_of(site: Site, kernel: str, inputs: Sequence[Any], tensors: Mapping[str, Tensor]) -> Numerics | None:
+    """How far a kernel of a site is off on these inputs, beside what the program calls; None for no tensors."""
+    kernels = site.kernels(False)
+    expected, given = (
+        kernels[name](_Now(tensors), site, *[value.clone() for value in inputs]) for name in ("torch", kernel)
+    )
+    is_plain = isinstance(expected, Tensor) and isinstance(given, Tensor) and expected.shape == given.shape
+    return numerics([(expected, given)]) if is_plain else None
 
 
 def _reason_against(site: Site, kernel: Callable[[], Any], expected: Any, tolerance: float) -> str:

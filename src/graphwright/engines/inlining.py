@@ -17,7 +17,8 @@ from torch import nn
 from graphwright.codegen import PythonCode, graph_to_readable_source, is_plain
 from graphwright.engines.bound_tensors import Binding, Leaf, Place, place_of, tensors_of
 from graphwright.engines.kernels import reuse_memory, use_kernel
-from graphwright.engines.opening import opening, wish
+from graphwright.engines.naming import free_names, names_of_tensors
+from graphwright.engines.opening import opening
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.ops import FunctionalForm, is_of_function, written_attributes
@@ -88,6 +89,7 @@ class Inlined:
             reuse_memory(node)
         places = _places(graph, module)
         distinct = {leaf.path: leaf for leaf in leaves}
+        free_names(graph, places)
         entry.held = Binding(entry.graph, list(distinct.values()), list(places.values()))
         return graph_to_readable_source(
             graph,
@@ -95,7 +97,7 @@ class Inlined:
             name=entry.name,
             first=functools.partial(_opening, entry.name, self.beside, graph),
             reads_tables=True,
-            variables={path: wish(path, "tensor") for path in places},
+            variables=names_of_tensors(places),
         )
 
 

@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 import inspect
-import keyword
 from typing import Any
 
 from graphwright.ir import Graph, Node
 
-__all__ = ["opening", "wish"]
+__all__ = ["opening"]
 
 _WIDTH = 96  # of what stands before `=` without brackets, in which it may be broken
 
 
-def opening(writer: Any, held: str, check: str, why: str, beside: str, graph: Graph) -> list[str]:
+def opening(
+    writer: Any, held: str, check: str, why: str, beside: str, graph: Graph, is_whole: bool = False
+) -> list[str]:
     """The statements before all others.
 
-    held: the name to give to what the check gives, which is unpacked into the variables of `writer`. check: its call;
-    it gives None for the reasons that `why` names, and then the method `beside` runs with the parameters of `graph`.
+    held: the name to give to what the check gives, which is unpacked into the variables of `writer`; if `is_whole`, it
+    is the one of these. check: its call; it gives None for the reasons that `why` names, and then the method `beside`
+    runs with the parameters of `graph`.
     """
-    held = writer.names.new(held)
-    writer.names.take(held)
+    if not is_whole:
+        held = writer.names.new(held)
+        writer.names.take(held)
     passed = ", ".join(map(_passed_on, graph.find_nodes(op="placeholder")))
     lines = [f"{held} = {check}", f"if {held} is None:  # {why}", f"    return {writer.root}.{beside}({passed})"]
     variables = [*writer.variables.values()]
-    if variables:
+    if variables and not is_whole:
         left = ", ".join(variables) + "," * (len(variables) == 1)
         lines.append(f"{left} = {held}" if len(left) <= _WIDTH else f"({left}) = {held}")
     return lines
-
-
-def wish(path: str, other: str) -> str:
-    """The name for the variable of a tensor: that of its attribute, if that may be one.
-
-    >>> wish("layers.0.weight", "tensor"), wish("layers.0", "tensor"), wish("layers.in", "tensor")
-    ('weight', 'tensor', 'tensor')
-    """
-    name = path.rpartition(".")[2]
-    return name if name.isidentifier() and not keyword.iskeyword(name) else other
 
 
 def _passed_on(node: Node) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +17,8 @@ from graphwright.codegen import PythonCode, graph_to_readable_source
 from graphwright.engines.bound_tensors import Binding, Facts
 from graphwright.engines.choosing import Choice, Writing, put_kernel
 from graphwright.engines.fitting import Sizes, fits, is_watched
-from graphwright.engines.opening import opening, wish
+from graphwright.engines.naming import free_names, names_of_tensors, path_of_several
+from graphwright.engines.opening import opening
 from graphwright.engines.pack import Held, Packs, Recipe, is_trained, itself, kind_of
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
@@ -27,7 +30,7 @@ from graphwright.passes import substitute
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import STATE, Entry, GraphModule, Interpreter, entry_points_of
 
-__all__ = ["Optimized", "Plan", "Prepared", "Program", "packed_for"]
+__all__ = ["Optimized", "Plan", "Prepared", "Program", "held_for", "packed_for"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,12 +70,13 @@ class Optimized:
         program = Program(module, entry.graph, self.beside, self.plan.inputs, self.plan.finders)
         prepared = program.prepare(self.plan)
         entry.held = prepared
+        free_names(prepared.graph, prepared.names)
         return graph_to_readable_source(
             prepared.graph,
             owner=module,
             name=entry.name,
-            first=lambda writer: _opening(self.beside, entry.graph, writer),
-            variables={name: wish(name, "packed") for name in prepared.names},
+            first=functools.partial(_opening, entry.name, self.beside, entry.graph),
+            variables={_PACKED: "packed", **{name: f"{_PACKED}.{own}" for name, own in prepared.names.items()}},
         )
 
 
@@ -90,14 +94,40 @@ class Prepared:
         used = {path for recipe in recipes for path in recipe.sources}
         counters = [path for path in dict.fromkeys(program.counters.values()) if path in used]
         kinds = {path: kind_of(tensor) for path, tensor in program.tensors.items()}
-        self.packs = Packs([*program.paths, *counters], list(recipes), kinds)
+        self.names = _names(recipes)
+        named = {recipe: self.names[path] for recipe, path in recipes.items()}
+        self.packs = Packs([*program.paths, *counters], named, kinds)
         self.counters = [path.rpartition(".")[0] for path in counters]
         self.facts: tuple[Any, list[dict[str, Any]]] = None, []  # for which the tables of the counters were found
         self.latest: tuple[list[int], Held | None] = [], None  # what is packed, and at which versions of the tables
-        self.names = [recipes[recipe] for recipe in self.packs.recipes]
         self.flags = len(program.paths)  # after so many tensors come training flags
         self.attributes: list[tuple[tuple[str, ...], Any]] = attributes
         self.regions = [setting for recipe in recipes for setting in recipe.settings if isinstance(setting, Region)]
+
+
+_PACKED = "the packed tensors"  # in the place of a path
+
+
+def _names(recipes: Mapping[Recipe, str]) -> dict[str, str]:
+    """The names of what recipes make, after the layers that it is for, by what nodes read."""
+    paths = {path: _path(recipe) for recipe, path in recipes.items()}
+    count: Counter[str] = Counter()
+    for name, path in paths.items():  # one weight may be packed in several ways
+        count[path] += 1
+        paths[name] = path if count[path] == 1 else f"{path}_{count[path]}"
+    names = names_of_tensors(paths.values())
+    return {name: names[path] for name, path in paths.items()}
+
+
+def _path(recipe: Recipe) -> str:
+    """What stands for the path of what a recipe makes."""
+    if any(isinstance(setting, Region) for setting in recipe.settings):
+        return "region"
+    if not recipe.sources:
+        return "constant"
+    are_alike = len({path.rpartition(".")[2] for path in recipe.sources}) == 1
+    path = path_of_several(recipe.sources) if are_alike else recipe.sources[0]
+    return f"{path.rpartition('.')[0]}.bias".lstrip(".") if "bias" in recipe.make.__name__ else path
 
 
 class Program:
@@ -208,14 +238,22 @@ def _nodes(site: Found) -> set[Node]:
     return {node for each in (site.members or (site,)) for node in each.nodes}
 
 
-def packed_for(module: Any, *given: Any) -> list[Any] | None:
+def packed_for(module: Any, *given: Any, entry: str = "forward") -> Any:
     """What optimized code reads, made of the tensors as they are now; None where the general program has to run.
+
+    It has an attribute for each thing, by the name of the layer that it is for.
 
     That is for other inputs than it is for, where gradients are wanted, in training, inside of transforms and modes,
     and where inlined code would call modules.
     """
+    held = held_for(module, entry, given)
+    return None if held is None else held.given
+
+
+def held_for(module: Any, entry: str, given: Sequence[Any]) -> Held | None:
+    """What `packed_for` gives, and of which tensors it was made: another one whenever that is something else."""
     entries = module.__dict__[STATE].entries
-    prepared: Prepared = entries["forward"].held
+    prepared: Prepared = entries[entry].held
     if is_watched() or is_dynamo_compiling() or not fits(given, prepared.inputs):
         return None
     facts = entries[prepared.beside].held.checked(module)
@@ -226,7 +264,7 @@ def packed_for(module: Any, *given: Any) -> list[Any] | None:
     versions, held = prepared.latest
     if versions is not facts.versions or held is None or is_trained(held.tensors) or not held.is_current():
         held = _held_now(module, prepared, facts)
-    return None if held is None else held.given
+    return held
 
 
 def _held_now(module: Any, prepared: Prepared, facts: Facts) -> Held | None:
@@ -348,9 +386,10 @@ def _example(fact: Any) -> Any:
 # ---- the text
 
 
-def _opening(beside: str, graph: Graph, writer: Any) -> list[str]:
+def _opening(name: str, beside: str, graph: Graph, writer: Any) -> list[str]:
     """The statements before all others: the check, the general program, and what is packed."""
+    named = "" if name == "forward" else f", entry={name!r}"
     values = ", ".join(str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder"))
-    check = f"{writer.names.function(packed_for)}({writer.root}, {values})"
+    check = f"{writer.names.function(packed_for)}({writer.root}, {values}{named})"
     why = "other sizes, gradients, training, a module that changed"
-    return opening(writer, "packed", check, why, beside, graph)
+    return opening(writer, writer.variables[_PACKED], check, why, beside, graph, is_whole=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -16,20 +15,22 @@ from torch import Tensor, nn
 from graphwright.analysis import ModuleState, tensors_in
 from graphwright.capture import trace
 from graphwright.engines.alternatives import Site
-from graphwright.engines.choosing import Choice, choose, choose_merged, reason_against
+from graphwright.engines.choosing import Choice, choose, choose_merged, numerics_of, reason_against
 from graphwright.engines.decisions import Decisions
 from graphwright.engines.fitting import facts_of
-from graphwright.engines.inlining import Inlined, inline
+from graphwright.engines.inlining import inline
 from graphwright.engines.measure import fastest
+from graphwright.engines.numerics import Numerics, numerics
 from graphwright.engines.optimized import Optimized, Plan, Prepared, Program
-from graphwright.engines.regions import ENGINES, installed
-from graphwright.engines.reporting import META, ReportOfOptimized, RunsOn
+from graphwright.engines.regions import ENGINES, Region, ends_of, installed
+from graphwright.engines.reporting import META, RunsOn
 from graphwright.engines.sites import Finder, FloatLayers, Found
+from graphwright.engines.staging import INLINED, bound_values, staged, writes_state
 from graphwright.errors import PassError
-from graphwright.ops import is_impure, written_attributes
-from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
+from graphwright.ir import Node
+from graphwright.runtime import GraphModule, entry_points_of
 
-__all__ = ["Search", "calling", "engines_of_auto", "fastest_form", "optimize_for_inference", "writes_state"]
+__all__ = ["Search", "calling", "engines_of_auto", "fastest_form", "optimize_for_inference"]
 
 _PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results are, if nothing else is asked
 _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
@@ -121,11 +122,12 @@ class _Optimizing:
     """One search for the fastest form of one module."""
 
     def __init__(self, gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], search: Search) -> None:
-        self._staged = _staged(inline(gm), is_saved=not search.again)
+        self._staged = staged(inline(gm), is_saved=not search.again)
         self._writes_state = writes_state(self._staged)
         self._args, self._kwargs, self._search = args, kwargs, search
         self._notes: list[str] = []
         self._error: dict[str, float] = {}
+        self._numerics: dict[str, Numerics] = {}
 
     @contextlib.contextmanager
     def _keeping_state(self, *modules: GraphModule) -> Iterator[None]:
@@ -154,13 +156,11 @@ class _Optimizing:
         calls = {name: self._call(form) for name, form in forms.items()}
         with self._keeping_state(*forms.values()):
             measured = fastest(calls, _SECONDS_A_PROGRAM)
-        program = RunsOn("program", measured.best, tuple(measured.times_us.items()), tuple(self._notes))
-        result = forms[measured.best]
-        result.meta[META] = {
-            "program": program,
-            "parts": (*_regions(result), *(parts if measured.best == "torch" else ())),
-            "error": self._error.get(measured.best, 0.0),
-        }
+        best, result = measured.best, forms[measured.best]
+        whole = self._numerics.get(best)
+        program = RunsOn("program", best, tuple(measured.times_us.items()), tuple(self._notes), numerics=whole)
+        noted = self._with_numerics(result, parts) if best == "torch" else self._regions(result)
+        result.meta[META] = {"program": program, "parts": tuple(noted), "error": self._error.get(best, 0.0)}
         return result
 
     # ---- candidates
@@ -168,7 +168,7 @@ class _Optimizing:
     def _inputs(self) -> tuple[Any, ...]:
         """What the parameters of the program are given."""
         graph = entry_points_of(self._staged)["forward"].graph
-        bound = _bound(self._staged, graph, self._args, self._kwargs)
+        bound = bound_values(self._staged, graph, self._args, self._kwargs)
         return tuple(map(facts_of, bound))
 
     def _kernels(self, inputs: tuple[Any, ...]) -> tuple[Plan, list[RunsOn]]:
@@ -207,9 +207,7 @@ class _Optimizing:
 
     def _check_sites(self, program: Program, sites: Sequence[Found], choices: dict[str, Choice]) -> None:
         """Leave sites to torch whose kernel is off on what they read in the program."""
-        given = _copied(tuple(_bound(self._staged, program.gm.graph, self._args, self._kwargs)))
-        with self._keeping_state(self._staged):
-            values = program.values(given)
+        values = self._values(program)
         for found in sites:
             choice = choices[found.site.key]
             if choice.kernel == "torch" or not values.keys() >= {found.last, *found.inputs}:
@@ -222,7 +220,7 @@ class _Optimizing:
 
     def _program(self, inputs: tuple[Any, ...]) -> Program:
         entries = entry_points_of(self._staged)
-        return Program(self._staged, entries["forward"].graph, _INLINED, inputs, self._search.finders)
+        return Program(self._staged, entries["forward"].graph, INLINED, inputs, self._search.finders)
 
     def _add_engines(self, forms: dict[str, GraphModule], plan: Plan) -> None:
         if not self._search.engines:
@@ -234,7 +232,7 @@ class _Optimizing:
 
     def _add(self, forms: dict[str, GraphModule], name: str, plan: Plan) -> None:
         """Add a candidate, if it computes the same."""
-        made = _with_form(self._staged, Optimized(_INLINED, plan))
+        made = _with_form(self._staged, Optimized(INLINED, plan))
         try:
             reason = self._difference(made, name)
         except Exception as error:
@@ -252,29 +250,59 @@ class _Optimizing:
             with self._keeping_state(made):
                 given = _run(made, args, kwargs)
             reason, error = _compared(expected, given, self._search.tolerance)
+            if not reason:
+                found = numerics(zip(tensors_in(expected), tensors_in(given), strict=True))
+                self._numerics[name] = found + self._numerics[name] if name in self._numerics else found
             self._error[name] = max(error, self._error.get(name, 0.0))
             if reason:
                 return reason
         return ""
 
+    # ---- how far parts are off
+
+    def _values(self, program: Program) -> dict[Node, Any]:
+        """What a program computes of the example."""
+        given = _copied(tuple(bound_values(self._staged, program.gm.graph, self._args, self._kwargs)))
+        with self._keeping_state(self._staged):
+            return program.values(given)
+
+    def _with_numerics(self, module: GraphModule, parts: Sequence[RunsOn]) -> list[RunsOn]:
+        """Say of kernels how far they are off on what their sites read of the example."""
+        form = entry_points_of(module)["forward"].form
+        assert isinstance(form, Optimized)
+        program = self._program(form.plan.inputs)
+        sites = program.sites()
+        values = self._values(program)
+        found: dict[str, Numerics] = {}
+        for each in sites:
+            choice = form.plan.kernels[each.site.key]
+            if values.keys() >= set(each.inputs):
+                off = numerics_of(each.site, choice.kernel, [values[node] for node in each.inputs], program.tensors)
+                if off is not None:
+                    found[each.site.key] = off + found[each.site.key] if each.site.key in found else off
+        return [dataclasses.replace(part, numerics=found.get(part.part.partition(" x ")[2])) for part in parts]
+
+    def _regions(self, module: GraphModule) -> list[RunsOn]:
+        """What the pieces of a program run on that an engine has got, and how far they are off on the example."""
+        entry = entry_points_of(module)["forward"]
+        held = entry.held.packs.made() if isinstance(entry.held, Prepared) else {}
+        opened = [(each, made) for recipe, made in held.items() for each in recipe.settings if isinstance(each, Region)]
+        if not opened or not isinstance(entry.form, Optimized):
+            return []
+        program = self._program(entry.form.plan.inputs)
+        program.sites()  # which may edit it
+        ends, values = [*map(ends_of, program.pieces())], self._values(program)
+        rows = []
+        for (region, made), (inputs, outputs) in zip(opened, ends, strict=False):
+            off = None
+            if values.keys() >= {*inputs, *outputs}:
+                given = made(*[values[node].contiguous() for node in inputs])
+                off = numerics(zip([values[node] for node in outputs], given, strict=True))
+            rows.append(RunsOn(f"{region.nodes} operations in a row", region.engine, numerics=off))
+        return rows
+
     def _call(self, module: GraphModule) -> Callable[[], Any]:
         return calling(module, self._args, self._kwargs)
-
-
-_INLINED = "forward_inlined"
-
-
-def _staged(gm: GraphModule, is_saved: bool) -> GraphModule:
-    """Copy an inlined module, with the inlined program as an entry point beside, and the `report` of optimized ones."""
-    entries = entry_points_of(gm)
-    entry = entries["forward"]
-    assert isinstance(entry.form, Inlined)
-    entry.form = dataclasses.replace(entry.form, is_saved=is_saved)
-    entries[_INLINED] = Entry(_INLINED, entry.graph)
-    entries[_INLINED].form = entry.form
-    kind: Any = type(gm)
-    kind._extra = {**kind._extra, "report": ReportOfOptimized()}
-    return copy.copy(gm)
 
 
 def _with_form(staged: GraphModule, form: Optimized) -> GraphModule:
@@ -288,36 +316,8 @@ def _weights(key: str, sites: Sequence[Found]) -> tuple[str, ...]:
     return tuple([path for found in sites if found.site.key == key for path in found.site.weights])
 
 
-def _regions(module: GraphModule) -> list[RunsOn]:
-    """What the pieces of a program run on that an engine has got."""
-    held = entry_points_of(module)["forward"].held
-    regions = held.regions if isinstance(held, Prepared) else ()
-    return [RunsOn(f"{region.nodes} operations in a row", region.engine) for region in regions]
-
-
-def writes_state(module: GraphModule, aside: tuple[type[nn.Module], ...] = ()) -> bool:
-    """Tell whether a call of a program may leave something behind in its modules, those of some classes aside."""
-    graph = entry_points_of(module)["forward"].graph
-    if written_attributes(graph):
-        return True
-    calls = [node for node in graph.all_nodes() if node.op.startswith("call") and not is_guard(node)]
-    called = {node: module.get_submodule(str(node.target)) if node.op == "call_module" else None for node in calls}
-    return any(is_impure(node, each) for node, each in called.items() if not isinstance(each, aside))
-
-
 def _plain(plan: Plan) -> dict[str, Choice]:
     return {key: Choice("torch") for key in plan.kernels}
-
-
-def _bound(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The value of each parameter of a program."""
-    try:
-        given = inspect.signature(module.forward).bind(*args, **kwargs)
-    except TypeError as error:
-        raise PassError(f"the arguments are not those of the module: {error}", fix="give those of a call") from error
-    given.apply_defaults()
-    names = [str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder")]
-    return [given.arguments[name] for name in names]
 
 
 # ---- the same results

@@ -52,7 +52,7 @@ class Held:
     pointers: list[int]
     kept: list[Tensor]  # keep the memory of the tensors, so that no other gets its address
     made: list[Any]
-    given: list[Any]  # the tensors that are as they are, and what was made
+    given: Any  # the tensors that are as they are, and what was made, as attributes
     forks: int
 
     def is_current(self) -> bool:
@@ -72,22 +72,24 @@ class Packs:
 
     `count` says how many things were made so far.
 
-    >>> packs = Packs(["weight", "bias"], [Recipe(torch.neg, ("weight",)), Recipe(itself, ("bias",))])
+    >>> packs = Packs(["weight", "bias"], {Recipe(torch.neg, ("weight",)): "minus", Recipe(itself, ("bias",)): "bias"})
     >>> weight, bias = torch.ones(2), torch.zeros(1)
-    >>> packs.of([weight, bias]), packs.of([weight, bias]), packs.count
-    ([tensor([0.]), tensor([-1., -1.])], [tensor([0.]), tensor([-1., -1.])], 1)
+    >>> packs.of([weight, bias]).minus, packs.of([weight, bias]).minus, packs.of([weight, bias]).bias, packs.count
+    (tensor([-1., -1.]), tensor([-1., -1.]), tensor([0.]), 1)
     >>> _ = weight.add_(1)
-    >>> packs.of([weight, bias]), packs.count
-    ([tensor([0.]), tensor([-2., -2.])], 2)
+    >>> packs.of([weight, bias]).minus, packs.count
+    (tensor([-2., -2.]), 2)
     """
 
     def __init__(
-        self, paths: Sequence[str], recipes: Sequence[Recipe], kinds: Mapping[str, Any] = MappingProxyType({})
+        self, paths: Sequence[str], recipes: Mapping[Recipe, str], kinds: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         places = {path: i for i, path in enumerate(paths)}
         plain = [recipe for recipe in recipes if _is_plain(recipe)]
         others = [recipe for recipe in recipes if not _is_plain(recipe)]
         self.recipes = [*plain, *others]
+        self._names = [recipes[recipe] for recipe in self.recipes]
+        self._kind = type("Packed", (), {"__slots__": self._names})  # whose attributes are found the fastest
         made_of = list(dict.fromkeys(path for recipe in others for path in recipe.sources))
         self._count = len(made_of)
         seen = list(dict.fromkeys([*made_of, *(recipe.sources[0] for recipe in plain)]))
@@ -101,8 +103,8 @@ class Packs:
         self._lock = threading.Lock()
         self.count = 0
 
-    def of(self, tensors: list[Tensor]) -> list[Any] | None:
-        """What is made of these tensors; None as for `look`."""
+    def of(self, tensors: list[Tensor]) -> Any:
+        """What is made of these tensors, by the names of the recipes; None as for `look`."""
         held = self.look(tensors)
         return None if held is None else held.given
 
@@ -121,6 +123,10 @@ class Packs:
             if any(map(torch.is_inference, seen)):
                 return None
             raise
+
+    def made(self) -> dict[Recipe, Any]:
+        """What was made last, by its recipe."""
+        return {} if self._held is None else dict(zip(self._others, self._held.made, strict=True))
 
     def _renewed(self, tensors: tuple[Tensor, ...]) -> Held | None:
         if not all(map(_is_of_kind, tensors, self._kinds)):
@@ -145,7 +151,9 @@ class Packs:
                 for k, (recipe, sources) in enumerate(zip(self._others, self._sources, strict=True))
             ]
             kept = [tensor.detach() for tensor in tensors]
-            given = [*[tensors[row] for row in self._plain], *made]
+            given = self._kind()
+            for name, value in zip(self._names, [*[tensors[row] for row in self._plain], *made], strict=True):
+                setattr(given, name, value)
             self._held = Held(tensors, versions, pointers, kept, made, given, _forks[0])
             return self._held
 

@@ -30,7 +30,7 @@ from graphwright.ops import is_impure, is_inplace, is_random, is_region, unpack
 from graphwright.passes import substitute
 from graphwright.runtime import GraphModule, is_guard
 
-__all__ = ["ENGINES", "Engine", "Opened", "Region", "find_regions", "installed", "put_regions", "run_region"]
+__all__ = ["ENGINES", "Engine", "Opened", "Region", "ends_of", "find_regions", "installed", "put_regions", "run_region"]
 
 _DTYPES = (torch.float32, torch.int64, torch.int32, torch.bool, torch.uint8, torch.int8)
 _NODES_AT_LEAST = 3
@@ -219,11 +219,7 @@ def put_regions(
         used: shapes.value(used) for piece, _ in pieces for node in piece for used in (node, *node.all_input_nodes)
     }
     for piece, engine in pieces:
-        inside = set(piece)
-        inputs = list(dict.fromkeys(
-            used for node in piece for used in node.all_input_nodes if used not in inside and used.op != "get_attr"
-        ))  # fmt: skip
-        outputs = [node for node in piece if any(user not in inside for user in node.users)]
+        inputs, outputs = ends_of(piece)
         graph, paths = _graph_of(piece, inputs, outputs)
         kinds = tuple([(tuple(facts[used].shape), facts[used].dtype) for used in inputs])
         writing.before(piece[-1])
@@ -242,6 +238,13 @@ def put_regions(
             node.graph.erase_node(node)
         for name, node in zip(names, outputs, strict=True):
             writing.stands_for[node].name = name
+
+
+def ends_of(piece: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    """What a piece of a graph reads besides weights, and which of its values are read outside of it."""
+    inside = set(piece)
+    read = (used for node in piece for used in node.all_input_nodes if used not in inside and used.op != "get_attr")
+    return list(dict.fromkeys(read)), [node for node in piece if any(user not in inside for user in node.users)]
 
 
 def _graph_of(piece: list[Node], inputs: list[Node], outputs: list[Node]) -> tuple[Graph, tuple[str, ...]]:

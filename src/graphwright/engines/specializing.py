@@ -127,8 +127,9 @@ def _fold_sizes(graph: Graph, shapes: Shapes, args: Sequence[Any]) -> None:
             if _is_number(value):
                 known[node] = value
     for node, value in known.items():
-        if node.op != "placeholder" and node.users:
-            substitute(node, _literal(value))
+        users = [user for user in node.users if user not in known]
+        if node.op != "placeholder" and users:
+            _write_literal(node, value, users)
 
 
 def _is_of_sizes(node: Node, known: dict[Node, Any], shapes: Shapes) -> bool:
@@ -145,8 +146,14 @@ def _is_of_sizes(node: Node, known: dict[Node, Any], shapes: Shapes) -> bool:
     return node.target in _OF_NUMBERS and all(used in known for used in node.all_input_nodes)
 
 
-def _literal(value: Any) -> Any:
-    return tuple(value) if type(value) is torch.Size else value
+def _write_literal(node: Node, value: Any, users: Sequence[Node]) -> None:
+    """Put a number, or a tuple of them, in the place of a node; sizes keep their class where the program gives them."""
+    if type(value) is not torch.Size:
+        substitute(node, value)
+    elif all(user.op == "call_method" for user in users):
+        substitute(node, tuple(value))
+    else:
+        node.op, node.target, node.args, node.kwargs = "call_function", torch.Size, (tuple(value),), {}
 
 
 def _is_number(value: Any) -> bool:
@@ -163,9 +170,11 @@ def _has_tensor(value: Any) -> bool:
 
 
 def _erase_unused(graph: Graph) -> None:
-    """Erase what nobody reads, and what has no effect."""
+    """Erase what nobody reads, and what has no effect; so have assertions of what is known to be true."""
     for node in reversed(list(graph.nodes)):
-        if node.op not in ("placeholder", "output") and not node.users and not is_impure(node):
+        if node.op in ("placeholder", "output") or node.users:
+            continue
+        if not is_impure(node) or (node.target is torch._assert and node.args[:1] == (True,)):
             graph.erase_node(node)
 
 

@@ -65,7 +65,7 @@ EMPTY_KWARGS = immutable_dict()
 def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
     """Rebuild nested containers with `fn` applied to every leaf.
 
-    Lists and dicts come back immutable; a NamedTuple keeps its class.
+    Lists and dicts come back immutable; a NamedTuple keeps its class, and so do other tuples, if it takes the items.
 
     >>> map_aggregate({"a": (1, [2, 3])}, lambda v: v + 1)
     {'a': (2, [3, 4])}
@@ -77,7 +77,10 @@ def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
         items = [map_aggregate(item, fn) for item in a]
         if kind is tuple:
             return tuple(items)
-        return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        try:
+            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        except TypeError:  # torch.Size is of integers alone
+            return tuple(items)
     if isinstance(a, list):
         return immutable_list([map_aggregate(item, fn) for item in a])
     if isinstance(a, dict):

@@ -17,6 +17,7 @@ It knows nothing of captures. Read frames.py first.
     syntax.py                   what statements hold and bind, and places for new ones
     liveness.py                 which variables of a function are read later
     code_table.py               what is known of code objects, as long as they live
+    steps.py                    the instructions of code with the names that they mention
     mentions.py                 which global names, attributes and variables a function mentions, and whose code it is
     attribute_writes.py         where a class writes an attribute of its own instances, and a function a variable
     annotations.py              the annotations of a function's parameters, as values
@@ -70,6 +71,7 @@ from graphwright.source.mentions import (
 from graphwright.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.source.roles import Role, Standing, is_user_raise, role_of
 from graphwright.source.source_files import Source, source_of
+from graphwright.source.steps import names_of_steps, steps_of
 from graphwright.source.syntax import (
     CHANGES,
     COMPREHENSIONS,
@@ -117,9 +119,10 @@ __all__ = [
     "function_of", "holds", "is_convertible", "is_foreign", "is_foreign_class", "is_foreign_file",
     "is_from_conversion", "is_handled", "is_installed", "is_internal", "is_ours", "is_returned", "is_user_raise",
     "lambda_of", "leaves_loop", "line_of_error", "loop_of", "lower_attempt", "lower_loop", "lower_match",
-    "may_wait", "mentions", "name_of", "names_counted", "names_read", "note_compiled", "note_made_from_source",
-    "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write", "placed", "plain_names",
-    "private_to", "qualname_of", "role_of", "runs_as_it_is_left", "source_behind", "source_of", "stored_globals",
-    "target_names", "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "walk", "walk_all", "walk_own",
-    "why_no_definition", "with_rest", "with_test_inside", "without_cache",
+    "may_wait", "mentions", "name_of", "names_counted", "names_of_steps", "names_read", "note_compiled",
+    "note_made_from_source", "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write",
+    "placed", "plain_names", "private_to", "qualname_of", "role_of", "runs_as_it_is_left", "source_behind",
+    "source_of", "steps_of", "stored_globals", "target_names", "targets_in", "template_of", "texts_of",
+    "user_frame", "uses_of", "walk", "walk_all", "walk_own", "why_no_definition", "with_rest", "with_test_inside",
+    "without_cache",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from types import CodeType
 
 from graphwright.source.code_table import CodeTable
 from graphwright.source.frames import STANDS_FOR_TORCH, is_internal
+from graphwright.source.steps import names_of_steps
 
 __all__ = [
     "DISPATCHERS",
@@ -56,6 +57,7 @@ DISPATCHERS = frozenset({  # of Python's own: functions that choose another one 
 _known: CodeTable[Mentions] = CodeTable()
 _stored: CodeTable[frozenset[str]] = CodeTable()
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
+_REBINDS = frozenset({dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]})
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
 
 
@@ -76,10 +78,8 @@ def stored_globals(code: CodeType) -> frozenset[str]:
     """The global variables that a function assigns: this is asked of many functions, most of which assign none."""
     known = _stored.get(code)
     if known is None:
-        steps = [
-            step for part in codes_of(code) if _STORE_GLOBAL in part.co_code[::2] for step in dis.get_instructions(part)
-        ]
-        names = frozenset(str(step.argval) for step in steps if step.opname == "STORE_GLOBAL")
+        parts = [part for part in codes_of(code) if _STORE_GLOBAL in part.co_code[::2]]
+        names = frozenset(name for part in parts for kind, name in names_of_steps(part) if kind == "STORE_GLOBAL")
         known = _stored[code] = names
     return known
 
@@ -112,8 +112,7 @@ def _read(code: CodeType) -> Mentions:
     rebound: set[str] = set()
     for part in codes_of(code):
         path: tuple[str, ...] = ()
-        for step in dis.get_instructions(part):
-            name, kind = str(step.argval), step.opname
+        for kind, name in names_of_steps(part):
             if kind in ("LOAD_GLOBAL", "LOAD_NAME"):
                 path = (name,)
                 paths.add(path)
@@ -122,14 +121,14 @@ def _read(code: CodeType) -> Mentions:
                 if path:
                     path = (*path, name)
                     paths.add(path)
-            elif kind not in ("CACHE", "EXTENDED_ARG"):
+            else:
                 path = ()
                 if kind in ("STORE_GLOBAL", "DELETE_GLOBAL"):
                     stored.add(name)
                 elif kind in ("STORE_ATTR", "DELETE_ATTR"):
                     written.add(name)
-                elif kind in ("STORE_DEREF", "DELETE_DEREF"):
-                    rebound.add(name)
+        if not _REBINDS.isdisjoint(part.co_code[::2]):
+            rebound.update(str(step.argval) for step in dis.get_instructions(part) if step.opcode in _REBINDS)
     free = frozenset(code.co_freevars)
     return Mentions(
         frozenset(paths), frozenset(attributes), frozenset(stored), frozenset(written), free, free & rebound

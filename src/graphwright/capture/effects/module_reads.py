@@ -51,7 +51,7 @@ from graphwright.runtime import (
     overhear,
     spelled,
 )
-from graphwright.source import is_ours
+from graphwright.source import is_ours, names_of_steps, steps_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -494,7 +494,7 @@ def _is_plain_attribute(kind: type, name: str) -> bool:
 def _is_global(name: str, code: CodeType) -> bool:
     if name not in code.co_names:
         return any(_is_global(name, inner) for inner in code.co_consts if isinstance(inner, CodeType))
-    return any(each.opname == "LOAD_GLOBAL" and each.argval == name for each in dis.get_instructions(code))
+    return ("LOAD_GLOBAL", name) in names_of_steps(code)
 
 
 def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:
@@ -549,13 +549,13 @@ _STORE = dis.opmap["STORE_ATTR"]
 
 def _assigned(code: CodeType) -> Iterator[str]:
     """The attributes that a method assigns to its first argument."""
-    owner, before = code.co_varnames[:1], None
-    if _STORE not in code.co_code[::2]:
+    if _STORE not in code.co_code[::2] or not code.co_varnames:
         return
-    for instruction in dis.get_instructions(code):
-        is_own = before is not None and (
-            before.opname == "SWAP" or (before.opname == "LOAD_FAST" and before.argval in owner)  # `+=` swaps
-        )
-        if is_own and instruction.opname == "STORE_ATTR":
-            yield instruction.argval
-        before = instruction
+    before, names = "", names_of_steps(code)
+    is_own = False
+    for (_, argument), (kind, name) in zip(steps_of(code), names, strict=True):
+        if kind == "STORE_ATTR" and (is_own or before in ("SWAP", "ROT_TWO")):  # `+=` swaps
+            yield name
+        # In an instruction that loads two variables, the last bits are those of the second.
+        place = argument & 15 if kind.count("_FAST") == 2 else argument
+        is_own, before = "LOAD_FAST" in kind and place == 0, kind

@@ -83,7 +83,10 @@ class BodyWriter(Writer):
         self.owner = owner
         self.callees = callees  # what marks the modules that are called; None: they are looked up as they are shown
         self.paths = Paths(self.root, owner, self._new_table() if reads_tables else "", self.getattr)
-        self.variables = {path: self._new_name(wish) for path, wish in variables.items()}  # attributes, by path
+        self.variables: dict[str, str] = {}  # attributes, by path
+        for path, wish in variables.items():
+            held, dot, name = wish.rpartition(".")
+            self.variables[path] = f"{self.variables[held]}.{name}" if dot else self._new_name(wish)
         self.ending: Ending | None = None
         self.slots: Sequence[Slot] = ()
         self.is_outermost, self.is_function = True, False

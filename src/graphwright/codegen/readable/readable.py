@@ -42,17 +42,17 @@ def graph_to_readable_source(
     `owner` is the module that the graph belongs to: it tells where `layer.0` may be written `layer[0]`. With
     `reads_tables`, modules of the owner whose names stand after no dot are read in its table. `first` gives the
     statements before all others, from the writer. `variables` are what `first` assigns: by the path of a tensor or
-    other attribute, the name that its variable is to have. `binds` writes an expression for modules to call and others
-    to read of, from their paths: what runs then has them in variables, assigned in the place of the first statement of
-    `first`, which checks them. A `del` follows the last use of each variable, unless the meta of the graph has
-    WITHOUT_DEL.
+    other attribute, the name that its variable is to have, or `held.name` for an attribute of the variable that stands
+    for the path `held`, which comes before. `binds` writes an expression for modules to call and others to read of, by
+    their paths: what runs then has them in variables, assigned in the place of the first statement of `first`, which
+    checks them. A `del` follows the last use of each variable, unless the meta of the graph has WITHOUT_DEL.
     """
     callees = None if binds is None else Callees()
     writer = BodyWriter(graph, root, owner, reads_tables, variables, callees)
     writer.make_plan()
     lines = lines_of(writer, WITHOUT_DEL not in graph.meta)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
-    opening = [wrap(text, "    ") for text in (*([] if first is None else first(writer)), *writer.paths.tables())]
+    opening = [_wrapped(text) for text in (*([] if first is None else first(writer)), *writer.paths.tables())]
     nodes: list[Node | None] = [None] * sum(text.count("\n") + 1 for text in opening)
     for line in lines:
         nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)
@@ -73,6 +73,12 @@ def graph_to_readable_source(
         nodes=writer.nodes,
         run=run,
     )
+
+
+def _wrapped(text: str) -> str:
+    """Break a statement that has an indentation of its own, inside of a function."""
+    text, own = text.lstrip(), " " * (len(text) - len(text.lstrip()))
+    return own + wrap(text, f"    {own}")
 
 
 def _bound(body: str, names: Iterable[str], modules: str, is_instead: bool) -> str:

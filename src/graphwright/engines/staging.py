@@ -1,0 +1,55 @@
+"""Copies of inlined modules that have room for a form: what `optimize_for_inference` and `cuda_graph` begin with."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from graphwright.engines.inlining import Inlined
+from graphwright.engines.reporting import ReportOfOptimized
+from graphwright.errors import PassError
+from graphwright.ops import is_impure, written_attributes
+from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
+
+__all__ = ["INLINED", "bound_values", "staged", "writes_state"]
+
+INLINED = "forward_inlined"
+
+
+def staged(gm: GraphModule, is_saved: bool = False) -> GraphModule:
+    """Copy an inlined module, with the inlined program as an entry point beside, and the `report` of optimized ones."""
+    entries = entry_points_of(gm)
+    entry = entries["forward"]
+    assert isinstance(entry.form, Inlined)
+    entry.form = dataclasses.replace(entry.form, is_saved=is_saved)
+    entries[INLINED] = Entry(INLINED, entry.graph)
+    entries[INLINED].form = entry.form
+    kind: Any = type(gm)
+    kind._extra = {**kind._extra, "report": ReportOfOptimized()}
+    return copy.copy(gm)
+
+
+def writes_state(module: GraphModule, aside: tuple[type[nn.Module], ...] = ()) -> bool:
+    """Tell whether a call of a program may leave something behind in its modules, those of some classes aside."""
+    graph = entry_points_of(module)["forward"].graph
+    if written_attributes(graph):
+        return True
+    calls = [node for node in graph.all_nodes() if node.op.startswith("call") and not is_guard(node)]
+    called = {node: module.get_submodule(str(node.target)) if node.op == "call_module" else None for node in calls}
+    return any(is_impure(node, each) for node, each in called.items() if not isinstance(each, aside))
+
+
+def bound_values(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The value of each parameter of a program."""
+    try:
+        given = inspect.signature(module.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise PassError(f"the arguments are not those of the module: {error}", fix="give those of a call") from error
+    given.apply_defaults()
+    names = [str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder")]
+    return [given.arguments[name] for name in names]
