@@ -13,6 +13,7 @@ Read schemes.py first, then converting.py.
     preparing.py       `prepare`: values observed where they will be integers
     training/          values and weights rounded in programs that train
     record.py          what became of each layer, and why
+    drawing.py         a picture of what each loses
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
     programs/          programs made ready, and observers in them
@@ -161,6 +162,7 @@ FLOORS = (
     "preparing",
     "training",
     "record",
+    "drawing",
     "grids",
     "decide",
     "programs",

@@ -16,7 +16,9 @@ from graphwright.errors import QuantizationError
 from graphwright.ir import Node
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
+from graphwright.quantization.drawing import bars_as_svg
 from graphwright.quantization.grids import Range, ValueGrid
+from graphwright.quantization.layers import KINDS
 from graphwright.runtime import GraphModule
 
 __all__ = ["QUANTIZED", "Explanation", "Quantization", "Row", "quantization_of", "record_in", "record_of", "say"]
@@ -150,13 +152,26 @@ def _row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
-    """A table: as text, or as `rows`."""
+    """A table: as text, as a picture, or as `rows`."""
 
     rows: tuple[Row, ...]
 
     def __str__(self) -> str:
         head = ("layer", "op", "decision", "scheme", "kernel", "SQNR", "time", "why", "rule")
         return _table([head, *map(_cells, self.rows)])
+
+    def worst(self, count: int) -> Explanation:
+        """A table of the layers that lose most alone, the worst first; of those whose loss is known."""
+        known = [(row.sqnr, i) for i, row in enumerate(self.rows) if row.sqnr is not None]
+        return Explanation(tuple([self.rows[i] for _, i in sorted(known)[:count]]))
+
+    def to_svg(self, title: str = "signal to noise ratio of each layer alone") -> str:
+        """Draw the SQNR of each layer as the text of an SVG file; what stays in float without a loss has no bar.
+
+        Sums and concatenations, which have no weights, are left out.
+        """
+        layers = [row for row in self.rows if row.sqnr is not None or row.op in KINDS.values()]
+        return bars_as_svg([(row.path, row.decision, row.sqnr) for row in layers], title)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
