@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from graphwright.runtime import CaptureReport, GraphModule
 
-__all__ = ["OptimizedReport", "ReportOfOptimized", "RunsOn"]
+__all__ = ["OptimizedReport", "ReportOfOptimized", "RunsOn", "add_notes"]
 
 META = "optimized_for_inference"  # the key in the meta of a module
 
@@ -48,6 +49,13 @@ class OptimizedReport(CaptureReport):
     def __str__(self) -> str:
         lines = [CaptureReport.__str__(self), "runs on:", str(self.program), *map(str, self.parts)]
         return "\n".join([*lines, f"off by {self.error:.1e} of the largest value"])
+
+
+def add_notes(module: GraphModule, notes: Sequence[str]) -> None:
+    """Have an optimized module say more reasons for what its program runs on."""
+    found = module.meta[META]
+    program = dataclasses.replace(found["program"], why=(*found["program"].why, *notes))
+    module.meta[META] = {**found, "program": program}
 
 
 class ReportOfOptimized:

@@ -17,9 +17,9 @@ from graphwright.quantization.converting import convert
 from graphwright.quantization.lowering.lower import Engine
 from graphwright.quantization.lowering_by_engine import lower
 from graphwright.quantization.mapping import QConfigMapping
-from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
+from graphwright.quantization.preparing import mapping_of, preparation_of, prepare, with_mapping
 from graphwright.quantization.programs.state import as_it_was
-from graphwright.quantization.record import say
+from graphwright.quantization.record import QUANTIZED, say, slower_layers
 from graphwright.quantization.schemes import QConfig
 from graphwright.runtime import GraphModule
 
@@ -75,7 +75,27 @@ def quantize_model(
     reference = convert(prepared)
     if engine is None:
         return reference
-    return _unless_slower(lower(reference, given, named, engine), model, prepared, given, named)
+    lowered = _with_float_layers(lower(reference, given, named, engine), prepared, given, named, engine)
+    return _unless_slower(lowered, model, prepared, given, named)
+
+
+def _with_float_layers(
+    q: GraphModule, prepared: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], engine: Engine
+) -> GraphModule:
+    """A lowered module; layers that have no kernel of integers that is faster than floats are in float."""
+    reasons = slower_layers(q, {str(node.target) for node in prepared.graph.all_nodes() if node.op == "call_module"})
+    if not reasons:
+        return q
+    mapping = preparation_of(prepared).mapping.copy()
+    for path in reasons:
+        mapping.set_module_name(path, None)
+    other = lower(convert(with_mapping(prepared, mapping)), args, kwargs, engine)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(prepared, q, other):
+        calls = {"fewer": calling(other, args, kwargs), "all": calling(q, args, kwargs)}
+        if fastest(calls, _SECONDS).best == "all":
+            return q
+    say(other, reasons, q.meta[QUANTIZED]["rows"])
+    return other
 
 
 def _unless_slower(
@@ -89,7 +109,8 @@ def _unless_slower(
         return q
     ratio = measured.times_us["integers"] / measured.times_us["float"]
     in_float = convert(with_mapping(prepared, QConfigMapping()))
-    say(in_float, f"integers took {ratio:.2f} of the time of floats")
+    reason = f"integers took {ratio:.2f} of the time of floats in the whole"
+    say(in_float, {row.path: reason for row in in_float.quantization.rows})
     return in_float
 
 
