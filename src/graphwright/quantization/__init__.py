@@ -18,6 +18,7 @@ Read schemes.py first, then converting.py.
     decide.py          what becomes of each layer, sum and concatenation
     programs/          programs made ready, and observers in them
     sites.py           where they are
+    attention.py       attention as one module, as layers
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
     lowering/          reference programs as programs of integers
@@ -167,6 +168,7 @@ FLOORS = (
     "decide",
     "programs",
     "sites",
+    "attention",
     "backends",
     "mapping",
     "lowering",

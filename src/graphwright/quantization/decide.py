@@ -17,9 +17,7 @@ from graphwright.quantization.sites import Program, Site
 __all__ = ["Decision", "decide", "put_sums"]
 
 _FLOAT_ALWAYS = {
-    "lstm": "recurrent layers stay in float",
-    "gru": "recurrent layers stay in float",
-    "rnn": "recurrent layers stay in float",
+    **dict.fromkeys(("lstm", "gru", "rnn"), "recurrent layers stay in float: their steps have no form with integers"),
     "attention": "attention as one module stays in float",
     "bilinear": "bilinear layers stay in float",
     "embedding_bag": "bags of embeddings stay in float",
@@ -81,7 +79,7 @@ def _layer(site: Site, program: Program, mapping: QConfigMapping, backend: Backe
 def _against(site: Site, program: Program, mode: str, config: QConfig, backend: Backend) -> str:
     """Why a site stays in float, empty where it need not."""
     if site.kind in _FLOAT_ALWAYS:
-        return _FLOAT_ALWAYS[site.kind]
+        return ": ".join(filter(None, (_FLOAT_ALWAYS[site.kind], site.trouble)))
     if site.kind in _PRODUCTS:
         return f"products of two activations stay in float on {backend.name}"
     if site.trouble:
