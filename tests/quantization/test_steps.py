@@ -570,3 +570,15 @@ def test_prepared_modules_are_saved(is_calibrated: bool, tmp_path: Any) -> None:
     one, other = convert(prepared), convert(loaded)
     assert one.quantization.rows == other.quantization.rows
     assert torch.equal(one(batches[0]), other(batches[0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [static_int8(), dynamic_int8("token")], ids=["static", "dynamic"])
+def test_quantized_modules_go_to_torch(config: Any) -> None:
+    """torch.jit.script reads sources, and cannot say what those of layers do; what follows an example can."""
+    x = torch.randn(2, 3, 16, 16)
+    q = graphwright.quantize(Residual().eval(), config, [x], engine=None)
+    assert torch.equal(torch.jit.trace(q, x)(x), q(x))
+    assert torch.equal(torch.export.export(q, (x,)).module()(x), q(x))
+    with pytest.raises(ValueError, match="Unknown type annotation"):
+        torch.jit.script(q)

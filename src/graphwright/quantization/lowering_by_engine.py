@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines import ENGINES, add_notes, calling, fastest
+from graphwright.engines import ENGINES, OptimizedReport, RunsOn, add_notes, calling, fastest
 from graphwright.errors import GraphwrightError
 from graphwright.quantization.dialects import in_dialect
 from graphwright.quantization.lowering.lower import Engine
@@ -65,16 +65,23 @@ def lower(
         except GraphwrightError as error:  # the program has something that the dialect cannot say
             against.append(f"{name} is not used: {error.message}")
             continue
-        if form.report.program.runs_on == name:
+        if _program_of(form).runs_on == name:
             forms[name] = form
         else:
             against += [f"{name} is not used: {reason}" for reason in _reasons_against(form, name)]
     return _fastest(r, forms, against, given, named)
 
 
+def _program_of(form: GraphModule) -> RunsOn:
+    """What the whole of a lowered module runs on."""
+    report = form.report
+    assert isinstance(report, OptimizedReport)
+    return report.program
+
+
 def _reasons_against(form: GraphModule, engine: str) -> list[str]:
     """Why a program in the dialect of an engine does not run on it."""
-    program = form.report.program
+    program = _program_of(form)
     said = [reason.partition(": ")[2] for reason in program.why if reason.startswith(f"{engine} is not used")]
     times = dict(program.times_us)
     if said or engine not in times:
