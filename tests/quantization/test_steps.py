@@ -582,3 +582,18 @@ def test_quantized_modules_go_to_torch(config: Any) -> None:
     assert torch.equal(torch.export.export(q, (x,)).module()(x), q(x))
     with pytest.raises(ValueError, match="Unknown type annotation"):
         torch.jit.script(q)
+
+
+def test_contradicting_rules_are_named() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)).eval()
+    mapping = QConfigMapping().set_global(static_int8()).set_module_name("0", dynamic_int8()).set_module_name("0", None)
+    rows = graphwright.quantize(model, mapping, [torch.randn(4, 8)], engine=None).quantization.rows
+    assert rows[0].decision == "float" and "the last counts" in rows[0].reason
+    assert rows[1].decision == "static" and "the last counts" not in rows[1].reason
+
+
+@pytest.mark.parametrize("make", [list, lambda: iter(())], ids=["none", "an iterator that is gone through"])
+def test_no_batch_has_a_way_out(make: Any) -> None:
+    with pytest.raises(QuantizationError, match="no batch of calibration data") as caught:
+        graphwright.quantize(nn.Linear(4, 4).eval(), static_int8(), make())
+    assert "dynamic_int8()" in str(caught.value)

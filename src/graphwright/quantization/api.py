@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from graphwright.engines import calling, fastest
 from graphwright.errors import QuantizationError
 from graphwright.quantization.backends import Backend, x86
-from graphwright.quantization.calibrating import calibrate, call_of_batch
+from graphwright.quantization.calibrating import calibrate, call_of_batch, no_data
 from graphwright.quantization.converting import convert
-from graphwright.quantization.lowering.lower import Engine
+from graphwright.quantization.lowering.lower import Engine, check_engine
 from graphwright.quantization.lowering_by_engine import lower
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.preparing import mapping_of, preparation_of, prepare, with_mapping
@@ -58,6 +58,8 @@ def quantize_model(
     True
     """
     mapping = mapping_of(config)
+    if engine is not None:
+        check_engine(engine)
     needs_data = any(rule.config is not None and rule.config.needs_data for rule in mapping.rules)
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     if needs_data and calibration is None:
@@ -67,7 +69,7 @@ def quantize_model(
         )
     batches: Iterable[Any] = iter(()) if calibration is None else _checked(calibration)
     if not given and not named:
-        first, batches = _first(iter(batches))
+        first, batches = _first(batches, needs_data)
         given, named = call_of_batch(first)
     prepared = prepare(model, mapping, given, named, backend=backend)
     if calibration is not None:
@@ -123,9 +125,12 @@ def _checked(calibration: Any) -> Iterable[Any]:
     return found
 
 
-def _first(batches: Any) -> tuple[Any, Iterable[Any]]:
-    for first in batches:
-        return first, itertools.chain([first], batches)
+def _first(batches: Iterable[Any], needs_data: bool) -> tuple[Any, Iterable[Any]]:
+    rest = iter(batches)
+    for first in rest:
+        return first, itertools.chain([first], rest)
+    if needs_data:
+        raise no_data(batches)
     raise QuantizationError(
         "there is neither a batch nor an example", fix="give batches of inputs, or a call: args=(x,)"
     )

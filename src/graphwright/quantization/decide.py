@@ -48,6 +48,9 @@ def decide(program: Program, mapping: QConfigMapping, backend: Backend) -> dict[
     """
     mapping.check([(site.path, site.target) for site in program.sites])
     decisions = {site.node: _layer(site, program, mapping, backend) for site in program.sites if site.kind not in _SUMS}
+    for decision in decisions.values():
+        if mapping.overruled(decision.site.path, decision.site.target):
+            decision.reason += "; an earlier rule of that kind says something else, and the last counts"
     for site in program.sites:
         if site.kind in _SUMS:
             decisions[site.node] = Decision(site, "float", None, "nothing that is quantized reads it", None)
