@@ -3,7 +3,7 @@
     python bench/bench_quantization.py [--check] [--margin 1.02] [--seconds 5] [--limit 300] [--models resnet18 minilm]
                                        [--without ao_x86 torchao]
 
-Batch 1 (MiniLM: 8, too), one thread, under no_grad; a quarter of an hour. The sides are
+Batch 1 (MiniLM: 8, too), one thread, under no_grad; twenty minutes. The sides are
 
     own, auto             `static_int8()` as reference program, lowered by engine="torch" and by engine="auto"
     token, search         MiniLM: `dynamic_int8("token")`, and what `search(metric="cosine", target=0.999)` finds
