@@ -188,7 +188,7 @@ class Step(nn.Module):
 
 
 def llama_step() -> Subject:
-    """A decoder of 8 layers of Llama's shape with random weights. Raises ImportError without transformers."""
+    """A decoder of 6 layers of Llama's shape with random weights. Raises ImportError without transformers."""
     models._torchvision()
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -203,9 +203,13 @@ def llama_step() -> Subject:
         max_position_embeddings=256,
     )
     model = Step(LlamaForCausalLM(config)).eval().requires_grad_(False)
-    calibration = [(torch.randint(0, 4096, (4, 32)),) for _ in range(4)]
-    judged = [(torch.randint(0, 4096, (4, 32)),) for _ in range(2)]
+    calibration, judged = ([(_words(4, length),) for _ in range(count)] for length, count in ((128, 4), (32, 2)))
     return Subject(model, calibration, judged, {"b1": (judged[0][0][:1, :1],)}, has_classes=True)
+
+
+def _words(count: int, length: int) -> Tensor:
+    """Tokens that are as frequent as words are in texts: the n-th 1 / n times as often as the first (Zipf)."""
+    return torch.multinomial(1 / torch.arange(1.0, 4097.0), count * length, replacement=True).view(count, length)
 
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {

@@ -232,7 +232,7 @@ def test_the_owner_is_called_where_it_is_exactly_the_module() -> None:
     targets = [node.target for node in gm.graph.nodes if node.op == "call_module"]
     assert "layer" in targets and "words" in targets
     assert "conv" not in targets  # it pads otherwise
-    assert gm.get_submodule("conv2d").weight is gm.conv.weight
+    assert gm.get_submodule("conv.conv2d").weight is gm.conv.weight
 
 
 def test_a_container_of_parameters_becomes_the_module_under_the_same_names() -> None:

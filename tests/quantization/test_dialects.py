@@ -84,3 +84,12 @@ def test_a_program_in_a_dialect_is_not_put_into_another_one(tmp_path: Any) -> No
         to_onnx(made, tmp_path / "m.onnx", "tensorrt")
     x = torch.randn(IMAGE)
     assert torch.equal(in_dialect(made, "ort")(x), made(x))
+
+
+def test_the_module_stays_as_it_is() -> None:
+    q = quantized(Residual().eval(), IMAGE)
+    meta, x = dict(q.meta), torch.randn(IMAGE)
+    expected = q(x)
+    for dialect in ("ort", "openvino", "tensorrt"):
+        in_dialect(q, dialect)
+    assert q.meta == meta and torch.equal(q(x), expected)

@@ -7,8 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.errors import QuantizationError
+from graphwright.quantization import PerAxis, Scheme
+from graphwright.quantization.algorithms.gptq import gptq
 from graphwright.quantization.algorithms.input_moments import InputMoments
 from graphwright.quantization.algorithms.input_rows import conv_rows, linear_rows, some_rows
+from graphwright.quantization.algorithms.rounded import output_errors, round_to_nearest
 
 CONVOLUTIONS = [
     pytest.param(nn.Conv1d(4, 6, 3), (2, 4, 9), id="1d"),
@@ -67,3 +70,23 @@ def test_some_rows_are_spread_over_all() -> None:
     rows = linear_rows(torch.arange(24.0).reshape(3, 8, 1))
     assert some_rows(rows, 4).flatten().tolist() == [0.0, 7.0, 15.0, 23.0]
     assert some_rows(rows, 24) is rows
+
+
+@pytest.mark.parametrize("is_isotropic", [True, False])
+def test_gptq_by_few_rows_holds_for_others(is_isotropic: bool) -> None:
+    """It must not make up for what inputs have in common by chance only."""
+    torch.manual_seed(0)
+    size = 64
+    mixing = torch.eye(size) if is_isotropic else torch.randn(size, size) * torch.logspace(0, -2, size)[:, None]
+    rows = torch.randn(8 * size, size) @ mixing
+    moments = InputMoments()
+    moments.observe(rows[:size])
+    others = rows[size:].T @ rows[size:] / (7 * size)
+    weight, scheme = torch.randn(128, size), Scheme(torch.int8, PerAxis(0), True, bits=4)
+    nearest = round_to_nearest(weight, others, scheme).error
+
+    def error(hessian: Tensor) -> float:
+        return output_errors(weight, gptq(weight, hessian, scheme).weight, others).mean().item()
+
+    assert error(moments.expected) <= (1.03 if is_isotropic else 0.5) * nearest
+    assert error(moments.expected) < error(moments.hessian) or not is_isotropic

@@ -532,3 +532,68 @@ def test_arguments_are_as_they_were(engine: Any) -> None:
     assert not cache.values
     assert sqnr(model(x, Remembers()), q(x, cache)) > 25
     assert len(cache.values) == 1
+
+
+class PaddedConv(nn.Conv2d):
+    """A convolution that pads by itself, as networks of TensorFlow do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(F.pad(x, (0, 1, 0, 1)), self.weight, self.bias, self.stride)
+
+
+def test_weights_that_functions_read_leave_the_state_and_keep_their_names() -> None:
+    model = nn.Sequential(PaddedConv(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1)).eval()
+    before = copy.deepcopy(model.state_dict())
+    images = [torch.randn(2, 3, 8, 8) for _ in range(2)]
+    q = graphwright.quantize(model, static_int8(), images, engine=None)
+    assert [(row.path, row.decision) for row in q.quantization.rows] == [("0.conv2d", "static"), ("3", "static")]
+    assert {name for name in q.state_dict() if name.endswith("weight")} == {"0.conv2d.weight", "3.weight"}
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    rules = QConfigMapping().set_global(static_int8()).set_module_name("0", None)
+    q = graphwright.quantize(model, rules, images, engine=None)
+    assert q.quantization["0.conv2d"].rule == "module name 0"
+    torch.testing.assert_close(q(images[0]), model(images[0]), atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize("is_calibrated", [False, True])
+def test_prepared_modules_are_saved(is_calibrated: bool, tmp_path: Any) -> None:
+    model = Residual().eval()
+    batches = [torch.randn(2, 3, 16, 16) for _ in range(2)]
+    mapping = QConfigMapping().set_global(static_int8()).set_object_type(nn.Linear, dynamic_int8())
+    prepared = prepare(model, mapping, batches[0])
+    if is_calibrated:
+        calibrate(prepared, batches)
+    assert graphwright.save(prepared, tmp_path / "prepared.gw", strict=True) == []
+    loaded = graphwright.load(tmp_path / "prepared.gw", allow=["tests"])
+    if not is_calibrated:
+        calibrate(prepared, batches), calibrate(loaded, batches)
+    one, other = convert(prepared), convert(loaded)
+    assert one.quantization.rows == other.quantization.rows
+    assert torch.equal(one(batches[0]), other(batches[0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [static_int8(), dynamic_int8("token")], ids=["static", "dynamic"])
+def test_quantized_modules_go_to_torch(config: Any) -> None:
+    """torch.jit.script reads sources, and cannot say what those of layers do; what follows an example can."""
+    x = torch.randn(2, 3, 16, 16)
+    q = graphwright.quantize(Residual().eval(), config, [x], engine=None)
+    assert torch.equal(torch.jit.trace(q, x)(x), q(x))
+    assert torch.equal(torch.export.export(q, (x,)).module()(x), q(x))
+    with pytest.raises(ValueError, match="Unknown type annotation"):
+        torch.jit.script(q)
+
+
+def test_contradicting_rules_are_named() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)).eval()
+    mapping = QConfigMapping().set_global(static_int8()).set_module_name("0", dynamic_int8()).set_module_name("0", None)
+    rows = graphwright.quantize(model, mapping, [torch.randn(4, 8)], engine=None).quantization.rows
+    assert rows[0].decision == "float" and "the last counts" in rows[0].reason
+    assert rows[1].decision == "static" and "the last counts" not in rows[1].reason
+
+
+@pytest.mark.parametrize("make", [list, lambda: iter(())], ids=["none", "an iterator that is gone through"])
+def test_no_batch_has_a_way_out(make: Any) -> None:
+    with pytest.raises(QuantizationError, match="no batch of calibration data") as caught:
+        graphwright.quantize(nn.Linear(4, 4).eval(), static_int8(), make())
+    assert "dynamic_int8()" in str(caught.value)

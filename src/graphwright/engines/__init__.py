@@ -44,7 +44,7 @@ from graphwright.engines.optimizing import (
 from graphwright.engines.pack import itself
 from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_written_sum, only_user
 from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_region
-from graphwright.engines.reporting import OptimizedReport, RunsOn
+from graphwright.engines.reporting import OptimizedReport, RunsOn, add_notes
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched, together
 from graphwright.engines.staging import writes_state
 
@@ -69,6 +69,7 @@ __all__ = [
     "Site",
     "activation_of",
     "arguments_of",
+    "add_notes",
     "calling",
     "cuda_graph",
     "engines_of_auto",

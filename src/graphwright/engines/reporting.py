@@ -9,7 +9,7 @@ from typing import Any
 from graphwright.engines.numerics import Numerics
 from graphwright.runtime import CaptureReport, GraphModule
 
-__all__ = ["OptimizedReport", "ReportOfOptimized", "RunsOn"]
+__all__ = ["OptimizedReport", "ReportOfOptimized", "RunsOn", "add_notes"]
 
 META = "optimized_for_inference"  # the key in the meta of a module
 
@@ -76,6 +76,13 @@ def _cells(part: RunsOn) -> tuple[str, ...]:
     ratio = "" if part.ratio is None else f"{part.ratio:.2f}"
     others = ", ".join(f"{name} {time:.4g}" for name, time in part.times_us if name != part.runs_on)
     return part.part, part.runs_on, own, ratio, "" if part.numerics is None else str(part.numerics), others
+
+
+def add_notes(module: GraphModule, notes: Sequence[str]) -> None:
+    """Have an optimized module say more reasons for what its program runs on."""
+    found = module.meta[META]
+    program = dataclasses.replace(found["program"], why=(*found["program"].why, *notes))
+    module.meta[META] = {**found, "program": program}
 
 
 class ReportOfOptimized:

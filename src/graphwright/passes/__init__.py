@@ -68,7 +68,7 @@ from graphwright.passes.support.bodies import (
 from graphwright.passes.support.node_names import node_names
 from graphwright.passes.support.pass_base import PassBase, PassResult
 from graphwright.passes.support.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
-from graphwright.passes.support.submodules import ModuleCalls, install
+from graphwright.passes.support.submodules import ModuleCalls, install, is_inside_used
 
 __all__ = [
     "ChangeTrueDivToMulByInverse",
@@ -129,6 +129,7 @@ __all__ = [
     "get_graph_node_names",
     "inline",
     "install",
+    "is_inside_used",
     "inputs_of",
     "items_of",
     "module_of",

@@ -13,10 +13,12 @@ Read schemes.py first, then converting.py.
     preparing.py       `prepare`: values observed where they will be integers
     training/          values and weights rounded in programs that train
     record.py          what became of each layer, and why
+    drawing.py         a picture of what each loses
     grids.py           which values share a grid
     decide.py          what becomes of each layer, sum and concatenation
     programs/          programs made ready, and observers in them
     sites.py           where they are
+    attention.py       attention as one module, as layers
     backends.py        what backends compute with integers
     mapping.py         rules of the user's
     lowering/          reference programs as programs of integers
@@ -161,10 +163,12 @@ FLOORS = (
     "preparing",
     "training",
     "record",
+    "drawing",
     "grids",
     "decide",
     "programs",
     "sites",
+    "attention",
     "backends",
     "mapping",
     "lowering",

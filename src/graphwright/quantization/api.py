@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from graphwright.engines import calling, fastest
 from graphwright.errors import QuantizationError
 from graphwright.quantization.backends import Backend, x86
-from graphwright.quantization.calibrating import calibrate, call_of_batch
+from graphwright.quantization.calibrating import calibrate, call_of_batch, no_data
 from graphwright.quantization.converting import convert
-from graphwright.quantization.lowering.lower import Engine
+from graphwright.quantization.lowering.lower import Engine, check_engine
 from graphwright.quantization.lowering_by_engine import lower
 from graphwright.quantization.mapping import QConfigMapping
-from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
+from graphwright.quantization.preparing import mapping_of, preparation_of, prepare, with_mapping
 from graphwright.quantization.programs.state import as_it_was
-from graphwright.quantization.record import say
+from graphwright.quantization.record import QUANTIZED, say, slower_layers
 from graphwright.quantization.schemes import QConfig
 from graphwright.runtime import GraphModule
 
@@ -58,6 +58,8 @@ def quantize_model(
     True
     """
     mapping = mapping_of(config)
+    if engine is not None:
+        check_engine(engine)
     needs_data = any(rule.config is not None and rule.config.needs_data for rule in mapping.rules)
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     if needs_data and calibration is None:
@@ -67,7 +69,7 @@ def quantize_model(
         )
     batches: Iterable[Any] = iter(()) if calibration is None else _checked(calibration)
     if not given and not named:
-        first, batches = _first(iter(batches))
+        first, batches = _first(batches, needs_data)
         given, named = call_of_batch(first)
     prepared = prepare(model, mapping, given, named, backend=backend)
     if calibration is not None:
@@ -75,7 +77,27 @@ def quantize_model(
     reference = convert(prepared)
     if engine is None:
         return reference
-    return _unless_slower(lower(reference, given, named, engine), model, prepared, given, named)
+    lowered = _with_float_layers(lower(reference, given, named, engine), prepared, given, named, engine)
+    return _unless_slower(lowered, model, prepared, given, named)
+
+
+def _with_float_layers(
+    q: GraphModule, prepared: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], engine: Engine
+) -> GraphModule:
+    """A lowered module; layers that have no kernel of integers that is faster than floats are in float."""
+    reasons = slower_layers(q, {str(node.target) for node in prepared.graph.all_nodes() if node.op == "call_module"})
+    if not reasons:
+        return q
+    mapping = preparation_of(prepared).mapping.copy()
+    for path in reasons:
+        mapping.set_module_name(path, None)
+    other = lower(convert(with_mapping(prepared, mapping)), args, kwargs, engine)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(prepared, q, other):
+        calls = {"fewer": calling(other, args, kwargs), "all": calling(q, args, kwargs)}
+        if fastest(calls, _SECONDS).best == "all":
+            return q
+    say(other, reasons, q.meta[QUANTIZED]["rows"])
+    return other
 
 
 def _unless_slower(
@@ -89,7 +111,8 @@ def _unless_slower(
         return q
     ratio = measured.times_us["integers"] / measured.times_us["float"]
     in_float = convert(with_mapping(prepared, QConfigMapping()))
-    say(in_float, f"integers took {ratio:.2f} of the time of floats")
+    reason = f"integers took {ratio:.2f} of the time of floats in the whole"
+    say(in_float, {row.path: reason for row in in_float.quantization.rows})
     return in_float
 
 
@@ -102,9 +125,12 @@ def _checked(calibration: Any) -> Iterable[Any]:
     return found
 
 
-def _first(batches: Any) -> tuple[Any, Iterable[Any]]:
-    for first in batches:
-        return first, itertools.chain([first], batches)
+def _first(batches: Iterable[Any], needs_data: bool) -> tuple[Any, Iterable[Any]]:
+    rest = iter(batches)
+    for first in rest:
+        return first, itertools.chain([first], rest)
+    if needs_data:
+        raise no_data(batches)
     raise QuantizationError(
         "there is neither a batch nor an example", fix="give batches of inputs, or a call: args=(x,)"
     )

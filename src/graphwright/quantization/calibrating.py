@@ -14,7 +14,7 @@ from graphwright.quantization.preparing import preparation_of
 from graphwright.quantization.programs.state import as_it_was, fresh
 from graphwright.runtime import GraphModule
 
-__all__ = ["call_of_batch", "calibrate"]
+__all__ = ["calibrate", "call_of_batch", "no_data"]
 
 _KEPT = 32  # batches that algorithms see again
 
@@ -49,13 +49,18 @@ def calibrate(gm: GraphModule, batches: Iterable[Any]) -> GraphModule:
             count += 1
     if not count:
         needs = any(isinstance(module, Observer) for module in gm.modules())
-        why = "; an iterator can be gone through once" if iter(batches) is batches else ""
-        if needs or why:
-            raise QuantizationError(
-                f"there is no batch of calibration data{why}",
-                fix="give batches of inputs like those of use, or quantize with dynamic_int8(), which needs none",
-            )
+        if needs or iter(batches) is batches:
+            raise no_data(batches)
     return gm
+
+
+def no_data(batches: Iterable[Any]) -> QuantizationError:
+    """The error of calibration data without a batch."""
+    why = "; an iterator can be gone through once" if iter(batches) is batches else ""
+    return QuantizationError(
+        f"there is no batch of calibration data{why}",
+        fix="give batches of inputs like those of use, or quantize with dynamic_int8(), which needs none",
+    )
 
 
 def call_of_batch(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

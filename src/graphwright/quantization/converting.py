@@ -41,7 +41,7 @@ from graphwright.quantization.sites import Program, after
 from graphwright.quantization.training.preparing import evaluated
 from graphwright.runtime import GraphModule
 
-__all__ = ["Parts", "convert", "parts_of", "put_on_grids"]
+__all__ = ["Parts", "convert", "converted", "parts_of", "put_on_grids"]
 
 
 def convert(gm: GraphModule) -> GraphModule:
@@ -60,12 +60,16 @@ def convert(gm: GraphModule) -> GraphModule:
     >>> reference.get_submodule("0").weight.dtype
     torch.int8
     """
-    parts = parts_of(gm)
+    return converted(parts_of(gm))
+
+
+def converted(parts: Parts, is_judged: bool = True) -> GraphModule:
+    """The program that parts make together. is_judged: with the loss of each layer in its record."""
     program, decisions, layers, grids, preparation = (
         parts.program, parts.decisions, parts.layers, parts.grids, parts.preparation,
     )  # fmt: skip
     made, batches = program.gm, preparation.batches
-    losses = losses_of_layers(made, decisions, layers, grids, batches)
+    losses = losses_of_layers(made, decisions, layers, grids, batches) if is_judged else {}
     outputs = some_outputs(made, decisions, batches)
     paths = _put_layers(made, layers)
     put_on_grids(grids, decisions)

@@ -17,9 +17,7 @@ from graphwright.quantization.sites import Program, Site
 __all__ = ["Decision", "decide", "put_sums"]
 
 _FLOAT_ALWAYS = {
-    "lstm": "recurrent layers stay in float",
-    "gru": "recurrent layers stay in float",
-    "rnn": "recurrent layers stay in float",
+    **dict.fromkeys(("lstm", "gru", "rnn"), "recurrent layers stay in float: their steps have no form with integers"),
     "attention": "attention as one module stays in float",
     "bilinear": "bilinear layers stay in float",
     "embedding_bag": "bags of embeddings stay in float",
@@ -50,6 +48,9 @@ def decide(program: Program, mapping: QConfigMapping, backend: Backend) -> dict[
     """
     mapping.check([(site.path, site.target) for site in program.sites])
     decisions = {site.node: _layer(site, program, mapping, backend) for site in program.sites if site.kind not in _SUMS}
+    for decision in decisions.values():
+        if mapping.overruled(decision.site.path, decision.site.target):
+            decision.reason += "; an earlier rule of that kind says something else, and the last counts"
     for site in program.sites:
         if site.kind in _SUMS:
             decisions[site.node] = Decision(site, "float", None, "nothing that is quantized reads it", None)
@@ -81,7 +82,7 @@ def _layer(site: Site, program: Program, mapping: QConfigMapping, backend: Backe
 def _against(site: Site, program: Program, mode: str, config: QConfig, backend: Backend) -> str:
     """Why a site stays in float, empty where it need not."""
     if site.kind in _FLOAT_ALWAYS:
-        return _FLOAT_ALWAYS[site.kind]
+        return ": ".join(filter(None, (_FLOAT_ALWAYS[site.kind], site.trouble)))
     if site.kind in _PRODUCTS:
         return f"products of two activations stay in float on {backend.name}"
     if site.trouble:

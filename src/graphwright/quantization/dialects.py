@@ -65,7 +65,7 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
     put_on_grids(grids, decisions)
     _drop_rectifiers(program, grids, backend)
     made.recompile()
-    made.meta[QUANTIZED] = {**record, "dialect": dialect}
+    made.meta = {**gm.meta, QUANTIZED: {**record, "dialect": dialect}}
     return made
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphwright.engines import ENGINES, calling, fastest
+from graphwright.engines import ENGINES, OptimizedReport, RunsOn, add_notes, calling, fastest
 from graphwright.errors import GraphwrightError
 from graphwright.quantization.dialects import in_dialect
 from graphwright.quantization.lowering.lower import Engine
@@ -40,7 +40,7 @@ def lower(
 
     engine: "torch" uses what PyTorch has; "onnxruntime" and "openvino" run pieces of the program too, where they are
     faster: of the program in their dialect, see `in_dialect`, where it is one that `convert` made. "auto" is the
-    fastest of all that are installed.
+    fastest of all that are installed; `report` and the notes of `explain()` say of the others why they are not used.
 
     Raises QuantizationError for an engine that is not known, and PassError for one that is not installed.
 
@@ -55,21 +55,56 @@ def lower(
         return lower_as_it_is(r, given, named, engine)
     if engine != "auto":
         return lower_as_it_is(in_dialect(r, _DIALECTS[engine]) if engine in _DIALECTS else r, given, named, engine)
-    forms = {"torch": lower_as_it_is(r, given, named, "torch")}
+    forms, against = {"torch": lower_as_it_is(r, given, named, "torch")}, []
     for name, dialect in _DIALECTS.items():
-        if ENGINES[name].is_installed:
-            try:
-                forms[name] = lower_as_it_is(in_dialect(r, dialect), given, named, name)
-            except GraphwrightError:  # the program has something that the dialect cannot say
-                continue
-    return _fastest(r, forms, given, named)
+        if not ENGINES[name].is_installed:
+            against.append(f"{name} is not used: it is not installed ({ENGINES[name].install})")
+            continue
+        try:
+            form = lower_as_it_is(in_dialect(r, dialect), given, named, name)
+        except GraphwrightError as error:  # the program has something that the dialect cannot say
+            against.append(f"{name} is not used: {error.message}")
+            continue
+        if _program_of(form).runs_on == name:
+            forms[name] = form
+        else:
+            against += [f"{name} is not used: {reason}" for reason in _reasons_against(form, name)]
+    return _fastest(r, forms, against, given, named)
+
+
+def _program_of(form: GraphModule) -> RunsOn:
+    """What the whole of a lowered module runs on."""
+    report = form.report
+    assert isinstance(report, OptimizedReport)
+    return report.program
+
+
+def _reasons_against(form: GraphModule, engine: str) -> list[str]:
+    """Why a program in the dialect of an engine does not run on it."""
+    program = _program_of(form)
+    said = [reason.partition(": ")[2] for reason in program.why if reason.startswith(f"{engine} is not used")]
+    times = dict(program.times_us)
+    if said or engine not in times:
+        return said or ["it has no piece of the program"]
+    return [f"it took {times[engine] / 1000:.3g} ms in its dialect, and torch {times[program.runs_on] / 1000:.3g} ms"]
 
 
 def _fastest(
-    r: GraphModule, forms: Mapping[str, GraphModule], args: tuple[Any, ...], kwargs: dict[str, Any]
+    r: GraphModule,
+    forms: Mapping[str, GraphModule],
+    against: Sequence[str],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> GraphModule:
-    if len(forms) == 1:
-        return next(iter(forms.values()))
-    calls = {name: calling(form, args, kwargs) for name, form in forms.items()}
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(r, *forms.values()):
-        return forms[fastest(calls, _SECONDS).best]
+    """The fastest form, which says of the others why not."""
+    best, against = "torch", list(against)
+    if len(forms) > 1:
+        calls = {name: calling(form, args, kwargs) for name, form in forms.items()}
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(r, *forms.values()):
+            measured = fastest(calls, _SECONDS)
+        best, times = measured.best, {name: f"{time / 1000:.3g} ms" for name, time in measured.times_us.items()}
+        against += [
+            f"{name} is not used: it took {times[name]}, and {best} {times[best]}" for name in forms if name != best
+        ]
+    add_notes(forms[best], against)
+    return forms[best]

@@ -94,6 +94,12 @@ class QConfigMapping:
                     return rule.config, rule
         return None, None
 
+    def overruled(self, path: str, kind: Any) -> int:
+        """How many rules of the same kind as the one that counts say something else of a layer."""
+        config, counting = self.resolve(path, kind)
+        alike = [rule for rule in self.rules if counting is not None and rule.kind == counting.kind]
+        return sum(_holds(rule, path, kind) and rule.config != config for rule in alike)
+
     def check(self, layers: Iterable[tuple[str, Any]]) -> None:
         """Raise QuantizationError for a name or a pattern that no layer has, with the names next to it."""
         layers = list(layers)

@@ -10,9 +10,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphwright.analysis import Shapes
-from graphwright.capture import trace
+from graphwright.capture import leaf_predicate, trace
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
+from graphwright.quantization.attention import open_attention
 from graphwright.quantization.backends import BACKENDS, Backend, x86
 from graphwright.quantization.decide import Decision, decide
 from graphwright.quantization.mapping import QConfigMapping
@@ -84,8 +85,9 @@ def prepare(
         preparation = Preparation(mapping_of_training(rules), table, given, named, is_training=True)
         return _prepare_training(model, preparation, learn_scales)
     _check(model)
-    gm = with_own_modules(model) if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
+    gm = with_own_modules(model) if isinstance(model, GraphModule) else _captured(model, given, named)
     own_state(gm)
+    open_attention(gm, Shapes(gm, *given, **named))
     simplify(gm, given, named)
     preparation = Preparation(rules, table, given, named)
     program = preparation.program(gm)
@@ -101,7 +103,7 @@ def _prepare_training(model: nn.Module, preparation: Preparation, learn_scales: 
     modes = {path: module.training for path, module in model.named_modules()}
     copied.eval()
     args, kwargs = preparation.args, preparation.kwargs
-    gm = copied if isinstance(copied, GraphModule) else trace(copied, args, kwargs=kwargs)
+    gm = copied if isinstance(copied, GraphModule) else _captured(copied, args, kwargs)
     simplify_in_both_modes(gm, args, kwargs)
     other = copy.deepcopy(gm)
     simplify(other, args, kwargs)
@@ -112,6 +114,19 @@ def _prepare_training(model: nn.Module, preparation: Preparation, learn_scales: 
         module.training = modes.get(path, modes[""])
     gm.meta[PREPARED] = preparation
     return gm
+
+
+# torch's own that are made of layers: their layers are what is quantized.
+_COMPOSED = (
+    nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder, nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+)  # fmt: skip
+
+
+def _captured(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphModule:
+    is_leaf = leaf_predicate(())
+    leaf_modules = lambda module, path: is_leaf(module, path) and not isinstance(module, _COMPOSED)  # noqa: E731
+    return trace(model, args, kwargs=kwargs, leaf_modules=leaf_modules)
 
 
 def preparation_of(gm: nn.Module) -> Preparation:

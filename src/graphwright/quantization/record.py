@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,10 +16,22 @@ from graphwright.errors import QuantizationError
 from graphwright.ir import Node
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
+from graphwright.quantization.drawing import bars_as_svg
 from graphwright.quantization.grids import Range, ValueGrid
+from graphwright.quantization.layers import KINDS
 from graphwright.runtime import GraphModule
 
-__all__ = ["QUANTIZED", "Explanation", "Quantization", "Row", "quantization_of", "record_in", "record_of", "say"]
+__all__ = [
+    "QUANTIZED",
+    "Explanation",
+    "Quantization",
+    "Row",
+    "quantization_of",
+    "record_in",
+    "record_of",
+    "say",
+    "slower_layers",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +72,8 @@ def quantization_of(module: nn.Module) -> Quantization:
             return own  # type: ignore[no-any-return]
     record = module.meta.get(QUANTIZED) if isinstance(module, GraphModule) else None
     if record is not None:
-        record = {**record, "rows": _with_kernels(record["rows"], module.report)}
+        report = module.report
+        record = {**record, "rows": _with_kernels(record["rows"], report), "notes": _notes(report)}
     return Quantization(record, type(module).__name__)
 
 
@@ -78,10 +91,38 @@ def _asked(record: Mapping[str, Any] | None, owner: str) -> Mapping[str, Any]:
     return record
 
 
-def say(module: GraphModule, reason: str) -> None:
-    """Give one reason for all that a module leaves in float."""
-    rows = [{**row, "reason": reason} for row in module.meta[QUANTIZED]["rows"]]
+def say(module: GraphModule, reasons: Mapping[str, str], others: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Give reasons for layers that a module leaves in float, by their paths; the rules are those of other rows."""
+    rules = {row["path"]: row["rule"] for row in others}
+    rows = [
+        {**row, "reason": reasons[row["path"]], "rule": rules.get(row["path"], row["rule"])}
+        if row["path"] in reasons
+        else row
+        for row in module.meta[QUANTIZED]["rows"]
+    ]
     module.meta[QUANTIZED] = {**module.meta[QUANTIZED], "rows": rows}
+
+
+def slower_layers(module: GraphModule, paths: Collection[str]) -> dict[str, str]:
+    """Of some layers of a lowered module, those that floats compute though their inputs are rounded, and why."""
+    report = module.report
+    found: dict[str, str] = {}
+    for part in report.parts if isinstance(report, OptimizedReport) else ():
+        if not _is_float(part.runs_on):
+            continue
+        times = dict(part.times_us)
+        floats = [time for name, time in times.items() if _is_float(name)]
+        integers = [time for name, time in times.items() if not _is_float(name)]
+        reason = "there is no kernel of integers for it here"
+        if floats and integers:
+            reason = f"integers took {min(integers) / min(floats):.2f} of the time of floats"
+        found |= {weight.removesuffix(".weight"): reason for weight in part.weights}
+    rounded = {row["path"] for row in module.meta[QUANTIZED]["rows"] if row["decision"] in ("static", "dynamic")}
+    return {path: reason for path, reason in found.items() if path in rounded and path in paths}
+
+
+def _is_float(kernel: str) -> bool:
+    return kernel == "torch" or "float weight" in kernel
 
 
 def _with_kernels(rows: Sequence[Mapping[str, Any]], report: Any) -> list[dict[str, Any]]:
@@ -96,6 +137,15 @@ def _with_kernels(rows: Sequence[Mapping[str, Any]], report: Any) -> list[dict[s
         kernel = "" if row["decision"] == "float" and part is None else whole if part is None else part.runs_on
         noted.append({**row, "kernel": kernel, "time": None if part is None else _ratio(part)})
     return noted
+
+
+def _notes(report: Any) -> tuple[str, ...]:
+    """What a lowered module says of what else could have run it."""
+    if not isinstance(report, OptimizedReport):
+        return ()
+    program = report.program
+    times = ", ".join(f"{name} {time / 1000:.3g} ms" for name, time in program.times_us)
+    return (f"runs on {program.runs_on}, of {times}", *program.why)
 
 
 def _ratio(part: RunsOn) -> float | None:
@@ -140,7 +190,7 @@ class Quantization:
 
     def explain(self) -> Explanation:
         """A table of all layers."""
-        return Explanation(tuple(self.rows))
+        return Explanation(tuple(self.rows), tuple(self._read().get("notes", ())))
 
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,13 +200,27 @@ def _row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
-    """A table: as text, or as `rows`."""
+    """A table: as text, as a picture, or as `rows`; and notes on the whole, such as which engine was passed over."""
 
     rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         head = ("layer", "op", "decision", "scheme", "kernel", "SQNR", "time", "why", "rule")
-        return _table([head, *map(_cells, self.rows)])
+        return "\n".join([_table([head, *map(_cells, self.rows)]), *self.notes])
+
+    def worst(self, count: int) -> Explanation:
+        """A table of the layers that lose most alone, the worst first; of those whose loss is known."""
+        known = [(row.sqnr, i) for i, row in enumerate(self.rows) if row.sqnr is not None]
+        return Explanation(tuple([self.rows[i] for _, i in sorted(known)[:count]]))
+
+    def to_svg(self, title: str = "signal to noise ratio of each layer alone") -> str:
+        """Draw the SQNR of each layer as the text of an SVG file; what stays in float without a loss has no bar.
+
+        Sums and concatenations, which have no weights, are left out.
+        """
+        layers = [row for row in self.rows if row.sqnr is not None or row.op in KINDS.values()]
+        return bars_as_svg([(row.path, row.decision, row.sqnr) for row in layers], title)
 
 
 def _cells(row: Row) -> tuple[str, ...]:

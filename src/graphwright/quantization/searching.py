@@ -14,7 +14,7 @@ from graphwright.analysis import tensors_in
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
 from graphwright.quantization.calibrating import calibrate, call_of_batch
-from graphwright.quantization.converting import Parts, convert, parts_of
+from graphwright.quantization.converting import Parts, converted, parts_of
 from graphwright.quantization.grids import grid_of_input
 from graphwright.quantization.improving.judging import sqnr
 from graphwright.quantization.improving.watching import See, watching
@@ -141,7 +141,7 @@ class _Trial:
 
     def value(self, mapping: QConfigMapping) -> float:
         """The metric under some rules."""
-        return self._measured(convert(with_mapping(self.prepared, mapping)))
+        return self._measured(converted(parts_of(with_mapping(self.prepared, mapping)), is_judged=False))
 
     def _measured(self, made: GraphModule) -> float:
         metric = self._metric

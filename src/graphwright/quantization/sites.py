@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graphwright.analysis import Shapes
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_inplace, is_untouched
+from graphwright.quantization.attention import why_closed
 from graphwright.quantization.layers import FORMS, KINDS
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
@@ -79,6 +80,9 @@ class Program:
         if module is not None and type(module) in _QUANTIZED:
             inputs = tuple(node.all_input_nodes)
             return Site(node, str(node.target), KINDS[type(module)], type(module), module, inputs)
+        if module is not None and _has_layers(module):
+            trouble = "its layers are inside of it: capture it with leaf_modules=None, which enters it"
+            return Site(node, str(node.target), type(module).__name__, type(module), None, (), trouble)
         if module is not None and self.calls.of(node) is None:
             return None
         if module is not None and isinstance(module, (*LAYERS, *_WHOLE)):
@@ -99,7 +103,9 @@ class Program:
         is_own = type(module) in LAYERS
         inputs = tuple(node.all_input_nodes)
         trouble = ""
-        if not is_own and not isinstance(module, tuple(_WHOLE)):
+        if isinstance(module, nn.MultiheadAttention):
+            trouble = why_closed(node, module, self.shapes)
+        elif not is_own and not isinstance(module, tuple(_WHOLE)):
             trouble = f"{type(module).__name__} may compute something else than a {kind}"
         elif is_own and not is_untouched(module):
             trouble = "it has hooks or a forward of its own"
@@ -161,6 +167,13 @@ class Program:
             return None
         source = call.arguments.get("input")
         return source if isinstance(source, Node) else None
+
+
+def _has_layers(module: nn.Module) -> bool:
+    """Tell whether a module that is called as one has layers inside that could have weights of integers."""
+    if isinstance(module, (*LAYERS, *_WHOLE)):
+        return False
+    return any(isinstance(each, LAYERS) for each in module.modules())
 
 
 def _is_zero_padding(key: str, given: Mapping[str, Any]) -> bool:

@@ -322,3 +322,21 @@ def test_a_captured_module_stays_as_it_is(tmp_path: Path) -> None:
     assert isinstance(convert(calibrated), GraphModule) and torch.equal(calibrated(X), seen)
     assert type(calibrated.get_submodule("0.0")) is nn.Conv2d
     assert trained.training is False
+
+
+@pytest.mark.parametrize("learn_scales", [False, True])
+def test_what_is_trained_is_saved_between(learn_scales: bool, tmp_path: Path) -> None:
+    x = torch.randn(8, 4)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    prepared = prepare(model, static_int8(), x, training=True, learn_scales=learn_scales)
+    prepared(x).square().mean().backward()
+    prepared.freeze_batch_norms().observe(False)
+    assert graphwright.save(prepared, tmp_path / "trained.gw", strict=True) == []
+    loaded = graphwright.load(tmp_path / "trained.gw")
+    assert type(loaded).__mro__[1:3] == type(prepared).__mro__[1:3]
+    loaded.train(), prepared.train()
+    assert torch.equal(loaded(x), prepared(x)) and not loaded.get_submodule("1").training
+    x = 3 * x
+    loaded.observe(True), prepared.observe(True)
+    assert torch.equal(loaded(x), prepared(x))
+    assert torch.equal(convert(loaded.eval())(x), convert(prepared.eval())(x))

@@ -25,8 +25,9 @@ class UseModules:
 
     For what looks for modules: hooks, quantization, other passes. A function that is given parameters becomes the
     module that they belong to, where that is exactly such a module, else a new one that shares the very Parameter
-    objects: one at the place of a plain container of them, under their names, or one of its own, under further names
-    in the state dict. Each other call gets a module of its own. With `kinds`, only modules of these classes are made.
+    objects: one at the place of a plain container of them, under their names, or one of its own in the module that has
+    them, under further names in the state dict. Each other call gets a module of its own. With `kinds`, only modules of
+    these classes are made.
     Returns the number of calls that changed.
 
     A dropout that is passed the training flag of a module becomes a submodule of that one, and follows it when it goes
@@ -185,6 +186,8 @@ def _place(
         if own and _is_bare(container) and not is_inside_used(gm, f"{owner}.weight"):
             assign_attribute(module, gm, owner)
             return owner
+        if not is_inside_used(gm, f"{owner}.{name}"):
+            return install(gm, module, f"{owner}.{name}", numbers)
     return install(gm, module, name, numbers)
 
 

@@ -75,7 +75,7 @@ def _rounded_by_inputs(
             config, module = layers[node].config, layers[node].site.module
             if moments[node].count and config is not None and module is not None:
                 algorithm = _ALGORITHMS[config.algorithm]
-                rounded = algorithm(module.weight, moments.pop(node).hessian, config.weight)  # type: ignore[arg-type]
+                rounded = algorithm(module.weight, moments.pop(node).expected, config.weight)  # type: ignore[arg-type]
                 yield node, (rounded.weight, rounded.grid)
 
 
@@ -85,7 +85,7 @@ _WITH_ROWS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def _bytes_of_moments(decision: Decision) -> int:
     module = decision.site.module
     assert module is not None and isinstance(module.weight, Tensor)
-    return 4 * module.weight[0].numel() ** 2 * int(getattr(module, "groups", 1))
+    return 2 * 4 * module.weight[0].numel() ** 2 * int(getattr(module, "groups", 1))
 
 
 def _adding(decision: Decision, moments: InputMoments) -> See:

@@ -15,11 +15,18 @@ from graphwright.quantization.lowering.computing import has_onednn
 from graphwright.quantization.lowering.finding import QuantizedLayers
 from graphwright.runtime import GraphModule
 
-__all__ = ["Engine", "lower"]
+__all__ = ["Engine", "check_engine", "lower"]
 
 Engine = Literal["auto", "torch", "onnxruntime", "openvino"]
 ENGINE_NAMES = ("auto", "torch", "onnxruntime", "openvino")
 _TOLERANCE = 0.5  # of the whole, where integers off by a step go on through all layers; each site is checked by itself
+
+
+def check_engine(engine: str) -> None:
+    """Raise QuantizationError for an engine that is not known."""
+    if engine not in ENGINE_NAMES:
+        fix = f"engines are {', '.join(map(repr, ENGINE_NAMES))}"
+        raise QuantizationError(f"there is no engine {engine!r}", fix=fix)
 
 
 def lower(
@@ -32,9 +39,7 @@ def lower(
 
     Raises QuantizationError for an engine that is not known, and PassError for one that is not installed.
     """
-    if engine not in ENGINE_NAMES:
-        fix = f"engines are {', '.join(map(repr, ENGINE_NAMES))}"
-        raise QuantizationError(f"there is no engine {engine!r}", fix=fix)
+    check_engine(engine)
     names = engines_of_auto() if engine == "auto" else ["torch"] if engine == "torch" else ["torch", engine]
     if not has_onednn() and not torch.cpu._is_vnni_supported():
         warnings.warn("there are no kernels of integers for this processor: layers may be no faster", stacklevel=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -17,10 +17,11 @@ from graphwright.passes import (
     RemoveNoOps,
     SetTraining,
     UseModules,
+    is_inside_used,
 )
 from graphwright.quantization.programs.products import use_linear_layers
 from graphwright.quantization.sites import LAYERS
-from graphwright.runtime import GraphModule
+from graphwright.runtime import GraphModule, graphs_of, has_attribute
 
 __all__ = ["simplify", "simplify_in_both_modes", "with_own_modules"]
 
@@ -41,6 +42,7 @@ def with_own_modules(gm: GraphModule) -> GraphModule:
 
 def simplify(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Make a program one of layers in evaluation, with batch norms folded and nothing in place."""
+    read = _read(gm)
     SetTraining(False).run(gm)
     FoldConditions().run(gm)
     simplify_in_both_modes(gm, args, kwargs)
@@ -48,6 +50,21 @@ def simplify(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     use_linear_layers(gm)
     FuseConvBatchNorm(relu=False).run(gm)
     RemoveDeadCode().run(gm)
+    _let_go(gm, read - _read(gm))
+
+
+def _read(gm: GraphModule) -> set[str]:
+    """The paths of what a program reads of modules."""
+    return {str(node.target) for graph in graphs_of(gm) for node in graph.all_nodes() if node.op == "get_attr"}
+
+
+def _let_go(gm: GraphModule, paths: Collection[str]) -> None:
+    """Take parameters out of modules that nothing calls: those that layers have now, and that files need not have."""
+    for path in paths:
+        owner, _, name = path.rpartition(".")
+        module = gm.get_submodule(owner) if has_attribute(gm, path) else gm
+        if name in module._parameters and owner and not is_inside_used(gm, path):
+            module._parameters[name] = None
 
 
 def simplify_in_both_modes(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -33,9 +33,11 @@ from graphwright.values import TensorMetadata
 
 __all__ = [
     "CONTAINERS",
+    "DATA_OF_ROOMS",
     "MANAGERS",
     "OF_ROOMS",
     "TARGETS_ALONE",
+    "is_data_of_room",
     "is_exception",
     "is_plain_class",
     "makes_arrays",
@@ -110,6 +112,15 @@ OF_ROOMS: Mapping[str, frozenset[str]] = types.MappingProxyType({
         "quantized_conv", "quantized_conv_transpose", "quantized_embedding", "quantized_linear",
     }),
     "graphwright.quantization.layers": frozenset(),
+})  # fmt: skip
+# Classes of ours that only hold data, of which a prepared module says what it was prepared for.
+DATA_OF_ROOMS: Mapping[str, frozenset[str]] = types.MappingProxyType({
+    "graphwright.quantization.schemes": frozenset({
+        "PerAxis", "PerGroup", "PerTensor", "PerToken", "QConfig", "Scheme",
+    }),
+    "graphwright.quantization.mapping": frozenset({"QConfigMapping", "Rule"}),
+    "graphwright.quantization.backends": frozenset({"Backend"}),
+    "graphwright.quantization.preparing": frozenset({"Preparation"}),
 })  # fmt: skip
 
 
@@ -189,6 +200,12 @@ def _is_method(value: Any) -> bool:
     if not isinstance(owner, type) or not name:
         return False
     return name in methods_of_kind(owner) and getattr(owner, name, None) == value and name != "format"
+
+
+def is_data_of_room(value: Any) -> bool:
+    """Tell whether a value is one of our classes that only hold data."""
+    home, name = str(getattr(value, "__module__", "")), getattr(value, "__name__", "")
+    return name in DATA_OF_ROOMS.get(home, ()) and getattr(sys.modules.get(home), name, None) is value
 
 
 def _is_of_room(value: Any) -> bool:

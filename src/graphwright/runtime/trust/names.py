@@ -26,8 +26,10 @@ from graphwright.runtime.references import Reference, reference_to
 from graphwright.runtime.trust.fields import MACHINERY
 from graphwright.runtime.trust.followed import functions_in, reach_of
 from graphwright.runtime.trust.library import (
+    DATA_OF_ROOMS,
     OF_ROOMS,
     TARGETS_ALONE,
+    is_data_of_room,
     is_exception,
     is_plain_class,
     makes_arrays,
@@ -48,7 +50,10 @@ _HOOKS = (SpectralNorm, WeightNorm)
 # Where torch's classes of modules live.
 _MODULES = ("torch.nn.modules", "torch.nn.utils", "torch.ao.nn", "torch.ao.quantization.stubs")
 # And those of ours, beside what `runtime` has.
-_OUR_MODULES = ("graphwright.runtime", "graphwright.quantization.layers")
+_OUR_MODULES = (
+    "graphwright.runtime", "graphwright.quantization.layers", "graphwright.quantization.observers",
+    "graphwright.quantization.training",
+)  # fmt: skip
 # Never, whatever `allow` says: what runs code, starts programs, reads or writes files, or loads what does.
 _CLOSED = frozenset({
     "_ctypes", "_imp", "_io", "_pickle", "_posixsubprocess", "_socket", "_thread", "asyncio", "atexit", "bdb", "code",
@@ -206,7 +211,8 @@ class Trust:
         """Tell whether a value is a class that a file may name."""
         if not isinstance(value, type):
             return False
-        return is_plain_class(value) or is_exception(value) or _is_torchs(value) or self.is_users(value)
+        is_ours = is_plain_class(value) or is_data_of_room(value)
+        return is_ours or is_exception(value) or _is_torchs(value) or self.is_users(value)
 
     def is_users(self, value: Any) -> bool:
         """Tell whether a function or class is of a module that is allowed."""
@@ -243,7 +249,10 @@ class Trust:
             _refuse(name, f"the module {module} is not allowed", allow=_package(module))
         if module in sys.modules:
             return sys.modules[module]
-        is_known = module.startswith("torch.nn.") or any(module in (home, _room_of(home)) for home in OF_ROOMS)
+        homes = {each for home in (*OF_ROOMS, *DATA_OF_ROOMS) for each in (home, _room_of(home))}
+        is_known = (
+            module.startswith("torch.nn.") or module in homes or any(_is_in(module, each) for each in _OUR_MODULES)
+        )
         if is_ours and not is_known and not self._is_allowed(module):
             _refuse(name, f"the module {module} is not allowed", allow=_package(module))
         try:
@@ -253,7 +262,8 @@ class Trust:
 
     def check(self, name: str, value: Any) -> None:
         """Refuse an object that is neither one that every program may call nor one of an allowed module."""
-        if may_be_called(value) or is_plain_class(value) or is_exception(value) or _is_torchs(value):
+        is_ours = is_plain_class(value) or is_data_of_room(value)
+        if may_be_called(value) or is_ours or is_exception(value) or _is_torchs(value):
             return
         if not issubclass(type(value), _DEFINITIONS):  # nor `list[int]`, which says that it is a class
             _refuse(name, f"it is a {type(value).__name__}, neither a function nor a class")
