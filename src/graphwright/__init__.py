@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
     from graphwright.runtime import GraphModule, Interpreter, load, save
     from graphwright.runtime import graph_of as graph
     from graphwright.script import script  # type: ignore[no-redef]
+    from graphwright.viz import view
 
 from graphwright import loading
 from graphwright.ops import register_containers
@@ -126,5 +127,6 @@ __all__ = [
     "to_fx",
     "trace",
     "verify",
+    "view",
     "wrap",
 ]

@@ -68,6 +68,7 @@ from graphwright.runtime.guards import (
     guards_of,
     is_guard,
     shared,
+    summed_up,
     unlike,
     unlike_inputs,
 )
@@ -209,6 +210,7 @@ __all__ = [
     "is_plain_container",
     "layer_facts",
     "shared",
+    "summed_up",
     "join_facts",
     "keep_buffers",
     "keep_forwards",
