@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -112,22 +114,29 @@ class Browser:
         self._events.clear()
 
 
+# The browser reads descriptor 3 and writes descriptor 4.
+_START = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
 @contextmanager
 def browsing(width: int = 1400, height: int = 900) -> Iterator[Browser]:
     """Start a browser with one empty page, and end it."""
     path = find_browser()
     assert path is not None
     (theirs_in, ours_out), (ours_in, theirs_out) = os.pipe(), os.pipe()
+    theirs = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (theirs_in, theirs_out)]
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     options += ["--disable-background-networking", "--remote-debugging-pipe", "--hide-scrollbars", "about:blank"]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # The browser reads descriptor 3 and writes descriptor 4.
-        command = ["sh", "-c", f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}', path, f"--user-data-dir={profile}"]
-        process = subprocess.Popen(
-            [*command, *options], pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        command = [sys.executable, "-c", _START, *map(str, theirs), path, f"--user-data-dir={profile}", *options]
+        process = subprocess.Popen(command, pass_fds=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for end in (*theirs, theirs_in, theirs_out):
+            os.close(end)
         pipe = _Pipe(ours_in, ours_out)
         try:
             page = pipe.ask("Target.createTarget", url="about:blank")["targetId"]

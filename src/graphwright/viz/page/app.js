@@ -19,7 +19,7 @@ class App {
     this.makeTabs();
     listenToKeys(this);
     this.showVersions();
-    for (const pane of this.panes) pane.fit(true);
+    this.fit(true);
     if (this.panes.length > 1) this.showTab("changes");
   }
 
@@ -67,7 +67,7 @@ class App {
     this.select(id, pane);
     for (const each of this.panes) {
       const box = each.reveal(id);
-      if (box && !each.isVisible(box)) each.center(box);
+      if (box && (!each.isVisible(box) || each.view.scale < READABLE)) each.center(box);
     }
   }
 
@@ -122,12 +122,16 @@ class App {
       const box = pane.tree.boxes.get(this.selected);
       const group = box?.isGroup && box.isOpen ? box : null;
       if (group) pane.toggle(group, false);
-      else pane.open([...pane.tree.boxes.values()], false), pane.fit(true);
+      else pane.open([...pane.tree.boxes.values()].filter((each) => each.kind !== "body"), false);
     }
+    if (!this.box?.isGroup) this.fit(true);
   }
 
-  fit() {
-    for (const pane of this.panes) pane.fit();
+  // All panes at the same size: that of the one that needs most room.
+  fit(isFirst = false) {
+    for (const pane of this.panes) pane.fit(isFirst);
+    const scale = Math.min(...this.panes.map((pane) => pane.view.scale));
+    for (const pane of this.panes) if (pane.view.scale > scale) pane.fit(isFirst, scale);
   }
 
   // ---- what is shown of all

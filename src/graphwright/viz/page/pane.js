@@ -1,6 +1,7 @@
 // One version of the program on the screen: a plane that is moved and scaled, and the boxes on it.
 
 const SCALES = [0.04, 3];
+const READABLE = 0.6;
 
 class Pane {
   constructor(app, parent, label) {
@@ -8,7 +9,8 @@ class Pane {
     this.marks = new Map(); // what became of each node: added, removed, changed
     this.view = { x: 0, y: 0, scale: 1 };
     this.plane = svg("g");
-    const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
+    const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8,
+      markerUnits: "userSpaceOnUse", orient: "auto" });
     arrow.append(svg("path", { d: "M0 .8 L7 4 L0 7.2 Z" }));
     this.canvas = svg("svg", { class: "canvas", tabindex: 0, role: "application", "aria-label": label || "graph" });
     this.canvas.append(svg("defs", {}, arrow), this.plane);
@@ -138,10 +140,10 @@ class Pane {
   }
 
   // Everything in the window; at first at a size that can be read, from the top.
-  fit(isFirst = false) {
+  fit(isFirst = false, most = 1.25) {
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    const whole = Math.min((width - 32) / this.drawn.width, (height - 32) / this.drawn.height, 1.25);
-    const scale = Math.max(isFirst ? Math.max(whole, Math.min(0.8, (width - 32) / this.drawn.width)) : whole, SCALES[0]);
+    const whole = Math.min((width - 32) / this.drawn.width, (height - 32) / this.drawn.height, most);
+    const scale = Math.max(isFirst ? Math.max(whole, Math.min(0.8, most, (width - 32) / this.drawn.width)) : whole, SCALES[0]);
     const y = whole >= scale ? (height - this.drawn.height * scale) / 2 : 16;
     this.view = { scale, x: (width - this.drawn.width * scale) / 2, y };
     this.apply();
@@ -151,7 +153,7 @@ class Pane {
     const place = this.drawn.places.get(this.tree.shown(box));
     if (!place) return;
     const { clientWidth: width, clientHeight: height } = this.canvas;
-    if (this.view.scale < 0.5) this.view.scale = 0.9;
+    if (this.view.scale < READABLE) this.view.scale = 0.9;
     const { scale } = this.view;
     const inner = Math.min(place.height, height / scale - 80);
     this.view.x = width / 2 - (place.x + place.width / 2) * scale;

@@ -67,6 +67,7 @@ class Tree {
     region.kind = "region";
     const isAlone = node.bodies.length === 1;
     const inside = isAlone ? region : this.add(new Box(`[${body.id}]`, "body", region, body.label, ""));
+    if (!isAlone) inside.isOpen = true; // it shows as soon as its region does
     const isCalled = body.label === "graph" && node.op === "call_module"; // its paths begin anew
     this.fill(inside, this.graphs.get(body.id) ?? [], isCalled ? 0 : (node.stack ?? []).length);
   }
