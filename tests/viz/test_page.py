@@ -95,7 +95,11 @@ def test_clicks_folds_and_searches(browser: Browser, tmp_path: Path) -> None:
     browser.press("f")
     browser.click(box("head"))
     details = text(browser, "#details")
-    assert "3×2 float32" in details and "return self.head(add_1)" in details and "return self.head(self.blocks(x))" in details
+    assert (
+        "3×2 float32" in details
+        and "return self.head(add_1)" in details
+        and "return self.head(self.blocks(x))" in details
+    )
     assert "96 FLOP" in details and "in_features=8" in details and "test_page.py" in details
 
     browser.click(f"{box(block)} [data-toggle]")
@@ -193,7 +197,7 @@ def test_a_rewriting_is_stepped_through(browser: Browser, tmp_path: Path) -> Non
     assert browser.run(count) == 4
     browser.press("]")
     assert browser.run(count) == 3
-    assert browser.run("[...document.querySelectorAll('.canvas .removed')].map((each) => each.dataset.box)") == ["add_1"]
+    assert browser.run("document.querySelector('.canvas .removed').dataset.box") == "add_1"
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, argument_text, bodies_of, nodes_in, qualified_name
 from graphwright.ops import cond, for_loop, is_region, loop_parts, while_loop
 from graphwright.runtime import GraphModule, entry_points_of, guards_of, is_guard, summed_up
-from graphwright.viz.measuring import Measured, noted_value
+from graphwright.viz.measuring import Measured, noted_value, value_text
 
 __all__ = ["Body", "Description", "Record", "describe"]
 
@@ -147,22 +147,38 @@ class _Writer:
         own = self.ids[node]
         labels = _labels_of(node) if bodies_of(node) else []
         bodies = [Body(f"{own}/{label}", label) for label in labels] + [Body(f"{own}/graph", "graph")] * is_opened
-        cost = self._measured.costs.get(node)
         self.records.append(
             Record(
-                own, path, node.op, node.name, _call_of(node, called), _target_of(node),
-                tuple(_arguments(node)), tuple(self.ids[used] for used in node.all_input_nodes), stands_for, stack,
-                self._measured.values.get(node) or noted_value(node), _place_of(node), tuple(_details(node, called)),
-                tuple(said), is_guard(node), tuple(bodies),
-                *((None,) * 5 if cost is None
-                  else (cost.flops, cost.bytes_read, cost.bytes_written, cost.parameters, cost.runs)),
-                self._measured.seconds.get(node),
+                own,
+                path,
+                node.op,
+                node.name,
+                _call_of(node, called),
+                _target_of(node),
+                tuple(_arguments(node)),
+                tuple(self.ids[used] for used in node.all_input_nodes),
+                stands_for,
+                stack,
+                self._measured.values.get(node) or noted_value(node),
+                _place_of(node),
+                tuple(_details(node, called)),
+                tuple(said),
+                is_guard(node),
+                tuple(bodies),
+                **self._costs_of(node),
             )
-        )  # fmt: skip
+        )
         for body, graph, given in zip(bodies, bodies_of(node), _given(node), strict=False):
             self.write(owner, graph, body.id, tuple(self.ids.get(one, "") for one in given))
         if is_opened and isinstance(called, GraphModule):
             self.write(called, called.graph, f"{own}/graph", tuple(self.ids[one] for one in node.all_input_nodes))
+
+    def _costs_of(self, node: Node) -> dict[str, Any]:
+        found: dict[str, Any] = {"seconds": self._measured.seconds.get(node)}
+        if (cost := self._measured.costs.get(node)) is not None:
+            found |= {"flops": cost.flops, "read": cost.bytes_read, "written": cost.bytes_written}
+            found |= {"parameters": cost.parameters, "runs": cost.runs}
+        return found
 
 
 def _call_of(node: Node, called: nn.Module | None) -> str:
@@ -210,8 +226,7 @@ def _details(node: Node, called: nn.Module | None) -> Iterator[tuple[str, str]]:
     if said := called.extra_repr().strip():
         yield "options", _short(said)
     for name, tensor in [*called.named_parameters(), *called.named_buffers()]:
-        sizes = "×".join(map(str, tensor.shape)) or "scalar"
-        yield name, f"{sizes} {str(tensor.dtype).removeprefix('torch.')}"
+        yield name, value_text(tensor)
 
 
 def _place_of(node: Node) -> tuple[str, int, str, str] | None:
@@ -246,9 +261,7 @@ def _given(node: Node) -> list[list[Any]]:
 # ---- modules and guards
 
 
-def _stacks_of(
-    nodes: list[Node], modules: Mapping[str, nn.Module]
-) -> dict[Node, tuple[tuple[str, str], ...]]:
+def _stacks_of(nodes: list[Node], modules: Mapping[str, nn.Module]) -> dict[Node, tuple[tuple[str, str], ...]]:
     """The modules that each node is in. What has no place of its own stands with what reads it first."""
     stacks: dict[Node, tuple[tuple[str, str], ...]] = {}
     for node in reversed(nodes):

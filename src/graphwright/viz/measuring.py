@@ -17,7 +17,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import EXAMPLES, Graph, Node
 from graphwright.runtime import Interpreter, graphs_of
 
-__all__ = ["Measured", "measure", "noted", "value_text"]
+__all__ = ["Measured", "measure", "noted", "noted_value", "value_text"]
 
 _RUNS = 3  # timed ones, after one that is not
 
@@ -77,7 +77,7 @@ def value_text(value: Any) -> str:
     """Say what a value is like: shape and dtype of tensors and of what describes one, plain values as they are.
 
     >>> value_text(torch.ones(2, 3)), value_text([torch.tensor(1), 5]), value_text({"a": None})
-    ('2×3 float32', '[scalar float32, 5]', '{a: None}')
+    ('2×3 float32', '[scalar int64, 5]', '{a: None}')
     """
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and isinstance(dtype, torch.dtype):

@@ -1,4 +1,4 @@
-"""A captured module as a page to look at, alone, beside a changed version of it, or step by step as it was rewritten."""
+"""A captured module as a page: alone, beside a changed version of it, or step by step as it was rewritten."""
 
 from __future__ import annotations
 
