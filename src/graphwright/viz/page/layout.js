@@ -146,32 +146,40 @@ function frameOf(graph) {
 
 // The points of a line, from where a value leaves a box to where it enters one.
 function route(edge, from, to, layout, at) {
-  const points = smoothed(edge.points.map(at));
-  const last = points.length - 1;
-  if (from.child) points[0] = leaving(from.child, edge.sources[0], layout, points[0], edge.leaves);
-  else points[0] = { x: at(from).x, y: at(from).y + 8 };
-  if (to.child) points.splice(last, 1, ...entering(to.child, edge.sources[0], layout, points[last], edge.enters));
-  else points[last] = { x: at(to).x, y: layout.height };
-  return { points, sources: edge.sources, to: to.child ?? null };
+  const points = edge.points.map(at), { leaves, enters } = edge, [source] = edge.sources;
+  const start = from.child ? leaving(from.child, source, layout, points[0], leaves) : { x: at(from).x, y: at(from).y + 8 };
+  const ends = to.child ? entering(to.child, source, layout, points[points.length - 1], enters) : [{ x: at(to).x, y: layout.height }];
+  return { points: distinct(bent(start, points.slice(1, -1), ends)), sources: edge.sources, to: to.child ?? null };
 }
 
-// Lines take the whole space between two rows to go sideways, and go straight down past boxes.
-function smoothed(points) {
-  if (points.length <= 3) return [points[0], points[points.length - 1]];
-  const [first, second, third] = points, [before, almost, last] = points.slice(-3);
-  const down = { x: third.x, y: 2 * second.y - first.y }, on = { x: before.x, y: 2 * almost.y - last.y };
-  return points.length === 4 ? [first, down, last] : [first, down, ...points.slice(2, -2), on, last];
+// Lines go straight down past boxes, and sideways in the space between two rows alone.
+function bent(start, inner, ends) {
+  const half = SPACE.ranksep / 2, first = inner[0], last = inner[inner.length - 1], [end] = ends;
+  const under = { x: start.x, y: Math.max(start.y, first.y - half) };
+  const over = { x: end.x, y: Math.min(end.y, last.y + half) };
+  if (inner.length < 3) return [start, under, over, ...ends];
+  const down = { x: inner[1].x, y: first.y + half }, on = { x: inner[inner.length - 2].x, y: last.y - half };
+  return [start, under, down, ...inner.slice(1, -1), on, over, ...ends];
+}
+
+function distinct(points) {
+  return points.filter((point, i) => i === 0 || Math.hypot(point.x - points[i - 1].x, point.y - points[i - 1].y) > 0.5);
 }
 
 function leaving(child, source, layout, point, isOpen) {
   const place = layout.places.get(child), size = sizeOf(child);
   const port = isOpen ? size.outs.get(source) : null;
-  return port ? { x: place.x + port.x, y: place.y + size.height } : { x: point.x, y: place.y + size.height };
+  return { x: port ? place.x + port.x : within(point.x, place, size), y: place.y + size.height };
 }
 
 function entering(child, source, layout, point, isOpen) {
   const place = layout.places.get(child), size = sizeOf(child);
   const port = isOpen ? size.ins.get(source) : null;
-  if (!port) return [{ x: point.x, y: place.y }];
+  if (!port) return [{ x: within(point.x, place, size), y: place.y }];
   return [{ x: place.x + port.x, y: place.y }, { x: place.x + port.x, y: place.y + port.y - 8 }];
+}
+
+function within(x, place, size) {
+  const margin = Math.min(12, size.width / 2);
+  return Math.min(Math.max(x, place.x + margin), place.x + size.width - margin);
 }
