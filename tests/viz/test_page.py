@@ -155,6 +155,21 @@ def test_bodies_are_boxes_in_boxes(browser: Browser, tmp_path: Path) -> None:
     assert "x = x * 2" in text(browser, "#details")
 
 
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.part(self.part(x)) + self.part(y)
+
+
+@pytest.mark.slow
+def test_each_call_of_a_module_is_a_box(browser: Browser, tmp_path: Path) -> None:
+    browser.open(page_of(trace(Twice(), (torch.ones(2, 4), torch.ones(2, 4))), tmp_path))
+    assert {name for name in boxes(browser) if name.startswith(">")} == {f">part#{i}" for i in (1, 2, 3)}
+
+
 @pytest.mark.slow
 def test_heat_follows_what_is_measured(browser: Browser, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 64))

@@ -34,7 +34,8 @@ class Record:
 
     id: its name, behind that of the graph it is in: `for_loop/body/add`. graph: that graph, "" for the outermost one.
     call: the function, method or class of module that it calls. stands_for: for the input of a body, what comes in.
-    stack: the modules that it is in, outermost first, each as (path, class).
+    stack: the modules that it is in, outermost first, each as (path, class); module_call: the number of the call of the
+        innermost one, from 0.
     value: shapes and dtypes. place: file, line, function and text in the user's program.
     flops, read, written (bytes), parameters, runs, seconds: None where it was not measured.
     """
@@ -55,6 +56,7 @@ class Record:
     guards: tuple[str, ...] = ()
     is_guard: bool = False
     bodies: tuple[Body, ...] = ()
+    module_call: int = 0
     flops: int | None = None
     read: int | None = None
     written: int | None = None
@@ -165,6 +167,7 @@ class _Writer:
                 tuple(said),
                 is_guard(node),
                 tuple(bodies),
+                node.origin.call if node.origin is not None else 0,
                 **self._costs_of(node),
             )
         )
@@ -268,13 +271,15 @@ def _stacks_of(nodes: list[Node], modules: Mapping[str, nn.Module]) -> dict[Node
         own = _own_stack(node, modules)
         if own is None:
             first = next((user for user in node.users if user in stacks), None)
-            own = stacks[first] if first is not None and node.op not in ("placeholder", "output") else ()
+            own = stacks[first] if first is not None else ()
         stacks[node] = own
     return stacks
 
 
 def _own_stack(node: Node, modules: Mapping[str, nn.Module]) -> tuple[tuple[str, str], ...] | None:
     """The modules whose `forward` a node is part of, without the module that it calls; None where nobody knows."""
+    if node.op in ("placeholder", "output"):
+        return ()
     noted = node.meta.get("nn_module_stack")
     if noted:
         stack = [(str(path), _class_name(kind)) for path, kind in noted.values()]

@@ -93,7 +93,7 @@ function generatedRow(app, node) {
 }
 
 function moduleRow(app, box) {
-  const parts = [...box.ancestors()].filter((each) => each.kind === "module").reverse();
+  const parts = [...box.ancestors()].filter((each) => each.path).reverse();
   return row("inside", html("ul", {}, ...parts.map((each) => html("li", {},
     html("button", { class: "link", onclick: () => app.go(each.id) }, each.path), " ", html("small", {}, each.subtitle)))));
 }

@@ -47,7 +47,7 @@ function baseName(path) {
 function titleOf(box) {
   const node = box.node;
   if (!node) return shortened(box.title, 40);
-  if (box.kind === "region") return shortened(node.place?.[3].replace(/:$/, "") || node.call, 56);
+  if (box.kind === "region") return saysItself(node) ? shortened(node.place[3].replace(/:$/, ""), 56) : node.call;
   if (node.op === "call_module") return shortened(ownName(node, box.parent), 40);
   if (node.op === "placeholder" || node.op === "get_attr") return shortened(node.target, 40);
   return shortened(node.call ?? node.name, 40);
@@ -60,6 +60,11 @@ function valueOf(box) {
   return given.size === 1 && !box.isOpen ? shortened([...given][0] ?? "", 36) : "";
 }
 
+// Does the user's line say what a branch or loop is?
+function saysItself(node) {
+  return node.place?.[3].startsWith(`${node.call} `) ?? false;
+}
+
 // The path of a module as it reads inside of the box around it.
 function ownName(node, parent) {
   for (let box = parent; box; box = box.parent) {
@@ -70,7 +75,7 @@ function ownName(node, parent) {
 
 function subtitleOf(box) {
   const node = box.node;
-  if (box.kind === "region") return node.place?.[3] ? "" : node.name;
+  if (box.kind === "region") return saysItself(node) ? "" : shortened(node.place?.[3] ?? node.name, 48);
   if (!node) return box.kind === "module" ? shortened(box.subtitle, 32) : box.subtitle;
   return node.op === "call_module" ? node.call : "";
 }

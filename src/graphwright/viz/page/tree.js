@@ -52,10 +52,11 @@ class Tree {
   }
 
   // Put the nodes of one graph into a box, in the modules that they are part of beyond the first ones.
-  fill(parent, nodes, depth) {
+  fill(parent, nodes, depth, within = "") {
     for (const node of nodes) {
       let box = parent;
-      for (const [path, kind] of (node.stack ?? []).slice(depth)) box = this.module(box, path, kind, node);
+      const stack = (node.stack ?? []).slice(depth).filter(([path]) => !`${within}.`.startsWith(`${path}.`));
+      stack.forEach(([path, kind], i) => (box = this.module(box, path, kind, node, i === stack.length - 1)));
       const own = this.add(new Box(node.id, "node", box, "", ""));
       own.node = node;
       this.byNode.set(node.id, own);
@@ -64,24 +65,31 @@ class Tree {
   }
 
   fillBody(region, body, node) {
-    region.kind = "region";
+    const isCalled = node.op === "call_module"; // a captured module, in which paths begin anew
+    region.kind = isCalled ? "module" : "region";
     const isAlone = node.bodies.length === 1;
     const inside = isAlone ? region : this.add(new Box(`[${body.id}]`, "body", region, body.label, ""));
     if (!isAlone) inside.isOpen = true; // it shows as soon as its region does
-    const isCalled = body.label === "graph" && node.op === "call_module"; // its paths begin anew
-    this.fill(inside, this.graphs.get(body.id) ?? [], isCalled ? 0 : (node.stack ?? []).length);
+    const nodes = this.graphs.get(body.id) ?? [];
+    if (isCalled) this.fill(inside, nodes, 0, node.target);
+    else this.fill(inside, nodes, (node.stack ?? []).length);
   }
 
-  // The box of a module for a node: the last one of that path, unless the module is called again.
-  module(parent, path, kind, node) {
+  // The box of a module for a node: the last one of that path, unless the module is called again. Of the innermost
+  // module, the node knows which call it is part of.
+  module(parent, path, kind, node, isInnermost) {
     parent.modules ??= new Map();
-    const last = parent.modules.get(path);
-    if (last && !this.comesBack(node, last)) return last;
+    const last = parent.modules.get(path), call = isInnermost ? node.module_call ?? 0 : undefined;
+    const isSame = last && (call === undefined || last.call === undefined || last.call === call);
+    if (isSame && !this.comesBack(node, last)) {
+      last.call ??= call;
+      return last;
+    }
     const number = last ? last.number + 1 : 1;
     const title = path.startsWith(`${parent.path}.`) && parent.path ? path.slice(parent.path.length + 1) : path;
     const times = number > 1 ? ` (${number})` : "";
     const box = this.add(new Box(`${parent.id}>${path}#${number}`, "module", parent, title + times, kind));
-    Object.assign(box, { path, number, first: node.index });
+    Object.assign(box, { path, number, call, first: node.index });
     parent.modules.set(path, box);
     return box;
   }
