@@ -77,6 +77,29 @@ def test_bodies_are_described_and_told_what_their_inputs_stand_for() -> None:
     assert linear.graph == branch.bodies[0].id and linear.runs >= 1 and linear.value == "3×4 float32"
 
 
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+        self.last: Tensor | None = None
+        self.register_buffer("total", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += 1
+        self.last = x.sum()
+        self.total += self.last
+        return x * self.steps
+
+
+def test_a_run_leaves_the_module_as_it_is(tmp_path: Path) -> None:
+    x = torch.ones(2)
+    gm = trace(Counting(), (x,))
+    state = torch.get_rng_state()
+    view(gm, tmp_path / "graph.html", args=x)
+    assert (gm.steps, gm.last, gm.total) == (0, None, 0) and torch.equal(torch.get_rng_state(), state)
+    assert set(gm.state_dict()) == {"total"}
+
+
 def test_guards_stand_with_what_they_are_about() -> None:
     def program(x: Tensor, mode: str = "up") -> Tensor:
         return x * 2 if mode == "up" else x

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 from graphwright.analysis import Cost, costs, tensors_in
 from graphwright.errors import GraphError
 from graphwright.ir import EXAMPLES, Graph, Node
-from graphwright.runtime import Interpreter, graphs_of
+from graphwright.ops import written_attributes
+from graphwright.runtime import Interpreter, delete_attribute, graphs_of, has_attribute, read_attribute
 
 __all__ = ["Measured", "measure", "noted", "noted_value", "value_text"]
 
@@ -47,12 +49,14 @@ def measure(
     ('4×3 float32', 48, 0.5)
     """
     graph = graphs_of(gm)[0]
-    report = costs(gm, *_copied(args), **_copied(kwargs))
+    with _left_as_it_is(gm, graph):
+        report = costs(gm, *_copied(args), **_copied(kwargs))
     counted = [node for node in graph.all_nodes() if node.op not in ("placeholder", "output", "get_attr")]
     timer = _Timer(gm)
     for round_ in range(1 if times is not None else 1 + _RUNS):
         timer.is_timed = round_ > 0
-        timer.run_once(args, kwargs)
+        with _left_as_it_is(gm, graph):
+            timer.run_once(args, kwargs)
     seconds = timer.seconds if times is None else noted(graph, times)
     return Measured(timer.values, dict(zip(counted, report.nodes, strict=True)), seconds)
 
@@ -125,16 +129,10 @@ class _Timer(Interpreter):
         self._settles = any(tensor.is_cuda for tensor in gm.parameters())
 
     def run_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Run on copies of the inputs; buffers are put back."""
-        buffers = {name: buffer.detach().clone() for name, buffer in self.module.named_buffers()}
+        """Run on copies of the inputs."""
         self._of_run = {}
-        try:
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
-                self.run(*_copied(args), **_copied(kwargs))
-        finally:
-            for name, buffer in self.module.named_buffers():
-                if name in buffers:
-                    buffer.data.copy_(buffers[name])
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            self.run(*_copied(args), **_copied(kwargs))
         if self.is_timed:
             for node, seconds in self._of_run.items():
                 self.seconds[node] = min(seconds, self.seconds.get(node, seconds))
@@ -153,6 +151,24 @@ class _Timer(Interpreter):
         if not self.is_timed:
             self.values[n] = value_text(value)
         return value
+
+
+@contextmanager
+def _left_as_it_is(gm: nn.Module, graph: Graph) -> Iterator[None]:
+    """Put back buffers, and the attributes that a program writes, after a run."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in gm.buffers()]
+    paths = written_attributes(graph)
+    before = {path: read_attribute(gm, path) for path in paths if has_attribute(gm, path)}
+    try:
+        yield
+    finally:
+        for path in paths:
+            if path in before:
+                Interpreter(gm).write_attribute(path, before[path])
+            elif has_attribute(gm, path):
+                delete_attribute(gm, path)
+        for buffer, value in buffers:
+            buffer.data.copy_(value)
 
 
 def _copied(value: Any) -> Any:
