@@ -62,7 +62,8 @@ class App {
 
   // Select a node wherever it is, and bring it into sight.
   go(id, pane = this.pane) {
-    if (!pane.version.nodes.has(id) && !pane.tree.boxes.has(id)) pane = this.panes.find((each) => each.version.nodes.has(id)) ?? pane;
+    if (!pane.version.nodes.has(id) && !pane.tree.boxes.has(id))
+      pane = this.panes.find((each) => each.version.nodes.has(id)) ?? pane;
     if (!pane.tree.boxes.has(id) && !this.showsGuards && pane.version.nodes.has(id)) this.toggleGuards();
     this.select(id, pane);
     for (const each of this.panes) {
@@ -76,7 +77,8 @@ class App {
   }
 
   walk(direction) {
-    const { version, tree } = this.pane, node = this.box?.node;
+    const { version, tree } = this.pane,
+      node = this.box?.node;
     if (!node) return this.walkInOrder(1);
     const next = (direction === "users" ? version.users.get(node.id) : node.inputs) ?? [];
     const shown = next.find((id) => tree.byNode.has(id));
@@ -122,7 +124,11 @@ class App {
       const box = pane.tree.boxes.get(this.selected);
       const group = box?.isGroup && box.isOpen ? box : null;
       if (group) pane.toggle(group, false);
-      else pane.open([...pane.tree.boxes.values()].filter((each) => each.kind !== "body"), false);
+      else
+        pane.open(
+          [...pane.tree.boxes.values()].filter((each) => each.kind !== "body"),
+          false,
+        );
     }
     if (!this.box?.isGroup) this.fit(true);
   }
@@ -160,7 +166,9 @@ class App {
 
   nextTheme() {
     const root = document.documentElement;
-    const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    const isDark = root.dataset.theme
+      ? root.dataset.theme === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = isDark ? "light" : "dark";
   }
 
@@ -168,18 +176,25 @@ class App {
 
   makeBar() {
     const actions = { guards: "toggleGuards", unfold: "unfold", fold: "fold", fit: "fit", theme: "nextTheme" };
-    for (const [id, name] of Object.entries(actions)) document.getElementById(id).addEventListener("click", () => this[name]());
+    for (const [id, name] of Object.entries(actions))
+      document.getElementById(id).addEventListener("click", () => this[name]());
     document.getElementById("help").addEventListener("click", () => document.getElementById("keys").showModal());
     for (const [name, { label }] of [["", { label: "off" }], ...Object.entries(MEASURES)]) {
-      document.getElementById("heat").append(
-        html("button", { "data-heat": name, onclick: () => this.setHeat(name) }, label));
+      document
+        .getElementById("heat")
+        .append(html("button", { "data-heat": name, onclick: () => this.setHeat(name) }, label));
     }
   }
 
   makeTabs() {
     const names = this.panes.length > 1 ? ["details", "code", "changes"] : ["details", "code"];
-    document.getElementById("tabs").replaceChildren(...names.map((name) =>
-      html("button", { role: "tab", "data-tab": name, onclick: () => this.showTab(name) }, name)));
+    document
+      .getElementById("tabs")
+      .replaceChildren(
+        ...names.map((name) =>
+          html("button", { role: "tab", "data-tab": name, onclick: () => this.showTab(name) }, name),
+        ),
+      );
   }
 
   showTab(name) {
@@ -210,9 +225,14 @@ class App {
     const legend = document.getElementById("legend");
     legend.hidden = !this.heat;
     if (!this.heat) return;
-    const { most, total } = heatOf(this.pane.tree, this.heat), { text } = MEASURES[this.heat];
-    legend.replaceChildren(html("span", {}, "0"), html("span", { class: "ramp" }), html("span", {}, text(most)),
-      html("small", {}, `of ${text(total)}`));
+    const { most, total } = heatOf(this.pane.tree, this.heat),
+      { text } = MEASURES[this.heat];
+    legend.replaceChildren(
+      html("span", {}, "0"),
+      html("span", { class: "ramp" }),
+      html("span", {}, text(most)),
+      html("small", {}, `of ${text(total)}`),
+    );
   }
 }
 

@@ -1,13 +1,26 @@
 // The generated code: a click on a line selects its node.
 
-const WORDS = new Set(("False None True and as assert break class continue def del elif else except finally for from if " +
-  "import in is lambda not or pass raise return self try while with yield").split(" "));
+const WORDS = new Set(
+  (
+    "False None True and as assert break class continue def del elif else except finally for from if " +
+    "import in is lambda not or pass raise return self try while with yield"
+  ).split(" "),
+);
 
 // Pieces of a line of Python, colored.
 function colored(text) {
   const pieces = text.match(/#.*|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\d[\w.]*|\s+|./g) ?? [];
   return pieces.map((piece) => {
-    const kind = piece[0] === "#" ? "comment" : /^['"]/.test(piece) ? "text" : WORDS.has(piece) ? "word" : /^\d/.test(piece) ? "number" : "";
+    const kind =
+      piece[0] === "#"
+        ? "comment"
+        : /^['"]/.test(piece)
+          ? "text"
+          : WORDS.has(piece)
+            ? "word"
+            : /^\d/.test(piece)
+              ? "number"
+              : "";
     return kind ? html("span", { class: `py-${kind}` }, piece) : piece;
   });
 }
@@ -31,17 +44,25 @@ class Code {
     this.version = version;
     const nodes = new Map([...version.lines].reverse().map(([id, line]) => [line, id]));
     if (!version.code) {
-      this.element.replaceChildren(html("p", {}, "The code is kept for the program as it was given, not for each step."));
+      this.element.replaceChildren(
+        html("p", {}, "The code is kept for the program as it was given, not for each step."),
+      );
       return;
     }
     const lines = version.code.replace(/\s+$/, "").split("\n");
     const begin = lines.findIndex((line) => line.trim());
-    this.element.replaceChildren(html("pre", {}, ...lines.map((text, i) => {
-      if (i < begin) return "";
-      const id = nodes.get(i + 1);
-      const line = html("span", { class: id ? "line known" : "line", "data-line": i + 1 }, ...colored(text), "\n");
-      if (id) line.addEventListener("click", () => this.app.go(id));
-      return line;
-    })));
+    this.element.replaceChildren(
+      html(
+        "pre",
+        {},
+        ...lines.map((text, i) => {
+          if (i < begin) return "";
+          const id = nodes.get(i + 1);
+          const line = html("span", { class: id ? "line known" : "line", "data-line": i + 1 }, ...colored(text), "\n");
+          if (id) line.addEventListener("click", () => this.app.go(id));
+          return line;
+        }),
+      ),
+    );
   }
 }

@@ -5,7 +5,10 @@ const CATEGORIES = [
   ["norm", /norm/i],
   ["activation", /relu|gelu|silu|sigmoid|tanh|softmax|softplus|swish|mish|elu|dropout|activation/i],
   ["pool", /pool|mean|^sum$|amax|amin|^max$|^min$|argmax|argmin|upsample|interpolate|^all$|^any$/i],
-  ["shape", /view|reshape|flatten|transpose|permute|squeeze|cat|stack|split|chunk|expand|getitem|size|slice|contiguous|unbind|repeat|pad|narrow|select|^to$|float|^t$|len|shape|dim/i],
+  [
+    "shape",
+    /view|reshape|flatten|transpose|permute|squeeze|cat|stack|split|chunk|expand|getitem|size|slice|contiguous|unbind|repeat|pad|narrow|select|^to$|float|^t$|len|shape|dim/i,
+  ],
 ];
 
 function categoryOf(node) {
@@ -23,7 +26,7 @@ function heatOf(tree, measure) {
   let most = 0;
   for (const box of tree.shownBoxes()) {
     const value = box.isOpen ? box.node?.[measure] : box.totals[measure];
-    if (value !== undefined) hot.set(box, value), (most = Math.max(most, value));
+    if (value !== undefined) (hot.set(box, value), (most = Math.max(most, value)));
   }
   for (const [box, value] of hot) hot.set(box, most ? Math.sqrt(value / most) : 0);
   return { hot, most, total: tree.root.totals[measure] ?? 0 };

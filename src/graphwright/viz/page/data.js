@@ -11,7 +11,12 @@ function readContent() {
 }
 
 function makeVersion(nodes, code) {
-  const version = { nodes, users: new Map(), code: code?.code ?? "", lines: new Map(Object.entries(code?.lines ?? {})) };
+  const version = {
+    nodes,
+    users: new Map(),
+    code: code?.code ?? "",
+    lines: new Map(Object.entries(code?.lines ?? {})),
+  };
   let index = 0;
   for (const node of nodes.values()) {
     node.index = index++;
@@ -65,11 +70,12 @@ function changed(before, step) {
 
 // What became of each node between two versions, for the one and for the other: added, removed or changed.
 function statuses(before, after) {
-  const old = new Map(), now = new Map();
+  const old = new Map(),
+    now = new Map();
   for (const [id, node] of before.nodes) {
     const later = after.nodes.get(id);
     if (!later) old.set(id, "removed");
-    else if (meaningOf(later) !== meaningOf(node)) old.set(id, "changed"), now.set(id, "changed");
+    else if (meaningOf(later) !== meaningOf(node)) (old.set(id, "changed"), now.set(id, "changed"));
   }
   for (const id of after.nodes.keys()) if (!before.nodes.has(id)) now.set(id, "added");
   return [old, now];

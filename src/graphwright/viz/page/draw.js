@@ -29,7 +29,8 @@ function drawTree(tree) {
 
 function drawGroup(group, x, y, depth, drawn) {
   const layout = layoutOf(group);
-  const lines = svg("g", { class: "lines" }), boxes = svg("g");
+  const lines = svg("g", { class: "lines" }),
+    boxes = svg("g");
   drawn.root.append(lines, boxes);
   for (const edge of layout.edges) {
     const line = drawLine(edge, x, y);
@@ -59,7 +60,10 @@ function drawOpen(box, x, y, width, height, depth) {
   element.append(svg("rect", { class: "frame", width, height, rx: 9 }));
   const head = svg("g", { class: "head", "data-toggle": "" });
   head.append(svg("rect", { class: "hit", x: 4, y: 3, width: 22 + widthOf(titleOf(box), FONT), height: 20, rx: 5 }));
-  head.append(svg("text", { class: "sign", x: 11, y: 17 }, "▾"), svg("text", { class: "title", x: 24, y: 17 }, titleOf(box)));
+  head.append(
+    svg("text", { class: "sign", x: 11, y: 17 }, "▾"),
+    svg("text", { class: "title", x: 24, y: 17 }, titleOf(box)),
+  );
   element.append(head);
   const after = 24 + widthOf(titleOf(box), FONT) + 8;
   element.append(svg("text", { class: "subtitle", x: after, y: 17 }, subtitleOf(box)));
@@ -80,10 +84,12 @@ function drawClosed(box, x, y, width, height) {
 }
 
 function drawNode(box, element, width, height, isPill) {
-  const title = titleOf(box), value = valueOf(box);
+  const title = titleOf(box),
+    value = valueOf(box);
   const left = isPill ? 15 : 14;
   element.append(svg("text", { class: "title", x: left, y: isPill ? 17 : 18 }, title));
-  if (!isPill) element.append(svg("text", { class: "subtitle", x: left + widthOf(title, FONT) + 8, y: 18 }, subtitleOf(box)));
+  if (!isPill)
+    element.append(svg("text", { class: "subtitle", x: left + widthOf(title, FONT) + 8, y: 18 }, subtitleOf(box)));
   if (value) element.append(svg("text", { class: "value", x: left, y: height - (isPill ? 10 : 9) }, value));
 }
 
@@ -96,7 +102,9 @@ function drawClosedGroup(box, element, width, height) {
   element.append(svg("text", { class: "title", x: 26, y: 18 }, title));
   element.append(svg("text", { class: "subtitle", x: 26 + widthOf(title, FONT) + 8, y: 18 }, subtitleOf(box)));
   element.append(svg("text", { class: "value", x: 26, y: 33 }, valueOf(box)));
-  element.append(svg("text", { class: "count", x: width - 9, y: 18, "text-anchor": "end" }, countText(box.totals.nodes)));
+  element.append(
+    svg("text", { class: "count", x: width - 9, y: 18, "text-anchor": "end" }, countText(box.totals.nodes)),
+  );
 }
 
 function stripe(height) {
@@ -106,14 +114,19 @@ function stripe(height) {
 function drawPort(source, x, y, width, kind) {
   const name = shortened(source.node.name, 18);
   const element = svg("g", { class: kind, transform: `translate(${x - width / 2},${y - 8})`, "data-node": source.id });
-  element.append(svg("rect", { width, height: 16, rx: 8 }), svg("text", { x: width / 2, y: 11.5, "text-anchor": "middle" }, name));
+  element.append(
+    svg("rect", { width, height: 16, rx: 8 }),
+    svg("text", { x: width / 2, y: 11.5, "text-anchor": "middle" }, name),
+  );
   return element;
 }
 
 function drawLine({ points, sources, to }, x, y) {
   let path = `M${x + points[0].x} ${y + points[0].y}`;
   for (let i = 1; i < points.length; i++) {
-    const a = points[i - 1], b = points[i], middle = (a.y + b.y) / 2;
+    const a = points[i - 1],
+      b = points[i],
+      middle = (a.y + b.y) / 2;
     path += ` C${x + a.x} ${y + middle} ${x + b.x} ${y + middle} ${x + b.x} ${y + b.y}`;
   }
   const line = svg("path", { class: "line", d: path, "marker-end": to ? "url(#arrow)" : undefined });

@@ -26,17 +26,21 @@ function linkList(app, ids) {
 }
 
 function costRows(app, totals, root) {
-  return Object.entries(MEASURES).filter(([name]) => totals[name] !== undefined).map(([name, measure]) => {
-    if (totals === root) return row(measure.label, measure.text(totals[name]));
-    const whole = root[name], share = whole ? (100 * totals[name]) / whole : 0;
-    const bar = html("span", { class: "share" });
-    bar.style.setProperty("--share", `${share.toFixed(1)}%`);
-    return row(measure.label, measure.text(totals[name]), html("small", {}, ` ${share.toFixed(1)} %`), bar);
-  });
+  return Object.entries(MEASURES)
+    .filter(([name]) => totals[name] !== undefined)
+    .map(([name, measure]) => {
+      if (totals === root) return row(measure.label, measure.text(totals[name]));
+      const whole = root[name],
+        share = whole ? (100 * totals[name]) / whole : 0;
+      const bar = html("span", { class: "share" });
+      bar.style.setProperty("--share", `${share.toFixed(1)}%`);
+      return row(measure.label, measure.text(totals[name]), html("small", {}, ` ${share.toFixed(1)} %`), bar);
+    });
 }
 
 function nodeDetails(app, box) {
-  const { node } = box, { version, tree, marks } = app.pane;
+  const { node } = box,
+    { version, tree, marks } = app.pane;
   const rows = [row("name", html("code", {}, node.name)), row("operation", html("code", {}, node.op))];
   rows.push(row("target", html("code", {}, node.target)));
   if (node.value) rows.push(row("value", html("code", { class: "value" }, node.value)));
@@ -59,43 +63,82 @@ function nodeDetails(app, box) {
 }
 
 function heading(title, kind, status) {
-  return html("h2", {}, title, " ", kind === title ? null : html("small", {}, kind),
-    status ? html("span", { class: `status ${status}` }, status) : null);
+  return html(
+    "h2",
+    {},
+    title,
+    " ",
+    kind === title ? null : html("small", {}, kind),
+    status ? html("span", { class: `status ${status}` }, status) : null,
+  );
 }
 
 function pairs(items) {
-  return html("table", {}, ...items.map(([name, text]) => html("tr", {}, html("th", {}, name), html("td", {}, html("code", {}, text)))));
+  return html(
+    "table",
+    {},
+    ...items.map(([name, text]) => html("tr", {}, html("th", {}, name), html("td", {}, html("code", {}, text)))),
+  );
 }
 
 // Arguments, in which each `%name` of a node leads there.
 function argumentTable(app, node) {
   const prefix = node.graph ? `${node.graph}/` : "";
-  const linked = (text) => text.split(/(%[A-Za-z_]\w*)/).map((part) => {
-    const id = part.startsWith("%") ? prefix + part.slice(1) : null;
-    return id && app.pane.version.nodes.has(id)
-      ? html("button", { class: "link", onclick: () => app.go(id) }, part.slice(1)) : part;
-  });
-  return html("table", {}, ...node.args.map(([name, text]) =>
-    html("tr", {}, html("th", {}, name), html("td", {}, html("code", {}, ...linked(text))))));
+  const linked = (text) =>
+    text.split(/(%[A-Za-z_]\w*)/).map((part) => {
+      const id = part.startsWith("%") ? prefix + part.slice(1) : null;
+      return id && app.pane.version.nodes.has(id)
+        ? html("button", { class: "link", onclick: () => app.go(id) }, part.slice(1))
+        : part;
+    });
+  return html(
+    "table",
+    {},
+    ...node.args.map(([name, text]) =>
+      html("tr", {}, html("th", {}, name), html("td", {}, html("code", {}, ...linked(text)))),
+    ),
+  );
 }
 
 function placeRow([file, line, name, source]) {
-  return row("your line", html("div", { class: "place", title: file }, `${baseName(file)}:${line} in ${name}`),
-    source ? html("pre", { class: "source" }, source) : null);
+  return row(
+    "your line",
+    html("div", { class: "place", title: file }, `${baseName(file)}:${line} in ${name}`),
+    source ? html("pre", { class: "source" }, source) : null,
+  );
 }
 
 function generatedRow(app, node) {
   const line = app.pane.version.lines.get(node.id);
   if (line === undefined) return [];
   const text = app.pane.version.code.split("\n")[line - 1].trim();
-  return [row("generated", html("button", { class: "link", onclick: () => app.showTab("code") }, `line ${line}`),
-    html("pre", { class: "source" }, ...colored(text)))];
+  return [
+    row(
+      "generated",
+      html("button", { class: "link", onclick: () => app.showTab("code") }, `line ${line}`),
+      html("pre", { class: "source" }, ...colored(text)),
+    ),
+  ];
 }
 
 function moduleRow(app, box) {
   const parts = [...box.ancestors()].filter((each) => each.path).reverse();
-  return row("inside", html("ul", {}, ...parts.map((each) => html("li", {},
-    html("button", { class: "link", onclick: () => app.go(each.id) }, each.path), " ", html("small", {}, each.subtitle)))));
+  return row(
+    "inside",
+    html(
+      "ul",
+      {},
+      ...parts.map((each) =>
+        html(
+          "li",
+          {},
+          html("button", { class: "link", onclick: () => app.go(each.id) }, each.path),
+          " ",
+          html("small", {}, each.subtitle),
+        ),
+      ),
+    ),
+  );
 }
 
 function groupDetails(app, box) {
@@ -105,21 +148,48 @@ function groupDetails(app, box) {
   if (box.path) rows.unshift(row("path", html("code", {}, box.path)));
   rows.push(...costRows(app, box.totals, tree.root.totals));
   const changed = nodes.filter((node) => marks.has(node.id));
-  if (changed.length) rows.push(row("changes", linkList(app, changed.map((node) => node.id))));
+  if (changed.length)
+    rows.push(
+      row(
+        "changes",
+        linkList(
+          app,
+          changed.map((node) => node.id),
+        ),
+      ),
+    );
   const results = nodes.filter((node) => [...box.outs.values()].some(({ source }) => source.node === node));
   const given = [...new Set([...box.ins.values()].map(({ source }) => source.id))];
   if (given.length) rows.push(row("reads", linkList(app, given)));
-  if (results.length) rows.push(row("gives", linkList(app, results.map((node) => node.id))));
+  if (results.length)
+    rows.push(
+      row(
+        "gives",
+        linkList(
+          app,
+          results.map((node) => node.id),
+        ),
+      ),
+    );
   return [heading(titleOf(box), subtitleOf(box)), html("dl", {}, ...rows), ...dearest(app, nodes)];
 }
 
 // The nodes that cost most by what the heat shows, else by FLOPs.
 function dearest(app, nodes) {
   const measure = app.heat || "flops";
-  const found = nodes.filter((node) => node[measure]).sort((a, b) => b[measure] - a[measure]).slice(0, 8);
+  const found = nodes
+    .filter((node) => node[measure])
+    .sort((a, b) => b[measure] - a[measure])
+    .slice(0, 8);
   if (!found.length) return [];
-  const items = found.map((node) => html("tr", {}, html("td", {}, nodeLink(app, node.id)),
-    html("td", { class: "number" }, MEASURES[measure].text(node[measure]))));
+  const items = found.map((node) =>
+    html(
+      "tr",
+      {},
+      html("td", {}, nodeLink(app, node.id)),
+      html("td", { class: "number" }, MEASURES[measure].text(node[measure])),
+    ),
+  );
   return [html("h3", {}, `most ${MEASURES[measure].label}`), html("table", { class: "dearest" }, ...items)];
 }
 
@@ -129,10 +199,29 @@ function overview(app) {
   for (const node of version.nodes.values()) counts.set(node.call, (counts.get(node.call) ?? 0) + 1);
   const common = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 10);
   const rows = [row("nodes", `${version.nodes.size}`), ...costRows(app, tree.root.totals, tree.root.totals)];
-  rows.push(row("most often", html("table", { class: "dearest" }, ...common.map(([call, count]) =>
-    html("tr", {}, html("td", {}, html("code", {}, call)), html("td", { class: "number" }, `${count}`))))));
+  rows.push(
+    row(
+      "most often",
+      html(
+        "table",
+        { class: "dearest" },
+        ...common.map(([call, count]) =>
+          html("tr", {}, html("td", {}, html("code", {}, call)), html("td", { class: "number" }, `${count}`)),
+        ),
+      ),
+    ),
+  );
   const guards = app.versions.guards;
-  const said = guards.length ? [html("h3", {}, `guards (${guards.length})`), html("ul", { class: "guards" },
-    ...guards.slice(0, 60).map((text) => html("li", {}, shortened(text, 400))))] : [];
-  return [heading(app.content.title, ""), html("dl", {}, ...rows), ...dearest(app, [...version.nodes.values()]), ...said];
+  const said = guards.length
+    ? [
+        html("h3", {}, `guards (${guards.length})`),
+        html("ul", { class: "guards" }, ...guards.slice(0, 60).map((text) => html("li", {}, shortened(text, 400)))),
+      ]
+    : [];
+  return [
+    heading(app.content.title, ""),
+    html("dl", {}, ...rows),
+    ...dearest(app, [...version.nodes.values()]),
+    ...said,
+  ];
 }

@@ -26,9 +26,17 @@ const KEYS = [
 
 function listenToKeys(app) {
   const dialog = document.getElementById("keys");
-  dialog.append(html("h2", {}, "Keys"), html("table", {}, ...KEYS.map(([key, what]) =>
-    html("tr", {}, html("th", {}, html("kbd", {}, key.replace("Arrow", ""))), html("td", {}, what)))),
-    html("p", {}, "Drag to move, turn the wheel for size, double-click to fold and unfold."));
+  dialog.append(
+    html("h2", {}, "Keys"),
+    html(
+      "table",
+      {},
+      ...KEYS.map(([key, what]) =>
+        html("tr", {}, html("th", {}, html("kbd", {}, key.replace("Arrow", ""))), html("td", {}, what)),
+      ),
+    ),
+    html("p", {}, "Drag to move, turn the wheel for size, double-click to fold and unfold."),
+  );
   dialog.addEventListener("click", () => dialog.close());
   document.addEventListener("keydown", (event) => {
     const isWriting = event.target.closest("input[type=search]") || dialog.open;

@@ -20,7 +20,8 @@ function sizeOf(box) {
 }
 
 function closedSize(box) {
-  const title = widthOf(titleOf(box), FONT), subtitle = widthOf(subtitleOf(box), SMALL);
+  const title = widthOf(titleOf(box), FONT),
+    subtitle = widthOf(subtitleOf(box), SMALL);
   const value = widthOf(valueOf(box), MONO);
   if (box.node && !box.isGroup && ["placeholder", "output", "get_attr"].includes(box.node.op)) {
     return { width: Math.max(title, value) + 30, height: value ? 40 : 26 };
@@ -91,7 +92,12 @@ function addLine(graph, line, crowded) {
   let { from, to, source } = line;
   if (!line.isOut && crowded.has(`${from}\n${source.id}`)) {
     from = `c${source.id}\n${to}`;
-    graph.setNode(from, { width: widthOf(shortened(source.node.name, 18), SMALL) + 14, height: 16, source, isChip: true });
+    graph.setNode(from, {
+      width: widthOf(shortened(source.node.name, 18), SMALL) + 14,
+      height: 16,
+      source,
+      isChip: true,
+    });
     line = { ...line, leaves: false };
   }
   const ends = `${line.leaves ? source.id : ""}\n${line.enters ? source.id : ""}`;
@@ -101,13 +107,15 @@ function addLine(graph, line, crowded) {
 }
 
 function placed(graph, group, ports) {
-  const frame = frameOf(graph), isRoot = group.kind === "root";
+  const frame = frameOf(graph),
+    isRoot = group.kind === "root";
   const inner = isRoot ? 0 : HEADER;
   const titleWidth = isRoot ? 0 : widthOf(`${titleOf(group)}  ${subtitleOf(group)}`, FONT) + 60;
   const layout = { places: new Map(), ins: new Map(), outs: new Map(), chips: [], edges: [] };
   layout.width = Math.max(frame.width, titleWidth);
   layout.height = frame.height + inner;
-  const left = (layout.width - frame.width) / 2 - frame.left, top = inner - frame.top;
+  const left = (layout.width - frame.width) / 2 - frame.left,
+    top = inner - frame.top;
   const at = ({ x, y }) => ({ x: x + left, y: y + top });
   for (const name of graph.nodes()) {
     const { child, source, isChip, ...rest } = graph.node(name);
@@ -128,8 +136,8 @@ function placed(graph, group, ports) {
 function frameOf(graph) {
   let [left, right, top, bottom] = [Infinity, -Infinity, Infinity, -Infinity];
   const include = (x, y, width, height) => {
-    left = Math.min(left, x - width / 2), right = Math.max(right, x + width / 2);
-    top = Math.min(top, y - height / 2), bottom = Math.max(bottom, y + height / 2);
+    ((left = Math.min(left, x - width / 2)), (right = Math.max(right, x + width / 2)));
+    ((top = Math.min(top, y - height / 2)), (bottom = Math.max(bottom, y + height / 2)));
   };
   for (const name of graph.nodes()) {
     const { x, y, width, height } = graph.node(name);
@@ -141,24 +149,39 @@ function frameOf(graph) {
   }
   if (left > right) return { left: 0, top: 0, width: 0, height: 0 };
   const { marginx, marginy } = SPACE;
-  return { left: left - marginx, top: top - marginy, width: right - left + 2 * marginx, height: bottom - top + 2 * marginy };
+  return {
+    left: left - marginx,
+    top: top - marginy,
+    width: right - left + 2 * marginx,
+    height: bottom - top + 2 * marginy,
+  };
 }
 
 // The points of a line, from where a value leaves a box to where it enters one.
 function route(edge, from, to, layout, at) {
-  const points = edge.points.map(at), { leaves, enters } = edge, [source] = edge.sources;
-  const start = from.child ? leaving(from.child, source, layout, points[0], leaves) : { x: at(from).x, y: at(from).y + 8 };
-  const ends = to.child ? entering(to.child, source, layout, points[points.length - 1], enters) : [{ x: at(to).x, y: layout.height }];
+  const points = edge.points.map(at),
+    { leaves, enters } = edge,
+    [source] = edge.sources;
+  const start = from.child
+    ? leaving(from.child, source, layout, points[0], leaves)
+    : { x: at(from).x, y: at(from).y + 8 };
+  const ends = to.child
+    ? entering(to.child, source, layout, points[points.length - 1], enters)
+    : [{ x: at(to).x, y: layout.height }];
   return { points: distinct(bent(start, points.slice(1, -1), ends)), sources: edge.sources, to: to.child ?? null };
 }
 
 // Lines go straight down past boxes, and sideways in the space between two rows alone.
 function bent(start, inner, ends) {
-  const half = SPACE.ranksep / 2, first = inner[0], last = inner[inner.length - 1], [end] = ends;
+  const half = SPACE.ranksep / 2,
+    first = inner[0],
+    last = inner[inner.length - 1],
+    [end] = ends;
   const under = { x: start.x, y: Math.max(start.y, first.y - half) };
   const over = { x: end.x, y: Math.min(end.y, last.y + half) };
   if (inner.length < 3) return [start, under, over, ...ends];
-  const down = { x: inner[1].x, y: first.y + half }, on = { x: inner[inner.length - 2].x, y: last.y - half };
+  const down = { x: inner[1].x, y: first.y + half },
+    on = { x: inner[inner.length - 2].x, y: last.y - half };
   return [start, under, down, ...inner.slice(1, -1), on, over, ...ends];
 }
 
@@ -167,16 +190,21 @@ function distinct(points) {
 }
 
 function leaving(child, source, layout, point, isOpen) {
-  const place = layout.places.get(child), size = sizeOf(child);
+  const place = layout.places.get(child),
+    size = sizeOf(child);
   const port = isOpen ? size.outs.get(source) : null;
   return { x: port ? place.x + port.x : within(point.x, place, size), y: place.y + size.height };
 }
 
 function entering(child, source, layout, point, isOpen) {
-  const place = layout.places.get(child), size = sizeOf(child);
+  const place = layout.places.get(child),
+    size = sizeOf(child);
   const port = isOpen ? size.ins.get(source) : null;
   if (!port) return [{ x: within(point.x, place, size), y: place.y }];
-  return [{ x: place.x + port.x, y: place.y }, { x: place.x + port.x, y: place.y + port.y - 8 }];
+  return [
+    { x: place.x + port.x, y: place.y },
+    { x: place.x + port.x, y: place.y + port.y - 8 },
+  ];
 }
 
 function within(x, place, size) {

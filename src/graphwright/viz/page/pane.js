@@ -9,8 +9,16 @@ class Pane {
     this.marks = new Map(); // what became of each node: added, removed, changed
     this.view = { x: 0, y: 0, scale: 1 };
     this.plane = svg("g");
-    const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8,
-      markerUnits: "userSpaceOnUse", orient: "auto" });
+    const arrow = svg("marker", {
+      id: "arrow",
+      viewBox: "0 0 8 8",
+      refX: 7,
+      refY: 4,
+      markerWidth: 8,
+      markerHeight: 8,
+      markerUnits: "userSpaceOnUse",
+      orient: "auto",
+    });
     arrow.append(svg("path", { d: "M0 .8 L7 4 L0 7.2 Z" }));
     this.canvas = svg("svg", { class: "canvas", tabindex: 0, role: "application", "aria-label": label || "graph" });
     this.canvas.append(svg("defs", {}, arrow), this.plane);
@@ -55,9 +63,11 @@ class Pane {
       else this.drawn.elements.get(box)?.classList.add(status);
     }
     for (const [box, count] of counts) {
-      const element = this.drawn.elements.get(box), { width } = this.drawn.places.get(box);
+      const element = this.drawn.elements.get(box),
+        { width } = this.drawn.places.get(box);
       element.classList.add("holds");
-      const text = `${count} ${count === 1 ? "change" : "changes"}`, size = widthOf(text, SMALL) + 12;
+      const text = `${count} ${count === 1 ? "change" : "changes"}`,
+        size = widthOf(text, SMALL) + 12;
       element.append(svg("rect", { class: "badge", x: width - size + 6, y: -8, width: size, height: 16, rx: 8 }));
       element.append(svg("text", { class: "badge", x: width + 6 - size / 2, y: 3.5, "text-anchor": "middle" }, text));
     }
@@ -83,7 +93,8 @@ class Pane {
       element.classList.toggle("match", this.app.matches.has(each.id));
     }
     for (const { line, edge } of this.drawn.lines) {
-      const comes = edge.sources.some((source) => source === box), goes = edge.to !== null && edge.to === box;
+      const comes = edge.sources.some((source) => source === box),
+        goes = edge.to !== null && edge.to === box;
       line.classList.toggle("from", comes);
       line.classList.toggle("to", goes && !comes);
       if (comes || goes) line.parentNode.append(line);
@@ -106,7 +117,7 @@ class Pane {
   // Open groups all at once.
   open(boxes, isOpen = true) {
     for (const box of boxes) {
-      if (box.isGroup && box !== this.tree.root) (box.isOpen = isOpen), forget(box);
+      if (box.isGroup && box !== this.tree.root) ((box.isOpen = isOpen), forget(box));
     }
     this.draw();
   }
@@ -143,7 +154,10 @@ class Pane {
   fit(isFirst = false, most = 1.25) {
     const { clientWidth: width, clientHeight: height } = this.canvas;
     const whole = Math.min((width - 32) / this.drawn.width, (height - 32) / this.drawn.height, most);
-    const scale = Math.max(isFirst ? Math.max(whole, Math.min(0.8, most, (width - 32) / this.drawn.width)) : whole, SCALES[0]);
+    const scale = Math.max(
+      isFirst ? Math.max(whole, Math.min(0.8, most, (width - 32) / this.drawn.width)) : whole,
+      SCALES[0],
+    );
     const y = whole >= scale ? (height - this.drawn.height * scale) / 2 : 16;
     this.view = { scale, x: (width - this.drawn.width * scale) / 2, y };
     this.apply();
@@ -165,28 +179,35 @@ class Pane {
     const place = this.drawn.places.get(this.tree.shown(box));
     if (!place) return false;
     const { x, y, scale } = this.view;
-    const left = place.x * scale + x, top = place.y * scale + y;
-    const right = left + place.width * scale, bottom = top + Math.min(place.height, 60) * scale;
+    const left = place.x * scale + x,
+      top = place.y * scale + y;
+    const right = left + place.width * scale,
+      bottom = top + Math.min(place.height, 60) * scale;
     return left >= 0 && top >= 0 && right <= this.canvas.clientWidth && bottom <= this.canvas.clientHeight;
   }
 
   listen() {
-    this.canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      const area = this.canvas.getBoundingClientRect();
-      const isPan = !event.ctrlKey && (event.shiftKey || event.deltaX !== 0);
-      for (const pane of this.app.linked(this)) {
-        if (isPan) pane.moveBy(-(event.deltaX || event.deltaY), event.deltaX ? -event.deltaY : 0);
-        else pane.zoom(Math.exp(-event.deltaY * 0.0016), event.clientX - area.left, event.clientY - area.top);
-      }
-    }, { passive: false });
+    this.canvas.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        const area = this.canvas.getBoundingClientRect();
+        const isPan = !event.ctrlKey && (event.shiftKey || event.deltaX !== 0);
+        for (const pane of this.app.linked(this)) {
+          if (isPan) pane.moveBy(-(event.deltaX || event.deltaY), event.deltaX ? -event.deltaY : 0);
+          else pane.zoom(Math.exp(-event.deltaY * 0.0016), event.clientX - area.left, event.clientY - area.top);
+        }
+      },
+      { passive: false },
+    );
     let held = null;
     this.canvas.addEventListener("pointerdown", (event) => {
       held = { x: event.clientX, y: event.clientY, moved: 0 };
     });
     this.canvas.addEventListener("pointermove", (event) => {
       if (!held || !event.buttons) return;
-      const x = event.clientX - held.x, y = event.clientY - held.y;
+      const x = event.clientX - held.x,
+        y = event.clientY - held.y;
       const moved = held.moved + Math.abs(x) + Math.abs(y);
       if (moved > 4 && !this.canvas.hasPointerCapture(event.pointerId)) this.canvas.setPointerCapture(event.pointerId);
       held = { x: event.clientX, y: event.clientY, moved };

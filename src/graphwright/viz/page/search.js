@@ -20,7 +20,10 @@ function search(version, query) {
     node.text ??= textOf(node);
     return words.every((word) => node.text.includes(word));
   });
-  return found.map((node) => [rank(node), node]).sort((a, b) => a[0] - b[0]).map(([, node]) => node);
+  return found
+    .map((node) => [rank(node), node])
+    .sort((a, b) => a[0] - b[0])
+    .map(([, node]) => node);
 }
 
 class Search {
@@ -41,7 +44,8 @@ class Search {
     this.chosen = -1;
     this.app.matches = new Set(this.found.map((node) => node.id));
     const items = this.found.slice(0, MOST_FOUND).map((node, i) => this.item(node, i));
-    if (this.found.length > MOST_FOUND) items.push(html("li", { class: "more" }, `${this.found.length - MOST_FOUND} more`));
+    if (this.found.length > MOST_FOUND)
+      items.push(html("li", { class: "more" }, `${this.found.length - MOST_FOUND} more`));
     if (this.input.value.trim() && !items.length) items.push(html("li", { class: "more" }, "nothing has that"));
     this.list.replaceChildren(...items);
     this.list.hidden = !items.length;
@@ -50,8 +54,15 @@ class Search {
 
   item(node, i) {
     const module = node.stack?.length ? node.stack[node.stack.length - 1][0] : "";
-    const element = html("li", { "data-found": node.id },
-      html("b", {}, node.name), " ", html("span", {}, node.call ?? ""), " ", html("i", {}, node.place?.[3] || module));
+    const element = html(
+      "li",
+      { "data-found": node.id },
+      html("b", {}, node.name),
+      " ",
+      html("span", {}, node.call ?? ""),
+      " ",
+      html("i", {}, node.place?.[3] || module),
+    );
     element.addEventListener("pointerdown", (event) => {
       event.preventDefault();
       this.choose(i);

@@ -22,13 +22,17 @@ function shortened(text, most) {
 
 function scaled(value, step, units) {
   let unit = 0;
-  while (value >= step && unit < units.length - 1) (value /= step), unit++;
+  while (value >= step && unit < units.length - 1) ((value /= step), unit++);
   const digits = value >= 100 || (unit === 0 && Number.isInteger(value)) ? 0 : value >= 10 ? 1 : 2;
   return `${value.toFixed(digits)} ${units[unit]}`.trim();
 }
 
 function countText(count, unit = "") {
-  return scaled(count, 1000, ["", "k", "M", "G", "T", "P"].map((prefix) => prefix + unit));
+  return scaled(
+    count,
+    1000,
+    ["", "k", "M", "G", "T", "P"].map((prefix) => prefix + unit),
+  );
 }
 
 function bytesText(count) {

@@ -79,7 +79,8 @@ class Tree {
   // module, the node knows which call it is part of.
   module(parent, path, kind, node, isInnermost) {
     parent.modules ??= new Map();
-    const last = parent.modules.get(path), call = isInnermost ? node.module_call ?? 0 : undefined;
+    const last = parent.modules.get(path),
+      call = isInnermost ? (node.module_call ?? 0) : undefined;
     const isSame = last && (call === undefined || last.call === undefined || last.call === call);
     if (isSame && !this.comesBack(node, last)) {
       last.call ??= call;
@@ -195,7 +196,7 @@ class Tree {
   // Open modules, one level after the other, while there are few boxes: where reading begins.
   openFirst() {
     let count = this.root.children.length;
-    for (let level = [this.root]; level.length; ) {
+    for (let level = [this.root]; level.length;) {
       const next = level.flatMap((box) => box.children.filter((child) => child.isGroup));
       const inside = next.reduce((sum, box) => sum + box.children.length, 0);
       if (!inside || count > 10 || count + inside > 60) return;
