@@ -93,6 +93,7 @@ def show_loops(browser: Browser) -> None:
     select(browser, "multinomial")
     browser.press("-")
     browser.press("-")
+    browser.drag((700, 300), (700, 370))
 
 
 def fused(folder: Path) -> Path:
