@@ -8,6 +8,7 @@
 #   make format     let ruff mend what it can
 #   make interop    the ways in and out of torch.fx, torch.export and torch.compile, and to ONNX, judged on many programs
 #   make interop-releases  the tests of both with the other releases of torch that graphwright.onnx takes, gigabytes each
+#   make browser    Chromium for the tests of pages, where there is none: by apt-get, which needs root
 #   make bench      the five headline ratios to torch.fx
 #   make bench-inference  captured, inlined and optimized modules against the models and other engines
 #   make bench-quantization  quantized modules against the models and other systems: time, and what is lost
@@ -28,7 +29,7 @@ INSTALL := $(PIP) install -qq --constraint constraints.txt
 # Test processes share the cores; torch's own threads on top would only make them wait for each other.
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: demo test test-all zoo interop interop-releases lint style types format bench bench-inference bench-quantization docs clean
+.PHONY: demo test test-all browser zoo interop interop-releases lint style types format bench bench-inference bench-quantization docs clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/installed-demo $(VENV)/installed-model
@@ -39,6 +40,15 @@ test: $(VENV)/installed-dev $(VENV)/installed-model
 
 test-all: $(VENV)/installed-dev $(VENV)/installed-model
 	$(PYTEST) -m "" $(PYTEST_ARGS)
+
+# Tests drive a browser that the system has: chromium, google-chrome, or what CHROMIUM names. It is no loss of the run
+# when none can be had.
+browser:
+	@for name in "$${CHROMIUM:-chromium}" chromium-browser google-chrome google-chrome-stable; do \
+	    if command -v "$$name" >/dev/null; then exit 0; fi; done; \
+	echo "installing chromium"; \
+	{ apt-get update -qq && apt-get install -qq --yes --no-install-recommends chromium; } >/dev/null 2>&1 || \
+	    echo "chromium could not be installed: the tests of pages will be skipped" >&2
 
 # Real models, judged by a program beside the checkout; ZOO= names its folder.
 zoo: $(VENV)/installed-dev

@@ -93,6 +93,7 @@ PUBLIC = [
         "symbolic_trace",
         "trace",
         "verify",
+        "view",
         "wrap",
     ),
     *("Any", "Lit", "Var", "explain", "maybe", "mod", "one_of", "repeat", "replace_pattern", "rewrite", "rule"),

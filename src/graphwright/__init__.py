@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
     from graphwright.runtime import GraphModule, Interpreter, load, save
     from graphwright.runtime import graph_of as graph
     from graphwright.script import script  # type: ignore[no-redef]
+    from graphwright.viz import view
 
 from graphwright import loading
 from graphwright.ops import register_containers
@@ -131,5 +132,6 @@ __all__ = [
     "trace",
     "unflatten",
     "verify",
+    "view",
     "wrap",
 ]

@@ -36,6 +36,7 @@ PUBLIC: dict[str, str] = {
     "rewrite": "Any Lit Var explain maybe mod one_of repeat replace_pattern rewrite rule",
     "runtime": "GraphModule Interpreter load save",
     "script": "script",
+    "viz": "view",
 }
 
 METHODS: dict[type, dict[str, str]] = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def drawings(side: str, gm: Any, name: str = "drawing", **options: Any) -> dict[str, str]:
+    options = {"ignore_parameters_and_buffers": False, **options}
     drawer = importlib.import_module(f"{side}.passes.graph_drawer").FxGraphDrawer(gm, name, **options)
     return {name: drawing.to_string() for name, drawing in drawer.get_all_dot_graphs().items()}
 
@@ -46,7 +49,7 @@ class Layers(nn.Module):
         z = self.linear(self.tail(z)) * self.scale + y
         padded = nn.functional.pad(z, (1, 1), value=1e-7)
         parts = torch.transpose(z, 0, 1).view(-1, 2), padded.to(torch.float32, copy=True)
-        return {"a": torch.cat([z, z], dim=0), "b": [z[0:1, None], parts], "{c}|<d>": torch.stack([z, z])}
+        return {"a": torch.cat([z, z], dim=0), "b": [z[0:1, None], parts], "{c}": torch.stack([z, z])}
 
 
 class Attention(nn.Module):
@@ -79,10 +82,10 @@ def by_hand(package: Any) -> Any:
     graph = package.Graph()
     x = graph.placeholder("x")
     odd = graph.call_function(
-        print, ((x, 2), [1, [2, 3]], list(range(9)), "a{b", {"k": [x]}, slice(x, None)), {"s": "t|{", "d": {}}
+        print, ((x, 2), [1, [2, 3]], list(range(9)), "a{b", {"k": [x]}, slice(x, None)), {"s": "t{", "d": {}}
     )
     added = graph.call_function(torch.ops.aten.add.Tensor, (x, (1,) * 11))
-    added.stack_trace = '  File "/a/b/model.py", line 7, in forward\n    y = f(x)  # {1}\n'
+    added.stack_trace = '  File "/a/b/model.py", line 7, in forward\n    y = f(x)  # 1\n'
     conv = graph.call_function(torch.conv1d, (added, added), {"stride": 2})  # two overloads would fit
     graph.output((odd, graph.call_method("neg", (conv,))))
     return package.GraphModule({}, graph)
@@ -152,3 +155,41 @@ def test_without_pydot_the_error_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setattr(graph_drawer, "HAS_PYDOT", False)
     with pytest.raises(RuntimeError, match=r"requires the pydot package(.|\n)*graphwright\[viz\]"):
         graph_drawer.FxGraphDrawer(graphwright.symbolic_trace(lambda x: x), "same")
+
+
+WRITTEN = [
+    pytest.param("a|b", "a&#124;b", id="ends a field"),
+    pytest.param("<a> {b}", r"&lt;a&gt; \{b\}", id="begins a port or a field"),
+    pytest.param('say "a"', "say &quot;a&quot;", id="quotes"),
+    pytest.param("C:\\new", "C:&#92;new", id="a backslash is no escape"),
+    pytest.param("&lt;", "&amp;lt;", id="an entity is text"),
+    pytest.param("one\ntwo", r"one\ltwo", id="lines end as lines"),
+    pytest.param("i->i, ü", "i-&gt;i, ü", id="letters stay"),
+]
+
+
+@pytest.mark.parametrize(("text", "written"), WRITTEN)
+def test_what_a_program_says_is_shown_as_it_is(text: str, written: str) -> None:
+    graph = graphwright.Graph()
+    call = graph.call_method(text, (graph.placeholder("x"), text), {"k": text})
+    call.stack_trace = f'  File "/a/b/model.py", line 7, in forward\n    {text.partition(chr(10))[0]}\n'
+    graph.output(call)
+    gm = graphwright.GraphModule(nn.Module(), graph)
+    drawing = graph_drawer.FxGraphDrawer(gm, "same", parse_stack_trace=True).get_dot_graph()
+    label = drawing.get_nodes()[1].get_label()
+    assert f"|target={written}" in label and f"args=({written},)" in label and f"k: {written}" in label
+    assert f"model.py:7 {written.partition(chr(92) + 'l')[0]}" in label
+    if dot := shutil.which("dot"):
+        done = subprocess.run([dot, "-Tsvg"], input=drawing.to_string(), capture_output=True, text=True)
+        assert done.returncode == 0 and not done.stderr
+
+
+def test_weights_are_lines_in_the_box_of_their_module() -> None:
+    gm = graphwright.symbolic_trace(nn.Sequential(nn.Linear(2, 3)))
+    drawing = graph_drawer.FxGraphDrawer(gm, "same").get_dot_graph()
+    assert [box.get_name() for box in drawing.get_nodes()] == ["input_1", "_0", "output"]
+    assert "weight: torch.float32[3, 2]" in drawing.get_nodes()[1].get_label()
+    drawing = graph_drawer.FxGraphDrawer(gm, "same", ignore_parameters_and_buffers=True).get_dot_graph()
+    assert len(drawing.get_nodes()) == 3 and "weight" not in drawing.get_nodes()[1].get_label()
+    drawing = graph_drawer.FxGraphDrawer(gm, "same", ignore_parameters_and_buffers=False).get_dot_graph()
+    assert len(drawing.get_nodes()) == 5

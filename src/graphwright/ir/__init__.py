@@ -10,7 +10,7 @@ from graphwright.ir.edit_log import EditLog
 from graphwright.ir.exact_text import PlainSpelling, Spelling, graph_to_text, text_to_graph
 from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint, register_signature, register_writer
-from graphwright.ir.meta import Meta
+from graphwright.ir.meta import EXAMPLES, Meta
 from graphwright.ir.methods import bind
 from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
 from graphwright.ir.nested import NestedGraph, first_operation, shared_operands
@@ -46,6 +46,7 @@ __all__ = [
     "EditLog",
     "Graph",
     "GraphSnapshot",
+    "EXAMPLES",
     "Meta",
     "Namespace",
     "NestedGraph",

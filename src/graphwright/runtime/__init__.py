@@ -72,6 +72,7 @@ from graphwright.runtime.guards import (
     guards_of,
     is_guard,
     shared,
+    summed_up,
     unlike,
     unlike_inputs,
 )
@@ -218,6 +219,7 @@ __all__ = [
     "is_plain_container",
     "layer_facts",
     "shared",
+    "summed_up",
     "join_facts",
     "calls_of_modules",
     "keep_buffers",

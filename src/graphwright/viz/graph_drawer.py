@@ -51,8 +51,9 @@ _OPEN, _CLOSE = r"\{", r"\}"
 class FxGraphDrawer:
     """Draws a module's graph, and those of the captured modules that it calls.
 
-    Parameters and buffers of called modules are boxes of their own, unless `ignore_parameters_and_buffers`; `get_attr`
-    nodes are boxes unless `ignore_getattr`. Arguments that contain nodes are left to the arrows, unless
+    Parameters and buffers of called modules are lines in the boxes of these; with `ignore_parameters_and_buffers` they
+    are left out, and where it is False they are boxes of their own, as torch.fx draws them. `get_attr` nodes are boxes
+    unless `ignore_getattr`. Arguments that contain nodes are left to the arrows, unless
     `skip_node_names_in_args` is False. `parse_stack_trace` adds the user's line, `normalize_args` names the arguments
     of functions, and `dot_graph_shape` is Graphviz's name of the shape of boxes ("record").
 
@@ -70,7 +71,7 @@ class FxGraphDrawer:
         graph_module: GraphModule,
         name: str,
         ignore_getattr: bool = False,
-        ignore_parameters_and_buffers: bool = False,
+        ignore_parameters_and_buffers: bool | None = None,
         skip_node_names_in_args: bool = True,
         parse_stack_trace: bool = False,
         dot_graph_shape: str | None = None,
@@ -84,7 +85,8 @@ class FxGraphDrawer:
         self._name = name
         self._shape = "record" if dot_graph_shape is None else dot_graph_shape
         self._draws_attributes = not ignore_getattr
-        self._draws_weights = not ignore_parameters_and_buffers
+        self._draws_weights = ignore_parameters_and_buffers is False
+        self._tells_weights = ignore_parameters_and_buffers is None
         self._skips_nodes = skip_node_names_in_args
         self._shows_lines = parse_stack_trace
         self._normalizes = normalize_args
@@ -143,16 +145,20 @@ class FxGraphDrawer:
         if node.op == "call_module":
             label += self._module_label(_module_of(module, node))
         else:
-            label += f"|target={_type_name(node.target)}{_END}{self._arguments(node)}|num_users={len(node.users)}{_END}"
+            label += f"|target={_plain(_type_name(node.target))}{_END}{self._arguments(node)}"
+            label += f"|num_users={len(node.users)}{_END}"
         label += _meta_label(node.meta.get("tensor_meta"))
         if self._shows_lines and node.stack_trace is not None and (call := parse_stack(node.stack_trace)):
-            label += f"|file={_short_path(call.file)}:{call.lineno} {call.code}{_END}"
+            label += f"|file={_plain(f'{_short_path(call.file)}:{call.lineno} {call.code}')}{_END}"
         return label + "}"
 
     def _module_label(self, module: nn.Module) -> str:
         constants: Any = getattr(module, "__constants__", ())
-        lines = _END.join(f"{name}: {getattr(module, name)}" for name in constants if hasattr(module, name))
-        return f"{_END}{_type_name(module)}{_END}|{lines}{_END}"
+        lines = [_plain(f"{name}: {getattr(module, name)}") for name in constants if hasattr(module, name)]
+        if self._tells_weights and not isinstance(module, GraphModule):
+            weights = chain(module.named_parameters(), module.named_buffers())
+            lines += [f"{path}: {value.dtype}{list(value.shape)}" for path, value in weights]
+        return f"{_END}{_type_name(module)}{_END}|{_END.join(lines)}{_END}"
 
     def _arguments(self, node: Node) -> str:
         args, kwargs = node.args, node.kwargs
@@ -162,7 +168,7 @@ class FxGraphDrawer:
                 normal = normalize_function(node.target, args, dict(kwargs), normalize_to_only_use_kwargs=True)
                 args, kwargs = normal or (args, kwargs)
         positional = [self._argument(value) for value in args if self._is_shown(value)]
-        named = [f"{name}: {self._argument(value)}" for name, value in kwargs.items() if self._is_shown(value)]
+        named = [f"{_plain(name)}: {self._argument(value)}" for name, value in kwargs.items() if self._is_shown(value)]
         text = f"|args={_listed(positional, '(', ')')}" if positional else ""
         return text + (f"|kwargs={_listed(named, _OPEN, _CLOSE)}" if named else "")
 
@@ -170,13 +176,25 @@ class FxGraphDrawer:
         return not (self._skips_nodes and _contains_node(value))
 
     def _argument(self, value: Any) -> str:
-        return argument_text(value, 8).replace("{", _OPEN).replace("}", _CLOSE)
+        return _plain(argument_text(value, 8))
 
 
 def _contains_node(value: Any) -> bool:
     if isinstance(value, dict):
         value = list(value.values())
     return any(map(_contains_node, value)) if isinstance(value, (list, tuple)) else isinstance(value, Node)
+
+
+# What means something in labels: to records, to the language itself, or as an entity.
+_ESCAPES = str.maketrans(
+    {"{": _OPEN, "}": _CLOSE, "|": "&#124;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\\": "&#92;", "&": "&amp;"}
+    | {"\n": _LEFT, "\r": " "}
+)
+
+
+def _plain(text: str) -> str:
+    """What a program says, so that a label shows it as it is."""
+    return text.translate(_ESCAPES)
 
 
 def _listed(items: list[str], left: str, right: str) -> str:
