@@ -32,6 +32,7 @@ ROOMS = [
         "passes",
         "engines",
         "quantization",
+        "distributed",
     ),
     *("interop", "onnx", "viz", "cli", "conveniences", "compat", "loading", "__init__"),
 ]
