@@ -53,13 +53,13 @@ class Checkpoint:
         return next((name for name in names if name in self.files), None)
 
     def check(
-        self, module: nn.Module, names: Mapping[int, tuple[str, ...]], values: Mapping[str, Tensor], stage: int
+        self, module: nn.Module, names: Mapping[str, tuple[str, ...]], values: Mapping[str, Tensor], stage: int
     ) -> None:
         """Raise LoadError where a stage needs a tensor that is neither here nor among `values`, nor has data."""
         missing = [
             name
             for name, tensor, persists in _tensors(module)
-            if self.name_of(names.get(id(tensor), (name,))) is None
+            if self.name_of(names.get(name, (name,))) is None
             and name not in values
             and (persists or tensor.is_meta)
         ]
@@ -90,19 +90,19 @@ def _opened(path: Path, device: str = "cpu") -> Any:
         raise LoadError(f"{path} cannot be read as safetensors: {error}") from error
 
 
-def names_of(module: nn.Module) -> dict[int, tuple[str, ...]]:
-    """All names of each parameter and buffer, by its id."""
+def names_of(module: nn.Module) -> dict[str, tuple[str, ...]]:
+    """By the name of each parameter and buffer all names that the same tensor has."""
     found: dict[int, list[str]] = {}
     for tensors in (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)):
         for name, tensor in tensors:
             found.setdefault(id(tensor), []).append(name)
-    return {key: tuple(names) for key, names in found.items()}
+    return {name: tuple(names) for names in found.values() for name in names}
 
 
 def load_module(
     module: Any,
     checkpoint: Checkpoint,
-    names: Mapping[int, tuple[str, ...]],
+    names: Mapping[str, tuple[str, ...]],
     values: Mapping[str, Tensor],
     device: torch.device,
 ) -> Any:
@@ -113,7 +113,7 @@ def load_module(
     """
     fresh: dict[int, Any] = {}
     for name, old, _ in _tensors(module):
-        stored = checkpoint.name_of(names.get(id(old), (name,)))
+        stored = checkpoint.name_of(names.get(name, (name,)))
         if stored is not None:
             new = checkpoint.read(stored, device)
         else:

@@ -12,7 +12,7 @@ from graphwright.distributed.crossings import Constant, Crossings, Device, Form,
 from graphwright.distributed.results import Result
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
-from graphwright.runtime import GraphModule, expect, part_module
+from graphwright.runtime import GraphModule, expect, expect_state, part_module
 
 __all__ = ["number_to_tensor", "put_numbers_on", "stage_program"]
 
@@ -46,6 +46,13 @@ def stage_program(crossings: Crossings, index: int, result: Result, name: str) -
     return _StageProgram(crossings, index).module(result, name)
 
 
+def _take_any_device(node: Node) -> None:
+    """Have a guard of a capture on the meta device, which is no place to run, take inputs on any device."""
+    if node.target is expect_state:
+        where, *facts = node.args
+        node.args = (where, *[fact for fact in facts if fact[2] != torch.device("meta")])
+
+
 class _StageProgram:
     """A stage that is being made."""
 
@@ -64,6 +71,7 @@ class _StageProgram:
             is_own = crossings.stage_of.get(node) == index and node.op != "placeholder"
             if is_own and node.op not in ("get_attr", "output"):
                 self._values[node] = graph.node_copy(node, self._value)
+                _take_any_device(self._values[node])
         self._check()
         if index == len(crossings.split) - 1:
             graph.output(result.write(graph, self._value))
