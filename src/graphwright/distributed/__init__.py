@@ -11,9 +11,23 @@ pipelining.py first.
     expectations.py      what stages are made for, checked before anything is sent
     tied_gradients.py    gradients of parameters that several stages have
     checkpoints.py       checkpoints in safetensors, of which a stage reads its own part
+    tensor_parallel.py   which layers tensor parallelism splits, and how
+    sharding.py          what fully_shard wraps
 """
 
 from graphwright.distributed.pipeline_stages import PipelinePart, Stages
 from graphwright.distributed.pipelining import pipeline
+from graphwright.distributed.sharding import ShardPlan, ShardUnit, shard_plan
+from graphwright.distributed.tensor_parallel import Refusal, TensorParallelPlan, tensor_parallel_plan
 
-__all__ = ["PipelinePart", "Stages", "pipeline"]
+__all__ = [
+    "PipelinePart",
+    "Refusal",
+    "ShardPlan",
+    "ShardUnit",
+    "Stages",
+    "TensorParallelPlan",
+    "pipeline",
+    "shard_plan",
+    "tensor_parallel_plan",
+]

@@ -59,9 +59,7 @@ class Checkpoint:
         missing = [
             name
             for name, tensor, persists in _tensors(module)
-            if self.name_of(names.get(name, (name,))) is None
-            and name not in values
-            and (persists or tensor.is_meta)
+            if self.name_of(names.get(name, (name,))) is None and name not in values and (persists or tensor.is_meta)
         ]
         if missing:
             shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
