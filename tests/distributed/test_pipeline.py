@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.distributed import programs
-from tests.distributed.processes import run_in_processes
 from tests.distributed.test_pipeline_processes import check
 from torch import Tensor, nn
 
@@ -175,6 +175,23 @@ def test_a_stage_needs_a_process_group() -> None:
         stages.stage(0)
 
 
-@pytest.mark.slow
-def test_two_processes() -> None:
-    run_in_processes(check, 2, [(programs.skip, "1f1b", 2)])
+@pytest.fixture
+def one_process(tmp_path: Path) -> Iterator[None]:
+    """A process group of this process alone: a schedule sends from stage to stage within it."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_process")
+def test_stages_are_for_microbatches_of_one_size() -> None:
+    stages = pipeline(trace(Layers(size), X), at=["last"], args=(X,), microbatches=2)
+    first, last = stages.stage(0).submod, stages.stage(1).submod
+    assert torch.equal(last(*first(X[:2])), stages.run(X[:2]))
+    with pytest.raises(GuardError, match=r"were made for microbatches with torch.float32\(2, 8\) in x; now it is"):
+        first(X)
+
+
+@pytest.mark.usefixtures("one_process")
+def test_tied_weights_of_two_stages_in_one_process() -> None:
+    check(0, [(programs.skip, "interleaved", 4)])

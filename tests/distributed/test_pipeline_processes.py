@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import datetime
+import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +19,7 @@ from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleIn
 
 import graphwright
 from graphwright.distributed import pipeline
+from graphwright.errors import PassError
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B}
 
@@ -75,3 +79,37 @@ def test_models_of_transformers_in_two_processes() -> None:
 @pytest.mark.slow
 def test_models_of_transformers_in_four_processes() -> None:
     run_in_processes(check, 4, [(programs.llama, "1f1b", 4), (programs.gpt2, "gpipe", 4)])
+
+
+def check_failing(rank: int, is_dead: bool, timeout_s: float) -> None:
+    """Rank 1 ends, or waits for something else; rank 0 does not wait for it longer than the group's timeout."""
+    program = programs.skip()
+    stages = pipeline(graphwright.trace(program.model, program.args), 2, args=program.args, output="out")
+    schedule = ScheduleGPipe(stages.stage(rank), n_microbatches=1, loss_fn=program.loss)
+    if rank == 1:
+        time.sleep(0 if is_dead else 3 * timeout_s)
+        os._exit(0)
+    started = time.monotonic()
+    with pytest.raises(RuntimeError):
+        schedule.step(*program.args)
+    assert time.monotonic() - started < 2 * timeout_s
+    os._exit(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_dead", [True, False], ids=["dead", "busy"])
+def test_nobody_waits_longer_than_the_timeout(is_dead: bool) -> None:
+    run_in_processes(check_failing, 2, is_dead, 5.0, timeout=datetime.timedelta(seconds=5))
+
+
+def check_parts(rank: int) -> None:
+    """Two stages for three processes: no rank waits for what another one cannot make."""
+    program = programs.skip()
+    stages = pipeline(graphwright.trace(program.model, program.args), 2, args=program.args, output="out")
+    with pytest.raises(PassError, match=r"there are 2 stages for 3 processes|there is no stage 2: the program has 2"):
+        stages.stage(rank)
+
+
+@pytest.mark.slow
+def test_a_rank_without_a_part_is_an_error_on_every_rank() -> None:
+    run_in_processes(check_parts, 3)

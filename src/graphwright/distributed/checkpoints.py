@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from graphwright.errors import LoadError
 
-__all__ = ["Checkpoint", "load_module", "names_of"]
+__all__ = ["Checkpoint", "copy_with", "load_module", "names_of"]
 
 _INDEX = "model.safetensors.index.json"
 _FILE = "model.safetensors"
@@ -122,7 +122,13 @@ def load_module(
             )
         new = new.detach().to(device, old.dtype)
         fresh[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
-    return copy.deepcopy(module, fresh)  # what the memo has is not copied
+    return copy_with(module, fresh)
+
+
+def copy_with(module: Any, tensors: Mapping[int, Tensor]) -> Any:
+    """Copy a module with other tensors in place of some, by id; it shares the rest of its tensors."""
+    own = {id(tensor): tensor for _, tensor, _ in _tensors(module)}
+    return copy.deepcopy(module, {**own, **tensors})  # what the memo has is not copied
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:

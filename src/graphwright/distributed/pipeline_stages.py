@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
 
 from graphwright.analysis import format_columns
-from graphwright.distributed.checkpoints import Checkpoint, load_module, names_of
+from graphwright.distributed.checkpoints import Checkpoint, copy_with, load_module, names_of
 from graphwright.distributed.expectations import Inputs, Outputs
 from graphwright.distributed.stage_programs import put_numbers_on
 from graphwright.distributed.tied_gradients import add_up
@@ -152,7 +152,8 @@ class Stages:
             raise PassError(
                 f"stage {index} has no data for {_listed(missing)}", fix="load a checkpoint: stages.load(path)"
             )
-        module = part.module.to(device)
+        module = self._own(index).to(device)
+        self._parts[index] = part = replace(part, module=module)
         put_numbers_on(module, device)
         if index == 0:
             module.register_forward_pre_hook(self._inputs, with_kwargs=True)
@@ -163,6 +164,18 @@ class Stages:
         )
         self._made[index] = made
         return made
+
+    def _own(self, index: int) -> GraphModule:
+        """A stage without parameters in common with other stages of this process: a schedule scales those of each."""
+        module = self._parts[index].module
+        others = [made.submod for other, made in self._made.items() if other != index]
+        taken = {id(parameter) for other in others for parameter in other.parameters()}
+        shared = {
+            id(parameter): nn.Parameter(parameter.detach().clone(), parameter.requires_grad)
+            for parameter in module.parameters()
+            if id(parameter) in taken
+        }
+        return copy_with(module, shared) if shared else module
 
     def reduce_tied_gradients(self) -> None:
         """Add up the gradients of parameters that several stages have; every process of the group calls it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel
 
 from graphwright.analysis import ChannelGroup, Shapes, channel_groups, format_columns
+from graphwright.distributed.checkpoints import copy_with
 from graphwright.errors import GraphError, PassError
 from graphwright.ir import Node
 from graphwright.runtime import as_captured, graph_of
@@ -254,8 +254,8 @@ class _Planning:
                 weight = self._gm.get_submodule(path).weight
                 assert isinstance(weight, nn.Parameter)
                 parts[id(weight)] = _narrow(weight, 1, self._count)
-        whole = {id(tensor): tensor for tensor in (*self._gm.parameters(), *self._gm.buffers())}
-        return copy.deepcopy(self._gm, {**whole, **parts})  # what the memo has is not copied
+        made: nn.Module = copy_with(self._gm, parts)
+        return made
 
     # ---- refusals
 
