@@ -95,7 +95,7 @@ def test_what_skips_a_stage_is_passed_on() -> None:
     program = programs.skip()
     gm = trace(program.model, program.args)
     stages = pipeline(gm, at=["b", "c", "d"], args=program.args, output=["mid", "out"])
-    assert [part.relayed for part in stages] == [(), ("start", "x"), ("x",), ()]
+    assert [part.relayed for part in stages] == [(), ("start", "size"), ("size",), ()]
     mid, out = stages.run(*program.args)
     wanted = program.model(*program.args)
     assert torch.equal(mid, wanted["mid"]) and torch.equal(out, wanted["out"])

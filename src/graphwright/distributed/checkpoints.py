@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from graphwright.errors import LoadError
@@ -76,12 +77,6 @@ class Checkpoint:
 
 
 def _opened(path: Path, device: str = "cpu") -> Any:
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise LoadError(
-            "checkpoints are read by safetensors, which is not there", fix="pip install safetensors"
-        ) from error
     try:
         return safe_open(path, framework="pt", device=device)
     except (OSError, SafetensorError) as error:

@@ -108,11 +108,13 @@ class Crossings:
         self.cloned: list[set[Any]] = [set() for _ in split]
         self.checks: list[Check] = []
         self._known_open: dict[Node, bool] = {}
-        for i, stage in enumerate(split):
-            for link in stage.inputs if i else ():
-                self.need(i, self.by_name[link.name])
-        for i, stage in enumerate(split):
-            self._check_writes(i, stage.writes)
+        for node in self.graph.nodes:
+            stage = self.stage_of.get(node, len(split) - 1 if node.op == "output" else 0)
+            for used in node.all_input_nodes:
+                if self.stage_of.get(used, stage) < stage:
+                    self.need(stage, used)
+        for i, part in enumerate(split):
+            self._check_writes(i, part.writes)
 
     def _stages(self) -> dict[Node, int]:
         found = {node: 0 for node in self.graph.nodes if node.op == "placeholder"}
@@ -120,6 +122,12 @@ class Crossings:
             for node in graph_of(stage.module).nodes:
                 if node.op not in ("placeholder", "get_attr", "output"):
                     found[self.by_name[node.name]] = i
+        for node in self.graph.nodes:
+            asked = node.args[0] if _asks_of_shape(node) else None
+            if isinstance(asked, Node) and asked in found:
+                readers = [user for user in asked.users if not _asks_of_shape(user)]
+                if all(found.get(user, len(self.split)) < found[node] for user in readers):
+                    found[node] = found[asked]  # a size is sent rather than what has it
         return found
 
     def need(self, stage: int, node: Node) -> Form:
@@ -276,6 +284,13 @@ class Unknown:
 
 
 UNKNOWN = Unknown()
+
+
+def _asks_of_shape(node: Node) -> bool:
+    """Tell whether a node asks for the size or kind of a tensor, which no write in place changes."""
+    if node.op == "call_method":
+        return node.target in ("size", "dim", "numel")
+    return node.target is getattr and node.args[1] in ("shape", "dtype", "ndim")
 
 
 def _leaves(form: Form) -> Iterator[Leaf]:
