@@ -11,6 +11,7 @@ import torch
 from tests.distributed import programs
 from tests.distributed.test_pipeline_processes import check
 from torch import Tensor, nn
+from torch.distributed.pipelining import ScheduleInterleaved1F1B
 
 from graphwright import GuardError, UnknownNameError, trace
 from graphwright.distributed import pipeline
@@ -195,3 +196,24 @@ def test_stages_are_for_microbatches_of_one_size() -> None:
 @pytest.mark.usefixtures("one_process")
 def test_tied_weights_of_two_stages_in_one_process() -> None:
     check(0, [(programs.skip, "interleaved", 4)])
+
+
+@pytest.mark.usefixtures("one_process")
+def test_a_gradient_that_would_be_lost_is_an_error() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    model[0].requires_grad_(False)
+    stages = pipeline(trace(model, X), 2, args=(X,))
+    first = stages.stage(0).submod
+    first(X)
+    first.requires_grad_(True)
+    with pytest.raises(GuardError, match="needs a gradient now"):
+        first(X)
+
+
+@pytest.mark.usefixtures("one_process")
+def test_no_stage_runs_to_find_out_shapes() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 8))
+    stages = pipeline(trace(model, X), 2, kwargs={"input": X}, microbatches=2)
+    made = [stages.stage(i) for i in range(2)]
+    ScheduleInterleaved1F1B(made, n_microbatches=2, loss_fn=nn.functional.mse_loss).step(input=X, target=X)
+    assert model[1].num_batches_tracked == 2

@@ -109,6 +109,7 @@ class Crossings:
         self.checks: list[Check] = []
         self._known_open: dict[Node, bool] = {}
         for node in self.graph.nodes:
+            self._reads_open(node)  # in order, so that none has to look far back
             stage = self.stage_of.get(node, len(split) - 1 if node.op == "output" else 0)
             for used in node.all_input_nodes:
                 if self.stage_of.get(used, stage) < stage:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from graphwright.analysis import tensors_in
 from graphwright.distributed.crossings import Crossings
 from graphwright.errors import GuardError
+from graphwright.ir import Node
 
 __all__ = ["Inputs", "Outputs"]
 
@@ -25,9 +26,9 @@ class Inputs:
     kinds: Mapping[str, _Kinds]
 
     @staticmethod
-    def of(names: Iterable[str], crossings: Crossings) -> Inputs:
-        """Read what the inputs of the example were."""
-        return Inputs({name: _kinds(crossings.value(crossings.by_name[name])) for name in names})
+    def of(inputs: Iterable[Node], crossings: Crossings) -> Inputs:
+        """Read what the inputs of the example were, by the names of parameters."""
+        return Inputs({str(node.target).lstrip("*"): _kinds(crossings.value(node)) for node in inputs})
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = inspect.signature(module.forward).bind(*args, **kwargs)
@@ -45,6 +46,11 @@ class Outputs:
     def __call__(self, module: nn.Module, args: Any, result: Any) -> None:
         for name, example, value in zip(self.names, self.examples, result, strict=True):
             _compare(name, _kinds(example), _kinds(value), "values")
+            if value.requires_grad and not example.requires_grad:
+                raise GuardError(
+                    f"{name} needs a gradient now, which no stage was made to send back",
+                    fix="make the stages after requires_grad is set",
+                )
 
 
 def _kinds(value: Any) -> _Kinds:

@@ -82,7 +82,7 @@ def pipeline(
     result = Result.of(returned.args[0], value, output)
     inputs = [node for node in graph_of(gm).nodes if node.op == "placeholder"]
     made = [_part(crossings, i, result, inputs, given) for i in range(len(cut))]
-    expected = Inputs.of([node.name for node in inputs], crossings)
+    expected = Inputs.of(inputs, crossings)
     return Stages(gm, made, cut.tied, expected, microbatches)
 
 
@@ -93,7 +93,7 @@ def _part(crossings: Crossings, index: int, result: Result, inputs: list[Node], 
     like = [torch.empty_like(tensor, device="meta") for tensor in args if isinstance(tensor, torch.Tensor)]
     return PipelinePart(
         stage_program(crossings, index, result, f"{type(crossings.gm).__name__}Stage{index}"),
-        tuple([leaf.name for leaf in before]) if index else tuple([node.name for node in inputs]),
+        tuple([leaf.name for leaf in before]) if index else tuple([str(node.target).lstrip("*") for node in inputs]),
         () if is_last else tuple([leaf.name for leaf in after]),
         tuple([leaf.name for leaf in after if crossings.stage_of[leaf.node] != index]),
         tuple([leaf.example for leaf in before]) if index else tuple(like),
