@@ -65,6 +65,12 @@ def written(h: Tensor, last: nn.Module, x: Tensor) -> Any:
     return y + h
 
 
+def rows(h: Tensor, last: nn.Module, x: Tensor) -> Any:
+    found = (x > 0).nonzero()
+    y = last(h)
+    return y + found.sum() + found.numel()
+
+
 def given(h: Tensor, last: nn.Module, x: Tensor, scale: float, flag: bool, name: str | None) -> Any:
     y = last(h) * scale
     return y if name is None else y + 1
@@ -115,10 +121,9 @@ def loop(h: Tensor, last: nn.Module, x: Tensor) -> Any:
     return h
 
 
-def cached(h: Tensor, last: nn.Module, x: Tensor) -> Any:
-    held = slice(0, x.shape[0])
-    y = last(h)
-    return y[held]
+def chosen(h: Tensor, last: nn.Module, x: Tensor) -> Any:
+    some = last(h[h.sum(1) > 0])
+    return last(h).sum() + some.sum(0)
 
 
 def shared(h: Tensor, last: nn.Module, x: Tensor) -> Any:
@@ -150,6 +155,10 @@ REFUSED = [
         "4 rows cannot be cut into 3 microbatches",
         id="microbatches",
     ),
+    pytest.param(
+        rows, {"at": ["last"]}, "data decides what add_1 is, which the program returns", id="rows in the result"
+    ),
+    pytest.param(chosen, {"at": ["sum_2"]}, "data decides, and a later stage needs it", id="rows of a layer"),
     pytest.param(size, {"at": ["last"], "output": "logits"}, "returns nothing called 'logits'", id="no such output"),
 ]
 

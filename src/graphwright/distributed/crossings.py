@@ -125,7 +125,7 @@ class Crossings:
                     found[self.by_name[node.name]] = i
         for node in self.graph.nodes:
             asked = node.args[0] if _asks_of_shape(node) else None
-            if isinstance(asked, Node) and asked in found:
+            if isinstance(asked, Node) and asked in found and node.all_input_nodes == [asked]:
                 readers = [user for user in asked.users if not _asks_of_shape(user)]
                 if all(found.get(user, len(self.split)) < found[node] for user in readers):
                     found[node] = found[asked]  # a size is sent rather than what has it
@@ -172,7 +172,7 @@ class Crossings:
             kind = list if isinstance(value, list) else tuple
             return Nested(kind, [self._form(node, (*path, i), item) for i, item in enumerate(value)])
         raise PassError(
-            f"{node.name} is {_called(value)}, which cannot be sent to another process, and a later stage needs it",
+            f"{node.name} is a {type(value).__name__}, which cannot be sent to the later stage that needs it",
             at=node.origin,
             fix="cut before it or behind its last use, or have the program pass tensors on",
         )
@@ -220,8 +220,7 @@ class Crossings:
         why = self._why_not_twice(node)
         if why:
             raise PassError(
-                f"{node.name} may be a tensor or not, as data decides, and a later stage needs it, which cannot make it"
-                f" once more: {why}",
+                f"what {node.name} is, data decides, and a later stage needs it, which cannot make it once more: {why}",
                 at=node.origin,
                 fix='cut behind its last use, or capture with target="export", which leaves out such questions',
             )
@@ -267,7 +266,6 @@ class Crossings:
                     at=node.origin,
                     fix="cut behind the write, or copy the input before it: x = x.clone()",
                 )
-            leaves = [leaf for leaf in _leaves(self.forms[stage][node]) if leaf.number is None]
             shared = {_memory(each) for each in _tensors(self.value(node))}
             for other in {other: None for forms in self.forms[stage:] for other in forms}:
                 if other is not node and any(_memory(each) in shared for each in _tensors(self.value(other))):
@@ -277,7 +275,8 @@ class Crossings:
                         at=node.origin,
                         fix="cut behind the write, or copy one of them: x = x.clone()",
                     )
-            self.cloned[stage] |= {leaf.key for leaf in leaves}
+            form = self.forms[stage].get(node)
+            self.cloned[stage] |= {leaf.key for leaf in _leaves(form) if leaf.number is None}
 
 
 class Unknown:
@@ -294,7 +293,7 @@ def _asks_of_shape(node: Node) -> bool:
     return node.target is getattr and node.args[1] in ("shape", "dtype", "ndim")
 
 
-def _leaves(form: Form) -> Iterator[Leaf]:
+def _leaves(form: Form | None) -> Iterator[Leaf]:
     if isinstance(form, Leaf):
         yield form
     elif isinstance(form, Nested):
@@ -320,7 +319,3 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 def _memory(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
-
-
-def _called(value: Any) -> str:
-    return f"a {type(value).__name__}"

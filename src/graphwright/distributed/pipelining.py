@@ -75,10 +75,13 @@ def pipeline(
             raise PassError(
                 f"what crosses a cut cannot be told: {error.message}", at=error.at, fix="pass example inputs: args=(x,)"
             ) from error
-    if isinstance(value, Unknown):
-        raise PassError(
-            "what the program returns depends on data", at=returned.origin, fix="capture it with max_paths=1"
-        )
+    for node in returned.all_input_nodes:
+        if isinstance(crossings.value(node), Unknown):
+            raise PassError(
+                f"data decides what {node.name} is, which the program returns: {crossings.shapes.why(node)}",
+                at=node.origin,
+                fix="stages send tensors of known shapes: leave it out of the result",
+            )
     result = Result.of(returned.args[0], value, output)
     inputs = [node for node in graph_of(gm).nodes if node.op == "placeholder"]
     made = [_part(crossings, i, result, inputs, given) for i in range(len(cut))]
