@@ -81,6 +81,12 @@ def test_what_is_left_whole(options: dict[str, Any], reason: str) -> None:
     assert any(reason in refusal.reason for refusal in plan.refusals), plan
 
 
+def test_layers_are_refused_once() -> None:
+    plan = tensor_parallel_plan(trace(Attention(fused=True), X), 2, X)
+    modules = [refusal.modules for refusal in plan.refusals]
+    assert len(set(modules)) == len(modules)
+
+
 def test_tied_layers_are_left_whole() -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
     model[2].weight = model[0].weight

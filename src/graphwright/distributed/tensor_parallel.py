@@ -127,7 +127,8 @@ class _Planning:
         for path, style in self._alone(groups):
             styles.setdefault(path, style)
         kept = [each for each in self._refusals if not all(path in styles for path in each.modules)]
-        return TensorParallelPlan(dict(sorted(styles.items(), key=self._place)), tuple(dict.fromkeys(kept)))
+        last = {each.modules: each for each in kept}  # heads are looked at behind the places within them
+        return TensorParallelPlan(dict(sorted(styles.items(), key=self._place)), tuple(last.values()))
 
     def _place(self, item: tuple[str, Any]) -> int:
         return list(self._calls).index(item[0])
@@ -173,9 +174,15 @@ class _Planning:
         return not isinstance(module, nn.Embedding) and getattr(module, attribute).dim() > 1
 
     def _has_blocks(self, group: ChannelGroup) -> bool:
-        """Tell whether another group of the same dimension has its channels in blocks."""
-        others = {id(other): other for member in group.members for other in group.source.of(member.name, member.dim)}
-        return any(other is not group and _order(other) is not None for other in others.values())
+        """Tell whether another group of the same layers has their channels in blocks."""
+        places = {(member.name, member.dim) for member in group.members}
+        first = group.members[0]
+        return any(
+            other is not group
+            and places <= {(member.name, member.dim) for member in other.members}
+            and _order(other) is not None
+            for other in group.source.of(first.name, first.dim)
+        )
 
     def _why_whole(self, group: ChannelGroup, pair: _Pair, taken: set[str]) -> str:
         if group.reason:
@@ -220,7 +227,8 @@ class _Planning:
             if len(layers) != 1 or _members(group, 1) or group.size % self._count or self._why_no_layer(layers[0]):
                 continue
             module = self._gm.get_submodule(layers[0])
-            if type(module) is nn.Linear and group.reason and _order(group) is not None:
+            is_only = len(group.source.of(f"{layers[0]}.weight")) == 1
+            if type(module) is nn.Linear and group.reason and is_only and _order(group) is not None:
                 yield layers[0], ColwiseParallel(output_layouts=Replicate())
             elif type(module) is nn.Embedding and module.max_norm is None and not module.sparse:
                 yield layers[0], RowwiseParallel(input_layouts=Replicate())
