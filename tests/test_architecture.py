@@ -33,6 +33,7 @@ ROOMS = [
         "passes",
         "engines",
         "quantization",
+        "distributed",
     ),
     *("interop", "onnx", "viz", "cli", "conveniences", "compat", "loading", "__init__"),
 ]
