@@ -13,9 +13,9 @@ Read chains.py first.
     facts.py       what may be asked again instead of being handed over
 """
 
-from graphwright.hierarchy.flattening import flatten
+from graphwright.hierarchy.flattening import as_flat, flatten
 from graphwright.hierarchy.modules import unflatten
 from graphwright.hierarchy.one_file import source
 from graphwright.hierarchy.sharing import apart
 
-__all__ = ["apart", "flatten", "source", "unflatten"]
+__all__ = ["apart", "as_flat", "flatten", "source", "unflatten"]

@@ -22,10 +22,11 @@ from graphwright.runtime import (
     is_readable,
     keep_calls,
     keep_modules,
+    nested_in,
 )
 from graphwright.source import CallSite, Scope
 
-__all__ = ["flatten"]
+__all__ = ["as_flat", "flatten"]
 
 
 def flatten(gm: nn.Module) -> Any:
@@ -54,6 +55,16 @@ def flatten(gm: nn.Module) -> Any:
     return captured_module(
         gm, [Entry(each.name, flat[id(each.graph)], each.signature) for each in entries], type(gm).__name__
     )
+
+
+def as_flat(gm: nn.Module) -> Any:
+    """Answer a nested capture written flat, and any other module as it is: for tools that work on one graph.
+
+    >>> linear = nn.Linear(2, 2)
+    >>> as_flat(linear) is linear
+    True
+    """
+    return flatten(gm) if entry_points_of(gm) and nested_in(gm) else gm
 
 
 class _Flat:
