@@ -14,6 +14,7 @@ from torch import nn
 import graphwright
 from graphwright import GraphModule, GuardError, flatten, trace, unflatten
 from graphwright.passes import FuseConvBatchNorm, Pipeline
+from graphwright.quantization import static_int8
 
 
 class Block(nn.Module):
@@ -429,3 +430,26 @@ def test_a_pass_that_changes_weights_runs_on_each_module() -> None:
     assert torch.allclose(nested(x), want, atol=1e-6)
     assert not [module for module in nested.modules() if isinstance(module, nn.BatchNorm2d)]
     assert nested[0].graph is nested[1].graph
+
+
+def test_tools_that_work_on_one_graph_take_nested_captures() -> None:
+    model, x = Masked().eval(), floats(3, 4)
+    nested, flat = trace(model, x, flat=False), trace(model, x)
+    stages = graphwright.split(nested, at=["blocks.1"])
+    assert str(stages) == str(graphwright.split(flat, at=["blocks.1"]))
+    assert torch.equal(stages.module(x), model(x))
+    features = graphwright.extract(nested, ["blocks.1.linear"])(x)
+    assert torch.equal(
+        features["blocks.1.linear"], graphwright.extract(flat, ["blocks.1.linear"])(x)["blocks.1.linear"]
+    )
+    quantized = graphwright.quantize(nested, static_int8(), calibration=[x])
+    assert (quantized(x) - model(x)).abs().max() < 0.2
+    assert len(quantized.quantization.explain().rows) >= 3
+
+
+@pytest.mark.slow
+def test_modules_become_functions_of_an_onnx_model() -> None:
+    model, x = Masked().eval(), floats(3, 4)
+    program = graphwright.onnx.export(trace(model, x, flat=False), (x,), modules_as_functions=[Block])
+    assert len(program.model.functions) == 1
+    assert torch.allclose(program(x), model(x), atol=1e-6)

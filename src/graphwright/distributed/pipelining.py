@@ -16,6 +16,7 @@ from graphwright.distributed.pipeline_stages import PipelinePart, Stages
 from graphwright.distributed.results import Output, Result
 from graphwright.distributed.stage_programs import stage_program
 from graphwright.errors import GraphError, PassError
+from graphwright.hierarchy import as_flat
 from graphwright.ir import Node, map_arg
 from graphwright.passes import split
 from graphwright.runtime import as_captured, graph_of
@@ -60,7 +61,7 @@ def pipeline(
     >>> torch.equal(stages.run(x[:2]), model(x[:2]))
     True
     """
-    gm = as_captured(gm)
+    gm = as_flat(as_captured(gm))
     given = args if isinstance(args, tuple) else (args,)
     given, named = _microbatch(given, dict(kwargs or {}), microbatches)
     cut = split(gm, at=at, parts=parts, balance=balance, args=given, kwargs=named)

@@ -12,6 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from graphwright.analysis import format_columns
 from graphwright.analysis import memory as memory_of
 from graphwright.errors import PassError
+from graphwright.hierarchy import as_flat
 from graphwright.passes import Split, Stage, split
 from graphwright.runtime import GraphModule, as_captured
 
@@ -109,7 +110,7 @@ def shard_plan(
     stage_3  33,280  itself
     8 processes, each: state 66,560 + gathered 99,840 + activations 8,192 = 174,592 bytes
     """
-    gm = as_captured(gm)
+    gm = as_flat(as_captured(gm))
     given = args if isinstance(args, tuple) else (args,)
     count = processes if isinstance(processes, int) else processes.size()
     kept = memory_of(gm, given, kwargs, backward=True).after_forward

@@ -15,6 +15,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, Ro
 from graphwright.analysis import ChannelGroup, Shapes, channel_groups, format_columns
 from graphwright.distributed.checkpoints import copy_with
 from graphwright.errors import GraphError, PassError
+from graphwright.hierarchy import as_flat
 from graphwright.ir import Node
 from graphwright.runtime import as_captured, graph_of
 
@@ -77,7 +78,7 @@ def tensor_parallel_plan(
     """
     if isinstance(mesh, DeviceMesh) and mesh.ndim != 1:
         raise PassError(f"the mesh has {mesh.ndim} dimensions", fix='pass one of them: mesh["tp"]')
-    gm = as_captured(gm)
+    gm = as_flat(as_captured(gm))
     given = args if isinstance(args, tuple) else (args,)
     planning = _Planning(gm, mesh if isinstance(mesh, int) else mesh.size(), given, dict(kwargs or {}), partial)
     return planning.plan()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -29,11 +29,12 @@ from graphwright.source import CallSite, Scope
 __all__ = ["as_flat", "flatten"]
 
 
-def flatten(gm: nn.Module) -> Any:
+def flatten(gm: nn.Module, keep: Callable[[str, nn.Module], bool] | None = None) -> Any:
     """Write a nested capture as one graph: what `unflatten` undoes.
 
     The captured modules that it calls are written where they are called; those that have hooks, which a graph would
-    pass over, stay modules, and so does everything else that it calls. The result shares parameters and buffers with
+    pass over, stay modules, and so do those that `keep(path, module)` tells to. The result shares parameters and
+    buffers with
     `gm`, which is not changed. Raises GraphError for a module that is not a captured one.
 
     >>> import torch
@@ -51,27 +52,28 @@ def flatten(gm: nn.Module) -> Any:
     flat: dict[int, Graph] = {}
     for entry in entries:
         if id(entry.graph) not in flat:
-            flat[id(entry.graph)] = _Flat(gm, entry).graph
+            flat[id(entry.graph)] = _Flat(gm, entry, keep).graph
     return captured_module(
         gm, [Entry(each.name, flat[id(each.graph)], each.signature) for each in entries], type(gm).__name__
     )
 
 
-def as_flat(gm: nn.Module) -> Any:
+def as_flat(gm: nn.Module, keep: Callable[[str, nn.Module], bool] | None = None) -> Any:
     """Answer a nested capture written flat, and any other module as it is: for tools that work on one graph.
 
     >>> linear = nn.Linear(2, 2)
     >>> as_flat(linear) is linear
     True
     """
-    return flatten(gm) if entry_points_of(gm) and nested_in(gm) else gm
+    return flatten(gm, keep) if entry_points_of(gm) and nested_in(gm) else gm
 
 
 class _Flat:
     """The graph of an entry point, written with those of the modules that it calls."""
 
-    def __init__(self, root: nn.Module, entry: Entry) -> None:
+    def __init__(self, root: nn.Module, entry: Entry, keep: Callable[[str, nn.Module], bool] | None = None) -> None:
         self._root = root
+        self._keep = keep
         self._counts: dict[str, int] = {}
         self._noted: dict[str, Any] = {}
         self._facts: dict[str, Any] = {path: dict(of_one) for path, of_one in entry.premises.items()}
@@ -104,7 +106,7 @@ class _Flat:
         if node._op == "call_module":
             inner = f"{path}.{target}" if path else str(target)
             module = self._root.get_submodule(inner)
-            if self._is_written(module):
+            if self._is_written(inner, module):
                 return self._call(written, module, node, args, kwargs, inner, scope, path)
         if target is operator.getitem and isinstance(args[0], tuple) and isinstance(args[1], int):
             return args[0][args[1]]
@@ -122,7 +124,9 @@ class _Flat:
         made._meta = meta or None
         return made
 
-    def _is_written(self, module: nn.Module) -> bool:
+    def _is_written(self, path: str, module: nn.Module) -> bool:
+        if self._keep is not None and self._keep(path, module):
+            return False
         points = entry_points_of(module)
         is_one = isinstance(module, GraphModule) and len(points) == 1 and is_readable(module)
         return is_one and points["forward"].form is None and not any(module.__dict__[table] for table in HOOKS)

@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.capture import trace
 from graphwright.errors import ExportError, GraphwrightError
+from graphwright.hierarchy import as_flat
 from graphwright.interop import Collected, as_number_tensor, collect_appended, in_its_mode, is_symbolic
 from graphwright.ir import Node
 from graphwright.onnx.assumptions import try_assumptions
@@ -80,6 +81,7 @@ def export(
     if not isinstance(model, GraphModule):
         leaves = [name for name, each in model.named_modules() if is_asked_for(name, each, modules_as_functions)]
         model = trace(model, given, kwargs=named, target="export", leaf_modules=leaves)
+    model = as_flat(model, lambda path, each: is_asked_for(path, each, modules_as_functions))
     module, _ = in_its_mode(model)
     collect_appended(module)
     check_asked_for(module, modules_as_functions)

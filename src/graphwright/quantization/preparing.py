@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from graphwright.analysis import Shapes
 from graphwright.capture import leaf_predicate, trace
 from graphwright.errors import QuantizationError
+from graphwright.hierarchy import as_flat
 from graphwright.ir import Node
 from graphwright.quantization.attention import open_attention
 from graphwright.quantization.backends import BACKENDS, Backend, x86
@@ -85,7 +86,7 @@ def prepare(
         preparation = Preparation(mapping_of_training(rules), table, given, named, is_training=True)
         return _prepare_training(model, preparation, learn_scales)
     _check(model)
-    gm = with_own_modules(model) if isinstance(model, GraphModule) else _captured(model, given, named)
+    gm = with_own_modules(as_flat(model)) if isinstance(model, GraphModule) else _captured(model, given, named)
     own_state(gm)
     open_attention(gm, Shapes(gm, *given, **named))
     simplify(gm, given, named)

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.capture import LeafModules, leaf_predicate, note_output, symbolic_trace, trace
+from graphwright.hierarchy import as_flat
 from graphwright.ir import Graph
 from graphwright.passes.parts.program_values import ProgramValues
 from graphwright.passes.parts.wanted_values import Names, may_be_inside, named_outputs, read_names
@@ -49,7 +50,7 @@ def extract(
     (torch.Size([5, 8]), ['0.weight', '0.bias'])
     """
     wanted = read_names(nodes)
-    model = as_captured(model)
+    model = as_flat(as_captured(model))
     if isinstance(model, GraphModule):
         return extract_from(model, copy.deepcopy(graph_of(model)), wanted)
     is_leaf = leaf_predicate(leaf_modules)

@@ -12,6 +12,7 @@ from torch import nn
 
 from graphwright.analysis import costs
 from graphwright.errors import PassError, UnknownNameError
+from graphwright.hierarchy import as_flat
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context
 from graphwright.passes.parts.balanced_cuts import balanced_cuts
@@ -66,7 +67,7 @@ def split(
         raise PassError(
             f"split was told where to cut by {' and '.join(given) or 'nothing'}", fix="pass one of at, parts and by"
         )
-    gm = as_captured(gm)
+    gm = as_flat(as_captured(gm))
     graph = graph_of(gm)
     nodes = [node for node in graph.nodes if node._op not in _FREE]
     if by is not None:
