@@ -74,6 +74,7 @@ PUBLIC = [
         "from_fx",
         "prune",
         "quantize",
+        "record",
         "split",
         "to_export",
         "to_fx",

@@ -23,7 +23,7 @@ _PACKAGE = __name__.partition(".")[0]
 PUBLIC: dict[str, str] = {
     "analysis": "verify",
     "capture": "PH GraphAppendingTracer Proxy ProxyableClassMeta Tracer TracerBase TracerWarning Transformer "
-    "converted_source doctor symbolic_trace trace wrap",
+    "converted_source doctor record symbolic_trace trace wrap",
     "codegen": "CodeGen",
     "engines": "inline optimize_for_inference",
     "errors": "CaptureError GraphError GraphwrightError GuardError LoadError ScriptError TraceError UnknownNameError",
