@@ -75,6 +75,8 @@ PUBLIC = [
         "prune",
         "quantize",
         "record",
+        "profile",
+        "summary",
         "split",
         "to_export",
         "to_fx",

@@ -4,7 +4,7 @@ import typing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # mypy takes three of the names for the files that they are in, too
-    from graphwright.analysis import verify
+    from graphwright.analysis import profile, summary, verify
     from graphwright.capture import (
         PH,
         GraphAppendingTracer,
@@ -113,6 +113,7 @@ __all__ = [
     "mod",
     "one_of",
     "optimize_for_inference",
+    "profile",
     "prune",
     "quantize",
     "record",
@@ -123,6 +124,7 @@ __all__ = [
     "save",
     "script",
     "split",
+    "summary",
     "symbolic_trace",
     "to_export",
     "to_fx",

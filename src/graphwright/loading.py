@@ -21,7 +21,7 @@ __all__ = ["METHODS", "PUBLIC", "install", "public"]
 _PACKAGE = __name__.partition(".")[0]
 
 PUBLIC: dict[str, str] = {
-    "analysis": "verify",
+    "analysis": "profile summary verify",
     "capture": "PH GraphAppendingTracer Proxy ProxyableClassMeta Tracer TracerBase TracerWarning Transformer "
     "converted_source doctor record symbolic_trace trace wrap",
     "codegen": "CodeGen",
@@ -139,8 +139,11 @@ def _late(path: str) -> Callable[..., Any]:
 
 
 def _read_others() -> None:
-    """Have functions that only look at a captured module take torch.fx's, and torch.jit.script take captured ones."""
+    """Have functions that only look at a captured module take torch.fx's, those that measure take models,
+    and torch.jit.script take captured ones.
+    """
     runtime = sys.modules[f"{_PACKAGE}.runtime"]
+    runtime.capture_with(_late("capture.trace"))
     runtime.write_scripts(_late("interop.write_for_torchscript"))
     runtime.read_foreign(
         runtime.ForeignModules(_is_fx, _late("interop.from_fx"), _late("interop.note_back"), "from_fx")
