@@ -63,6 +63,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
 
 from graphwright import loading
 from graphwright.ops import register_containers
+from graphwright.version import __version__ as __version__
 
 loading.install()
 register_containers()
@@ -132,3 +133,7 @@ __all__ = [
     "verify",
     "wrap",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *loading.ROOMS, *(name for name in globals() if name.startswith("__"))])

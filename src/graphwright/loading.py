@@ -16,7 +16,7 @@ from typing import Any
 from graphwright import compat
 from graphwright.ir import Graph, Node
 
-__all__ = ["METHODS", "PUBLIC", "install", "public"]
+__all__ = ["METHODS", "PUBLIC", "ROOMS", "install", "public"]
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -36,6 +36,12 @@ PUBLIC: dict[str, str] = {
     "runtime": "GraphModule Interpreter load save",
     "script": "script",
 }
+
+# The rooms that are there as attributes, for who looks: `graphwright.passes`.
+ROOMS = (
+    *("analysis", "capture", "codegen", "engines", "errors", "interop", "ir", "onnx", "ops", "passes", "quantization"),
+    *("rewrite", "runtime", "script", "viz"),
+)
 
 METHODS: dict[type, dict[str, str]] = {
     Graph: {
@@ -96,9 +102,6 @@ class _Package(ModuleType):
             compat.show_paths(name)
             value = getattr(value, name) if name in _PATHS else value  # `rewrite` and `script` are the functions
         super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_PATHS})
 
 
 # ---- the methods of graphs and nodes
