@@ -19,6 +19,8 @@ PACKAGE = Path(graphwright.__file__).parent
 ROOMS = [
     *(
         "version",
+        "settings",
+        "progress",
         "errors",
         "ir",
         "ops",
@@ -61,6 +63,7 @@ PUBLIC = [
         "TracerBase",
         "TracerWarning",
         "Transformer",
+        "config",
         "converted_source",
         "doctor",
         "graph",

@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
     from graphwright.runtime import GraphModule, Interpreter, load, save
     from graphwright.runtime import graph_of as graph
     from graphwright.script import script  # type: ignore[no-redef]
+    from graphwright.settings import config
 
 from graphwright import loading
 from graphwright.ops import register_containers
@@ -99,6 +100,7 @@ __all__ = [
     "UnknownNameError",
     "Var",
     "compile_backend",
+    "config",
     "converted_source",
     "doctor",
     "explain",
@@ -136,4 +138,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *loading.ROOMS, *(name for name in globals() if name.startswith("__"))])
+    return sorted({*__all__, *loading.ROOMS, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})

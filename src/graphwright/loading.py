@@ -35,6 +35,7 @@ PUBLIC: dict[str, str] = {
     "rewrite": "Any Lit Var explain maybe mod one_of repeat replace_pattern rewrite rule",
     "runtime": "GraphModule Interpreter load save",
     "script": "script",
+    "settings": "config",
 }
 
 # The rooms that are there as attributes, for who looks: `graphwright.passes`.

@@ -27,6 +27,7 @@ from graphwright.engines.reporting import META, ReportOfOptimized, RunsOn
 from graphwright.engines.sites import Finder, FloatLayers, Found
 from graphwright.errors import PassError
 from graphwright.ops import is_impure, written_attributes
+from graphwright.progress import shown
 from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
 
 __all__ = ["Search", "calling", "engines_of_auto", "fastest_form", "optimize_for_inference", "writes_state"]
@@ -35,6 +36,7 @@ _PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results a
 _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
 
 
+@shown("optimizing")
 def optimize_for_inference(
     model: nn.Module,
     args: tuple[Any, ...] | Tensor = (),
@@ -45,6 +47,7 @@ def optimize_for_inference(
     examples: Sequence[tuple[Any, ...]] | None = None,
     tolerance: float = 1e-4,
     keep_decisions: bool = False,
+    progress: bool | None = None,
 ) -> GraphModule:
     """Capture a module, if it is none yet, and give a copy that is faster on inputs like these, for inference.
 
@@ -58,6 +61,7 @@ def optimize_for_inference(
     check on. tolerance: of the largest difference to the program, relative to its largest value; what is off by more is
     not used. precision: with "bf16" layers may compute in it, and the tolerance is 0.03 at least. keep_decisions: note
     in the user's cache folder which kernels are the fastest, so that the next module with such layers is ready sooner.
+    progress: whether a bar is shown; None: where it lasts longer than a second.
 
     Raises PassError for an engine that is not known or not installed, and CaptureError as `trace` does.
 

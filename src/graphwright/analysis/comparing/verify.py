@@ -23,6 +23,7 @@ from graphwright.analysis.comparing.node_values import NodeValues, TensorsSeen, 
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport
 from graphwright.analysis.values import Fact, Tolerance, compare_facts, describe_inputs, facts_of, tensors_in
 from graphwright.errors import GraphwrightError, GuardError
+from graphwright.progress import followed, shown
 from graphwright.runtime import GraphModule, call_of, graph_of
 
 __all__ = ["verify"]
@@ -30,6 +31,7 @@ __all__ = ["verify"]
 Mode = Literal["train", "eval"]
 
 
+@shown("comparing")
 def verify(
     model: Callable[..., Any],
     gm: Callable[..., Any],
@@ -41,6 +43,7 @@ def verify(
     rtol: float | None = None,
     atol: float | None = None,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> VerifyReport:
     """Compare a captured module with the original on example inputs.
 
@@ -53,6 +56,8 @@ def verify(
 
     Neither module is left changed: training flags, parameters, buffers, attributes and random states are put back.
     That takes a copy of all parameters and buffers while it runs.
+
+    progress: whether a bar is shown; None: where it lasts longer than a second.
 
     Raises GraphwrightError when there is nothing to compare.
 
@@ -74,10 +79,9 @@ def verify(
     for side in (original, captured):
         side.state.include_variables(gm)
     comparison = _Comparison(original, captured, Tolerance(rtol, atol), seed, grads)
+    every = [*itertools.product(enumerate(calls), modes)]
     with same_randomness():
-        return VerifyReport(
-            tuple(comparison.case(i, mode, *call) for (i, call), mode in itertools.product(enumerate(calls), modes))
-        )
+        return VerifyReport(tuple(comparison.case(i, mode, *call) for (i, call), mode in followed(every, "call")))
 
 
 def _as_calls(inputs: Any, kwargs: Mapping[str, Any] | None) -> list[tuple[tuple[Any, ...], Mapping[str, Any]]]:

@@ -17,6 +17,7 @@ from graphwright.analysis.tables import Table, bytes_as_text, number_as_text
 from graphwright.errors import GraphError
 from graphwright.ir import Node
 from graphwright.ops import is_region
+from graphwright.progress import shown
 from graphwright.runtime import Interpreter, call_of, captured_for
 
 __all__ = ["Profile", "ProfiledModule", "ProfiledNode", "profile", "seconds_of_nodes"]
@@ -114,7 +115,15 @@ class Profile:
         return self.table()
 
 
-def profile(gm_or_model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, repeats: int = 5) -> Profile:
+@shown("measuring")
+def profile(
+    gm_or_model: Any,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    repeats: int = 5,
+    progress: bool | None = None,
+) -> Profile:
     """Measure where the time of a call goes, per node and per module, beside operations, bytes and memory.
 
     The nodes run one by one, without gradients, `repeats` times after one run that does not count, and the median is
