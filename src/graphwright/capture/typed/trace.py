@@ -33,7 +33,7 @@ from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.state.examples import Examples, NeedsRealValues
 from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
-from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
+from graphwright.capture.state.leaf_modules import LeafModules, check_leaf_names, leaf_predicate
 from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
 from graphwright.capture.state.thread_state import ending, undoing
@@ -158,6 +158,7 @@ def trace(
     )  # fmt: skip
     subject = Subject(root)
     is_leaf = leaf_predicate(leaf_modules)
+    check_leaf_names(leaf_modules, subject.tree)
     if control_flow == "follow":
         is_leaf = keeping_regions(is_leaf)
     inputs = [(subject.signature(point.name), point.examples) for point in points]
