@@ -95,6 +95,7 @@ docs: $(VENV)/installed-docs
 
 # dist/ then has what is published. Everything after the build runs outside of the checkout, from the wheel alone.
 DIST_BIN := $(abspath dist)/environment/bin
+dist: export PYTHONPATH :=
 dist: | $(VENV)/bin/python
 	rm -rf dist build src/*.egg-info
 	@$(INSTALL) build

@@ -64,6 +64,7 @@ PUBLIC = [
         "TracerWarning",
         "Transformer",
         "config",
+        "minimize",
         "converted_source",
         "doctor",
         "graph",

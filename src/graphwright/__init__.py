@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
     )
     from graphwright.ir import Graph, Node, map_arg
     from graphwright.ops import has_side_effect
-    from graphwright.passes import extract, prune, split
+    from graphwright.passes import extract, minimize, prune, split
     from graphwright.quantization import quantize_model as quantize
     from graphwright.rewrite import (  # type: ignore[no-redef]
         Any,
@@ -113,6 +113,7 @@ __all__ = [
     "load",
     "map_arg",
     "maybe",
+    "minimize",
     "mod",
     "one_of",
     "optimize_for_inference",

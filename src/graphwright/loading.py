@@ -30,7 +30,7 @@ PUBLIC: dict[str, str] = {
     "interop": "compile_backend from_export from_fx to_export to_fx",
     "ir": "Graph Node map_arg",
     "ops": "has_side_effect",
-    "passes": "extract prune split",
+    "passes": "extract minimize prune split",
     "quantization": "quantize_model=quantize",
     "rewrite": "Any Lit Var explain maybe mod one_of repeat replace_pattern rewrite rule",
     "runtime": "GraphModule Interpreter load save",

@@ -41,9 +41,8 @@ from graphwright.runtime.packaging.folder import write_package
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
-from graphwright.runtime.reporting.folding import folded
-from graphwright.runtime.reporting.notebook import as_html, described
 from graphwright.runtime.reporting.printing import class_text
+from graphwright.runtime.reporting.showing import as_html, as_text, in_a_line
 from graphwright.runtime.state import State
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
@@ -325,19 +324,7 @@ class GraphModule(nn.Module):
             print(text)
         return text
 
-    def __str__(self) -> str:
-        hint = "# To see more debug info, please use `graph_module.print_readable()`"
-        code = folded(_all_code(self)) if is_readable(self) else _all_code(self)
-        return f"{nn.Module.__repr__(self)}\n{code}\n{hint}"
-
-    def __repr__(self) -> str:
-        if not is_readable(self):
-            return nn.Module.__repr__(self)  # as torch.fx's
-        return described(type(self).__name__, _state(self).entries.values())
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return as_html(repr(self), nn.Module.__repr__(self), folded(_all_code(self)))
+    __repr__, __str__, _repr_html_ = in_a_line, as_text, as_html
 
     def to_folder(self, folder: str | Path, module_name: str = "FxModule") -> list[Path]:
         """Write the module as an importable Python package, source and weights; return the paths of its files.
