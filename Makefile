@@ -12,6 +12,7 @@
 #   make bench      the five headline ratios to torch.fx
 #   make bench-inference  captured, inlined and optimized modules against the models and other engines
 #   make bench-quantization  quantized modules against the models and other systems: time, and what is lost
+#   make dist       build the package, install it into an environment of its own, check it and run the demo there
 #   make docs       the documentation as HTML, in site/
 #   make clean      remove what these targets made, $(VENV) included
 
@@ -29,7 +30,7 @@ INSTALL := $(PIP) install -qq --constraint constraints.txt
 # Test processes share the cores; torch's own threads on top would only make them wait for each other.
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: demo test test-all browser zoo interop interop-releases lint style types format bench bench-inference bench-quantization docs clean
+.PHONY: demo test test-all browser zoo interop interop-releases lint style types format bench bench-inference bench-quantization docs dist clean
 .DEFAULT_GOAL := test
 
 demo: $(VENV)/installed-demo $(VENV)/installed-model
@@ -101,6 +102,22 @@ bench-quantization: $(VENV)/installed-dev $(VENV)/installed-model $(VENV)/instal
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# dist/ then has what is published. Everything after the build runs outside of the checkout, from the wheel alone.
+DIST_BIN := $(abspath dist)/environment/bin
+dist: export PYTHONPATH :=
+dist: | $(VENV)/bin/python
+	rm -rf dist build src/*.egg-info
+	@$(INSTALL) build
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv dist/environment
+	@$(DIST_BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt dist/*.whl mypy pyright
+	mkdir -p dist/outside && cp tests/installed/typed_program.py dist/outside
+	cd dist/outside && $(DIST_BIN)/graphwright --version && $(DIST_BIN)/python -m graphwright --help >/dev/null
+	cd dist/outside && $(DIST_BIN)/mypy --strict typed_program.py && $(DIST_BIN)/python typed_program.py
+	cd dist/outside && { $(DIST_BIN)/pyright typed_program.py || [ "$(PYRIGHT)" = no ]; }
+	cd dist/outside && $(DIST_BIN)/graphwright demo --model detector --out demo
+	rm -rf dist/environment dist/outside
 
 clean:
 	rm -rf $(VENV) site build dist bench/results .hypothesis .mypy_cache .pytest_cache .ruff_cache src/*.egg-info

@@ -4,7 +4,7 @@ import typing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # mypy takes three of the names for the files that they are in, too
-    from graphwright.analysis import verify
+    from graphwright.analysis import profile, summary, verify
     from graphwright.capture import (
         PH,
         GraphAppendingTracer,
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
         Transformer,
         converted_source,
         doctor,
+        record,
         symbolic_trace,
         trace,
         wrap,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
     )
     from graphwright.ir import Graph, Node, map_arg
     from graphwright.ops import has_side_effect
-    from graphwright.passes import extract, prune, split
+    from graphwright.passes import extract, minimize, prune, split
     from graphwright.quantization import quantize_model as quantize
     from graphwright.rewrite import (  # type: ignore[no-redef]
         Any,
@@ -60,10 +61,12 @@ if TYPE_CHECKING:  # mypy takes three of the names for the files that they are i
     from graphwright.runtime import GraphModule, Interpreter, load, save
     from graphwright.runtime import graph_of as graph
     from graphwright.script import script  # type: ignore[no-redef]
+    from graphwright.settings import config
     from graphwright.viz import view
 
 from graphwright import loading
 from graphwright.ops import register_containers
+from graphwright.version import __version__ as __version__
 
 loading.install()
 register_containers()
@@ -99,6 +102,7 @@ __all__ = [
     "UnknownNameError",
     "Var",
     "compile_backend",
+    "config",
     "converted_source",
     "cuda_graph",
     "doctor",
@@ -113,11 +117,14 @@ __all__ = [
     "load",
     "map_arg",
     "maybe",
+    "minimize",
     "mod",
     "one_of",
     "optimize_for_inference",
+    "profile",
     "prune",
     "quantize",
+    "record",
     "repeat",
     "replace_pattern",
     "rewrite",
@@ -126,6 +133,7 @@ __all__ = [
     "script",
     "source",
     "split",
+    "summary",
     "symbolic_trace",
     "to_export",
     "to_fx",
@@ -135,3 +143,7 @@ __all__ = [
     "view",
     "wrap",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *loading.ROOMS, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})

@@ -10,7 +10,8 @@ A message says what happened, where in the user's program, and what to do about 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 __all__ = [
@@ -31,7 +32,21 @@ __all__ = [
     "TraceError",
     "TrainingModeError",
     "UnknownNameError",
+    "did_you_mean",
 ]
+
+
+def did_you_mean(name: str, known: Iterable[str], most: int = 8) -> str:
+    """What to say of a name that is none: the nearest that there are, or the first ones.
+
+    >>> did_you_mean("layrs.0", ["layers.0", "head"]), did_you_mean("x", ["layers.0", "head"])
+    ("did you mean 'layers.0'?", "there are 'layers.0', 'head'")
+    """
+    names = [*known]
+    close = difflib.get_close_matches(name, names, 3, 0.5)
+    if close:
+        return f"did you mean {', '.join(map(repr, close))}?"
+    return f"there are {', '.join(map(repr, names[:most]))}" if names else "there are none"
 
 
 class Place(Protocol):

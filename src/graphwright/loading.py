@@ -16,14 +16,14 @@ from typing import Any
 from graphwright import compat
 from graphwright.ir import Graph, Node
 
-__all__ = ["METHODS", "PUBLIC", "install", "public"]
+__all__ = ["METHODS", "PUBLIC", "ROOMS", "install", "public"]
 
 _PACKAGE = __name__.partition(".")[0]
 
 PUBLIC: dict[str, str] = {
-    "analysis": "verify",
+    "analysis": "profile summary verify",
     "capture": "PH GraphAppendingTracer Proxy ProxyableClassMeta Tracer TracerBase TracerWarning Transformer "
-    "converted_source doctor symbolic_trace trace wrap",
+    "converted_source doctor record symbolic_trace trace wrap",
     "codegen": "CodeGen",
     "engines": "cuda_graph inline optimize_for_inference",
     "errors": "CaptureError GraphError GraphwrightError GuardError LoadError ScriptError TraceError UnknownNameError",
@@ -31,13 +31,20 @@ PUBLIC: dict[str, str] = {
     "interop": "compile_backend from_export from_fx to_export to_fx",
     "ir": "Graph Node map_arg",
     "ops": "has_side_effect",
-    "passes": "extract prune split",
+    "passes": "extract minimize prune split",
     "quantization": "quantize_model=quantize",
     "rewrite": "Any Lit Var explain maybe mod one_of repeat replace_pattern rewrite rule",
     "runtime": "GraphModule Interpreter load save",
     "script": "script",
     "viz": "view",
+    "settings": "config",
 }
+
+# The rooms that are there as attributes, for who looks: `graphwright.passes`.
+ROOMS = (
+    *("analysis", "capture", "codegen", "distributed", "engines", "errors", "hierarchy", "interop", "ir", "onnx"),
+    *("ops", "passes", "quantization", "rewrite", "runtime", "script", "viz"),
+)
 
 METHODS: dict[type, dict[str, str]] = {
     Graph: {
@@ -102,9 +109,6 @@ class _Package(ModuleType):
                 value = getattr(value, name)
         super().__setattr__(name, value)
 
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_PATHS})
-
 
 # ---- the methods of graphs and nodes
 
@@ -144,8 +148,11 @@ def _late(path: str) -> Callable[..., Any]:
 
 
 def _read_others() -> None:
-    """Have functions that only look at a captured module take torch.fx's, and torch.jit.script take captured ones."""
+    """Have functions that only look at a captured module take torch.fx's, those that measure take models,
+    and torch.jit.script take captured ones.
+    """
     runtime = sys.modules[f"{_PACKAGE}.runtime"]
+    runtime.capture_with(_late("capture.trace"))
     runtime.write_scripts(_late("interop.write_for_torchscript"))
     runtime.read_foreign(
         runtime.ForeignModules(_is_fx, _late("interop.from_fx"), _late("interop.note_back"), "from_fx")

@@ -80,6 +80,6 @@ def repeated(x: torch.Tensor, weight: torch.Tensor, n: int) -> torch.Tensor:
 def test_what_runs_often_counts_often() -> None:
     gm = graphwright.trace(repeated, (torch.ones(3, 3), torch.ones(3, 3), 2))
     args = torch.ones(3, 3), torch.ones(3, 3), 5
-    report = costs(gm, *args)
+    report = costs(gm, args)
     assert report.total.flops == counted(repeated, *args) == 5 * 2 * 27
     assert sorted(cost.runs for cost in report.nodes if cost.kind == "matmul") == [0, 0, 5]

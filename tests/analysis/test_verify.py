@@ -271,8 +271,6 @@ def test_tolerances_may_be_given() -> None:
 
 
 REFUSED = [
-    pytest.param((X,), ("eval",), "inputs is a tuple, where a list of calls is expected", id="a tuple"),
-    pytest.param(X, ("eval",), "inputs is a Tensor, where a list of calls is expected", id="a tensor"),
     pytest.param([], ("eval",), "inputs is empty: there is nothing to compare", id="nothing"),
     pytest.param([X], (), "modes is ()", id="no mode"),
     pytest.param([X], ("training",), "modes is ('training',)", id="an unknown mode"),

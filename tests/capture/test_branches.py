@@ -7,6 +7,7 @@ import inspect
 import itertools
 import logging
 import math
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -555,3 +556,18 @@ def test_a_side_raises_from_what_the_program_says(program: Any) -> None:
             function(-torch.ones(2))
         assert type(raised.value.__cause__) is KeyError
         assert raised.value.__cause__.args == (("sum",) if program is raises_from_an_error else ())
+
+
+def test_what_only_one_of_two_ends_asks_is_guarded_for_both() -> None:
+    """The guard is written into the graph of the end that stays, not of the one that is merged into it."""
+
+    def f(x: Any, box: Any) -> Any:
+        if x.sum() > 0:
+            return x, 1
+        return x + box.rows[0] if box.rows[0].device.type == "cpu" else x
+
+    box = types.SimpleNamespace(rows=[torch.ones(2)])
+    gm = trace(f, (torch.ones(2), box))
+    assert str(gm.guards[-1]).endswith("box_rows.device is device(type='cpu')")
+    assert gm(torch.ones(2), box)[1] == 1
+    assert torch.equal(gm(-torch.ones(2), box), torch.zeros(2))

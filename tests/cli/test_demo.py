@@ -123,7 +123,7 @@ def test_a_package_that_cannot_be_imported_is_an_error(
     monkeypatch.setattr(demo_file, "_choose", lambda model: tiny())
     assert main(["demo", "--out", str(tmp_path)]) == 1
     errors = capsys.readouterr().err
-    assert "GraphwrightError: the written package cannot be used:" in errors
+    assert errors.startswith("the written package cannot be used:")
     assert "ImportError: no such thing" in errors
 
 
@@ -139,7 +139,7 @@ def test_an_error_is_told_by_its_message_alone(
     monkeypatch.setattr(demo_file, "_choose", fail)
     assert main(["demo"]) == 1
     assert capsys.readouterr().err == "ValueError: something is wrong\n"
-    assert main(["demo", "--traceback"]) == 1
+    assert main(["demo", "--debug"]) == 1
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
@@ -148,10 +148,9 @@ MISUSE = [pytest.param([], id="no command"), pytest.param(["demo", "--model", "o
 
 @pytest.mark.parametrize("arguments", MISUSE)
 def test_misuse_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exited:
-        main(arguments)
-    assert exited.value.code == 2
-    assert "usage: graphwright" in capsys.readouterr().err
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert "graphwright" in captured.err + captured.out
 
 
 @pytest.mark.parametrize("missing", [PACKAGE, "transformers"])

@@ -10,6 +10,7 @@ Modules and example inputs come in, reports go out. Read comparing/verify.py fir
     roles.py             what values are for: numbers, whole numbers, masks
     both_sides.py        a graph run on an example, and both sides of its branches
     values.py            values as flat lists of facts, and their comparison
+    tables.py            tables that people read
     report.py            what was found, as facts and as a table
     tensor_metadata.py   what is known of tensors without their values, as passes note it
 """
@@ -23,7 +24,9 @@ from graphwright.analysis.comparing.module_state import ModuleState
 from graphwright.analysis.comparing.verify import verify
 from graphwright.analysis.costing.costs import Cost, CostReport, costs
 from graphwright.analysis.costing.memory import MemoryReport, MemoryUse, memory, peak_memory
+from graphwright.analysis.costing.profile import Profile, ProfiledModule, ProfiledNode, profile, seconds_of_nodes
 from graphwright.analysis.costing.storages import Storages
+from graphwright.analysis.costing.summary import ModuleSummary, Summary, summary
 from graphwright.analysis.effects.effects import Effects, Place
 from graphwright.analysis.effects.liveness import Liveness
 from graphwright.analysis.effects.writes import written_values
@@ -32,6 +35,7 @@ from graphwright.analysis.roles import ValueFact, ValueFacts, value_facts
 from graphwright.analysis.shapes.fake_modules import with_fake_tensors
 from graphwright.analysis.shapes.fake_regions import run_on_fake
 from graphwright.analysis.shapes.shapes import Shapes
+from graphwright.analysis.tables import Table, bytes_as_text, number_as_text
 from graphwright.analysis.tensor_metadata import (
     TensorMetadata,
     describe_tensors,
@@ -61,13 +65,20 @@ __all__ = [
     "Liveness",
     "MemoryReport",
     "MemoryUse",
+    "ModuleSummary",
     "Place",
+    "Profile",
+    "ProfiledModule",
+    "ProfiledNode",
     "Shapes",
     "Storages",
+    "Summary",
+    "Table",
     "TensorMetadata",
     "ValueFact",
     "ValueFacts",
     "VerifyReport",
+    "bytes_as_text",
     "compare",
     "costs",
     "describe_tensors",
@@ -76,8 +87,12 @@ __all__ = [
     "infer_tensor_metadata",
     "largest_difference",
     "memory",
+    "number_as_text",
     "peak_memory",
+    "profile",
     "run_on_fake",
+    "seconds_of_nodes",
+    "summary",
     "tensors_in",
     "value_facts",
     "verify",
@@ -95,6 +110,7 @@ FLOORS = (
     "effects",
     "both_sides",
     "values",
+    "tables",
     "report",
     "tensor_metadata",
 )

@@ -36,6 +36,7 @@ from graphwright.capture.symbolic.transformer import Transformer
 from graphwright.capture.symbolic.wrap import recording, wrap
 from graphwright.capture.typed.doctor import doctor
 from graphwright.capture.typed.entries import Subject, placeholder_of, share_constants
+from graphwright.capture.typed.recorded_calls import record
 from graphwright.capture.typed.trace import trace
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "note_output",
     "noted",
     "placeholder_of",
+    "record",
     "recording",
     "share_constants",
     "standing_in",

@@ -5,7 +5,6 @@ Each step says what it found, and the table at the end says whether it held.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -15,8 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import click
 import torch
 from torch import nn
 
@@ -30,35 +29,31 @@ from graphwright.errors import GraphwrightError
 from graphwright.ir import Node, qualified_name
 from graphwright.runtime import GraphModule, graph_of, guards_of
 
-__all__ = ["add_demo", "demonstrate"]
+__all__ = ["demo", "demonstrate"]
 
 _LINES = 100  # of a listing, at most
 _WIDTH = 50  # characters of a table's cell, at most
 
 
-def add_demo(commands: Any) -> None:
-    """Add the command and its options."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "demo",
-        help="capture a real model, check it, show it, change it, write it, read it back",
-        description="Demonstrates the library on a sentence encoder, or on a detector of random weights where the "
-        "encoder is not installed. Exits with 0 only if every check held.",
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="where to write the transformed model (default: a temporary folder)"
-    )
-    parser.add_argument(
-        "--model",
-        choices=("auto", "sentences", "detector"),
-        default="auto",
-        help="which model to demonstrate on (default: auto, sentences where it is installed)",
-    )
-    parser.set_defaults(run=_run)
+@click.command("demo")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="where to write the transformed model (default: a temporary folder)",
+)
+@click.option(
+    "--model", type=click.Choice(["auto", "sentences", "detector"]), default="auto",
+    help="which model to demonstrate on (default: auto, sentences where it is installed)",
+)  # fmt: skip
+def demo(out: Path | None, model: str) -> int:
+    """Capture a real model, check it, show it, change it, write it, read it back.
 
-
-def _run(arguments: argparse.Namespace) -> int:
-    folder: Path = arguments.out or Path(tempfile.mkdtemp(prefix="graphwright-demo-"))
-    return 0 if demonstrate(_choose(arguments.model), folder, print) else 1
+    The model is a sentence encoder, or a detector of random weights where that is not installed. The status is 0 only
+    if every check held.
+    """
+    folder = out or Path(tempfile.mkdtemp(prefix="graphwright-demo-"))
+    return 0 if demonstrate(_choose(model), folder, print) else 1
 
 
 def _choose(model: str) -> Subject:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import torch
 
+from graphwright.settings import config
+
 __all__ = ["Decisions"]
 
 
@@ -30,7 +32,7 @@ class Decisions:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = Path.home() / ".cache" / "graphwright" if folder is None else folder
+        self._folder = config.cache_folder if folder is None else folder
         self._about = _about()
         name = hashlib.sha256(json.dumps(self._about, sort_keys=True).encode()).hexdigest()[:16]
         self._path = self._folder / f"kernels-{name}.json"

@@ -28,6 +28,7 @@ from graphwright.engines.sites import Finder, FloatLayers, Found
 from graphwright.engines.staging import INLINED, bound_values, staged, writes_state
 from graphwright.errors import PassError
 from graphwright.ir import Node
+from graphwright.progress import shown
 from graphwright.runtime import GraphModule, entry_points_of
 
 __all__ = ["Search", "calling", "engines_of_auto", "fastest_form", "optimize_for_inference"]
@@ -36,6 +37,7 @@ _PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results a
 _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
 
 
+@shown("optimizing")
 def optimize_for_inference(
     model: nn.Module,
     args: tuple[Any, ...] | Tensor = (),
@@ -46,6 +48,7 @@ def optimize_for_inference(
     examples: Sequence[tuple[Any, ...]] | None = None,
     tolerance: float = 1e-4,
     keep_decisions: bool = False,
+    progress: bool | None = None,
 ) -> GraphModule:
     """Capture a module, if it is none yet, and give a copy that is faster on inputs like these, for inference.
 
@@ -59,6 +62,7 @@ def optimize_for_inference(
     check on. tolerance: of the largest difference to the program, relative to its largest value; what is off by more is
     not used. precision: with "bf16" layers may compute in it, and the tolerance is 0.03 at least. keep_decisions: note
     in the user's cache folder which kernels are the fastest, so that the next module with such layers is ready sooner.
+    progress: whether a bar is shown; None: where it lasts longer than a second.
 
     Raises PassError for an engine that is not known or not installed, and CaptureError as `trace` does.
 

@@ -24,7 +24,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
 """
 
 from graphwright.interop.compile_backend import compile_backend
-from graphwright.interop.export import from_export, to_export
+from graphwright.interop.export import from_export, save_export, to_export
 from graphwright.interop.fx import from_fx, to_fx
 from graphwright.interop.lower.appended_lists import collect_appended, collecting_for, collecting_while
 from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of, rows_of
@@ -42,6 +42,7 @@ __all__ = [
     "from_fx",
     "in_its_mode",
     "note_back",
+    "save_export",
     "to_export",
     "to_fx",
     "FILLED",

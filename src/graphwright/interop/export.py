@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,7 +27,12 @@ from graphwright.interop.lower.appended_lists import collect_appended
 from graphwright.ir import Graph
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["from_export", "to_export"]
+__all__ = ["from_export", "save_export", "to_export"]
+
+
+def save_export(program: ExportedProgram, path: str | os.PathLike[str]) -> None:
+    """Write an exported program to a file, as `torch.export.save` does."""
+    torch.export.save(program, path)
 
 
 def to_export(

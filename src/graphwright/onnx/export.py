@@ -81,12 +81,12 @@ def export(
     if not isinstance(model, GraphModule):
         leaves = [name for name, each in model.named_modules() if is_asked_for(name, each, modules_as_functions)]
         model = trace(model, given, kwargs=named, target="export", leaf_modules=leaves)
-    model = as_flat(model, lambda path, each: is_asked_for(path, each, modules_as_functions))
-    module, _ = in_its_mode(model)
+    flat: GraphModule = as_flat(model, lambda path, each: is_asked_for(path, each, modules_as_functions))
+    module, _ = in_its_mode(flat)
     collect_appended(module)
     check_asked_for(module, modules_as_functions)
     arguments = Arguments(module.forward, given, named, input_names, dynamic_shapes)
-    exporting = _Exporting(model, module, arguments, guards == "drop", modules_as_functions)
+    exporting = _Exporting(flat, module, arguments, guards == "drop", modules_as_functions)
     made = functools.partial(exporting.program, output_names, opset_version, custom_translation_table, external_data)
     program, is_off = made(export_open, dynamic_shapes is not None)
     if is_off:

@@ -37,6 +37,7 @@ from graphwright.passes.memory.use_in_place import UseInPlace
 from graphwright.passes.memory.use_mixed_precision import UseMixedPrecision
 from graphwright.passes.parts.extraction import extract
 from graphwright.passes.parts.feature_extractor import create_feature_extractor, get_graph_node_names
+from graphwright.passes.parts.minimizing import Minimized, minimize
 from graphwright.passes.parts.pruning import prune
 from graphwright.passes.parts.splitting import split
 from graphwright.passes.parts.stage_modules import Link, Split, Stage, Tied
@@ -94,6 +95,7 @@ __all__ = [
     "MergeConditions",
     "MergeParallelLinears",
     "MergeSubexpressions",
+    "Minimized",
     "PassBase",
     "PassResult",
     "Pipeline",
@@ -133,6 +135,7 @@ __all__ = [
     "inputs_of",
     "items_of",
     "module_of",
+    "minimize",
     "node_names",
     "own_bodies",
     "prune",

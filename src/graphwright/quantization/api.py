@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphwright.engines import calling, fastest
 from graphwright.errors import QuantizationError
+from graphwright.progress import shown
 from graphwright.quantization.backends import Backend, x86
 from graphwright.quantization.calibrating import calibrate, call_of_batch, no_data
 from graphwright.quantization.converting import convert
@@ -28,6 +29,7 @@ __all__ = ["quantize_model"]
 _SECONDS = 1.0  # of measuring the result against the module that it was made of
 
 
+@shown("quantizing")
 def quantize_model(
     model: nn.Module,
     config: QConfig | QConfigMapping | None = None,
@@ -37,6 +39,7 @@ def quantize_model(
     kwargs: Mapping[str, Any] | None = None,
     backend: Backend | str = x86,
     engine: Engine | None = "torch",
+    progress: bool | None = None,
 ) -> GraphModule:
     """Capture a module and give one whose layers compute with integers; the module stays as it is, bit for bit.
 
@@ -44,8 +47,8 @@ def quantize_model(
     QConfig, or a QConfigMapping with rules for some layers. calibration: batches of inputs like those of use: tensors,
     tuples of arguments or dicts of keyword arguments. args, kwargs: a call for the capture; by default the first batch.
     engine: what runs it, see `lower`: layers stay in float where integers are no faster here. None leaves the reference
-    program. `quantization` of the result says what became of each layer, and why:
-    `print(q.quantization.explain())`.
+    program. progress: whether a bar is shown; None: where it lasts longer than a second. `quantization` of the result
+    says what became of each layer, and why: `print(q.quantization.explain())`.
 
     Raises QuantizationError for data that is missing, and as `prepare`, `calibrate` and `convert` do.
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphwright.errors import QuantizationError
+from graphwright.progress import followed, shown
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.preparing import preparation_of
 from graphwright.quantization.programs.state import as_it_was, fresh
@@ -19,6 +20,7 @@ __all__ = ["calibrate", "call_of_batch", "no_data"]
 _KEPT = 32  # batches that algorithms see again
 
 
+@shown("calibrating")
 def calibrate(gm: GraphModule, batches: Iterable[Any]) -> GraphModule:
     """Run a prepared module on batches: a tensor, a tuple of arguments or a dict of keyword arguments each.
 
@@ -40,7 +42,7 @@ def calibrate(gm: GraphModule, batches: Iterable[Any]) -> GraphModule:
         )
     count = 0
     with torch.no_grad(), as_it_was(gm, gm):
-        for batch in batches:
+        for batch in followed(batches, "batch"):
             call = call_of_batch(batch)
             args, kwargs = fresh(call)
             gm(*args, **kwargs)

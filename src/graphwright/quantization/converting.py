@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
 from graphwright.passes import ModuleCalls
+from graphwright.progress import shown
 from graphwright.quantization.affine import Grid, dequantize, quantize
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision, decide
@@ -44,6 +45,7 @@ from graphwright.runtime import GraphModule
 __all__ = ["Parts", "convert", "converted", "parts_of", "put_on_grids"]
 
 
+@shown("converting")
 def convert(gm: GraphModule) -> GraphModule:
     """Give the reference program of a prepared and calibrated module; that stays as it is.
 

@@ -6,6 +6,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     trust/            what a program in a file may do
     modules/          kinds of captured modules beside the plain one, and edits that can be taken back
     interpreter.py    a graph run node by node
+    example_calls.py  what functions that look at a program are given: a model and a call
     graph_module.py   the captured module
     state.py          what it keeps for itself
     dtypes.py         which conversions would make its dtypes wrong
@@ -43,6 +44,7 @@ from graphwright.runtime.entries import (
     overhear,
     refuse_forms,
 )
+from graphwright.runtime.example_calls import call_of, capture_with, captured_for
 from graphwright.runtime.foreign import ForeignModules, as_captured, read_foreign, write_scripts
 from graphwright.runtime.graph_facts import (
     buffers_of,
@@ -150,6 +152,9 @@ __all__ = [
     "EXPECTATIONS",
     "ForeignModules",
     "as_captured",
+    "call_of",
+    "capture_with",
+    "captured_for",
     "read_foreign",
     "write_scripts",
     "Bound",
@@ -268,6 +273,7 @@ FLOORS = (
     "trust",
     "modules",
     "interpreter",
+    "example_calls",
     "graph_module",
     "state",
     "dtypes",

@@ -42,6 +42,7 @@ from graphwright.runtime.pickling import graph_to_record, record_to_graph
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
 from graphwright.runtime.reporting.printing import class_text
+from graphwright.runtime.reporting.showing import as_html, as_text, in_a_line
 from graphwright.runtime.state import State
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
@@ -317,9 +318,7 @@ class GraphModule(nn.Module):
             print(text)
         return text
 
-    def __str__(self) -> str:
-        hint = "# To see more debug info, please use `graph_module.print_readable()`"
-        return f"{nn.Module.__repr__(self)}\n{_all_code(self)}\n{hint}"
+    __repr__, __str__, _repr_html_ = in_a_line, as_text, as_html
 
     def to_folder(self, folder: str | Path, module_name: str = "FxModule") -> list[Path]:
         """Write the module as an importable Python package, source and weights; return the paths of its files.

@@ -50,7 +50,7 @@ def measure(
     """
     graph = graphs_of(gm)[0]
     with _left_as_it_is(gm, graph):
-        report = costs(gm, *_copied(args), **_copied(kwargs))
+        report = costs(gm, _copied(args), _copied(kwargs))
     counted = [node for node in graph.all_nodes() if node.op not in ("placeholder", "output", "get_attr")]
     timer = _Timer(gm)
     for round_ in range(1 if times is not None else 1 + _RUNS):

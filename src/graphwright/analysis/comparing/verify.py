@@ -23,34 +23,41 @@ from graphwright.analysis.comparing.node_values import NodeValues, TensorsSeen, 
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport
 from graphwright.analysis.values import Fact, Tolerance, compare_facts, describe_inputs, facts_of, tensors_in
 from graphwright.errors import GraphwrightError, GuardError
-from graphwright.runtime import GraphModule, graph_of
+from graphwright.progress import followed, shown
+from graphwright.runtime import GraphModule, call_of, graph_of
 
 __all__ = ["verify"]
 
 Mode = Literal["train", "eval"]
 
 
+@shown("comparing")
 def verify(
     model: Callable[..., Any],
     gm: Callable[..., Any],
-    inputs: Sequence[Any],
+    inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
     *,
     modes: Sequence[Mode] = ("eval",),
     grads: bool = False,
     rtol: float | None = None,
     atol: float | None = None,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> VerifyReport:
     """Compare a captured module with the original on example inputs.
 
-    inputs: a list of calls, each an `(args, kwargs)` pair, a tuple of args, a dict of kwargs, or a single tensor. (A
-    tuple of a tuple and a dict is always read as a pair.) Every call is made in every mode, with `grads` followed by
+    inputs: the arguments of one call, a tuple or the only one, and `kwargs` for those by name; or a list of calls, each
+    an `(args, kwargs)` pair, a tuple of args, a dict of kwargs, or a single tensor. (A tuple of a tuple and a dict is
+    always read as a pair.) Every call is made in every mode, with `grads` followed by
     a backward pass whose gradients are compared as well. Tolerances left out depend on the dtype, as in
     `torch.testing`; integers must be equal. Where the original raises, `gm` must raise too. Where a captured module
     differs, the report also says at which of its nodes the two sides part, inside a branch or loop too.
 
     Neither module is left changed: training flags, parameters, buffers, attributes and random states are put back.
     That takes a copy of all parameters and buffers while it runs.
+
+    progress: whether a bar is shown; None: where it lasts longer than a second.
 
     Raises GraphwrightError when there is nothing to compare.
 
@@ -63,7 +70,7 @@ def verify(
       case  mode  inputs         verdict  error
       0     eval  float32(1, 4)  equal    ...
     """
-    calls = _as_calls(inputs)
+    calls = _as_calls(inputs, kwargs)
     if not modes or not set(modes) <= {"train", "eval"}:
         raise GraphwrightError(f"modes is {modes!r}", fix='pass a tuple of "train" and "eval"')
     _refuse_lazy(model)
@@ -72,19 +79,17 @@ def verify(
     for side in (original, captured):
         side.state.include_variables(gm)
     comparison = _Comparison(original, captured, Tolerance(rtol, atol), seed, grads)
+    every = [*itertools.product(enumerate(calls), modes)]
     with same_randomness():
-        return VerifyReport(
-            tuple(comparison.case(i, mode, *call) for (i, call), mode in itertools.product(enumerate(calls), modes))
-        )
+        return VerifyReport(tuple(comparison.case(i, mode, *call) for (i, call), mode in followed(every, "call")))
 
 
-def _as_calls(inputs: Sequence[Any]) -> list[tuple[tuple[Any, ...], Mapping[str, Any]]]:
+def _as_calls(inputs: Any, kwargs: Mapping[str, Any] | None) -> list[tuple[tuple[Any, ...], Mapping[str, Any]]]:
     """Bring every accepted spelling of a call to `(args, kwargs)`."""
     if not isinstance(inputs, list):
-        raise GraphwrightError(
-            f"inputs is a {type(inputs).__name__}, where a list of calls is expected",
-            fix="verify(model, gm, [(x, y)]) for one call with two arguments",
-        )
+        return [call_of(inputs, kwargs) if kwargs is not None else _as_call(inputs)]
+    if kwargs is not None:
+        raise GraphwrightError("kwargs go with one call", fix="put them into the calls: [((x,), {'mask': mask}), ...]")
     if not inputs:
         raise GraphwrightError("inputs is empty: there is nothing to compare", fix="pass at least one call")
     return [_as_call(item) for item in inputs]

@@ -6,7 +6,8 @@ counts what the operators behind it count, a module of torch.nn included.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,9 @@ from graphwright.analysis.report import format_columns
 from graphwright.analysis.values import tensors_in
 from graphwright.ir import Node
 from graphwright.ops import is_region
-from graphwright.runtime import Interpreter, as_captured, read_attribute
+from graphwright.runtime import Interpreter, call_of, captured_for, read_attribute
 
-__all__ = ["Cost", "CostReport", "costs"]
+__all__ = ["FREE", "Cost", "CostReport", "CostCounter", "costs", "count", "undisturbed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,35 +85,46 @@ class CostReport:
         return "\n".join(format_columns(header, rows))
 
 
-def costs(gm: nn.Module, *args: Any, **kwargs: Any) -> CostReport:
+def costs(gm_or_model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> CostReport:
     """Run a captured module once on these inputs, and report what each node and module costs.
 
-    Nothing is left changed: the run is without gradients, and buffers are put back.
+    A model that is not captured is captured for them. Nothing is left changed: the run is without gradients, and
+    buffers are put back. Raises GraphError where `kwargs` are none.
 
-    >>> from graphwright import trace
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    >>> report = costs(trace(model, torch.ones(3, 4)), torch.ones(3, 4))
+    >>> report = costs(model, torch.ones(3, 4))
     >>> report.total.flops, report.total.parameters, report["2"].flops
     (288, 58, 96)
     """
-    gm = as_captured(gm)
+    given, named = call_of(args, kwargs)
+    return count(captured_for(gm_or_model, given, named), given, named).report()
+
+
+def count(gm: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CostCounter:
+    """Run a captured module once and count for each node."""
+    counter = CostCounter(gm)
+    with undisturbed(gm), counter.mode:
+        counter.run(*args, **kwargs)
+    return counter
+
+
+@contextmanager
+def undisturbed(gm: nn.Module) -> Iterator[None]:
+    """A run of a module without gradients, after which buffers and the random state are what they were."""
     buffers = {name: buffer.detach().clone() for name, buffer in gm.named_buffers()}
-    counter = _Counter(gm)
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), counter.mode:
-            counter.run(*args, **kwargs)
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            yield
     finally:
         for name, buffer in gm.named_buffers():
             if name in buffers:
                 buffer.data.copy_(buffers[name])
-    found = {node: counter.cost(node) for node in counter.graph.all_nodes() if node.op not in _FREE}
-    return CostReport(tuple(found.values()), tuple(_of_modules(gm, found, counter.parameters)))
 
 
-_FREE = ("placeholder", "output", "get_attr")
+FREE = ("placeholder", "output", "get_attr")
 
 
-class _Counter(Interpreter):
+class CostCounter(Interpreter):
     """Runs a graph and counts for each node."""
 
     def __init__(self, gm: nn.Module) -> None:
@@ -124,13 +136,14 @@ class _Counter(Interpreter):
         self.written: dict[Node, int] = {}
         self.runs: dict[Node, int] = {}
         self.parameters: dict[Node, dict[int, int]] = {}  # by id: how many elements
+        self.shapes: dict[Node, tuple[tuple[int, ...], ...]] = {}  # of the tensors in the value of each node
         self._inside = [0]  # what the nodes in bodies have counted so far, for each region that is running
 
     def run_node(self, n: Node) -> Any:
         """Run one node and count what it does."""
         before = self.mode.get_total_flops()
         self._inside.append(0)
-        given = [] if n.op in _FREE else list(tensors_in([self.env[used] for used in n.all_input_nodes]))
+        given = [] if n.op in FREE else list(tensors_in([self.env[used] for used in n.all_input_nodes]))
         versions = [tensor._version for tensor in given]
         value = super().run_node(n)
         inside = self._inside.pop()
@@ -138,7 +151,8 @@ class _Counter(Interpreter):
         self._inside[-1] += flops
         self._add(self.flops, n, flops - inside)
         self._add(self.runs, n, 1)
-        if n.op not in _FREE and not is_region(n):  # of which the nodes inside are counted
+        self.shapes[n] = tuple(tuple(tensor.shape) for tensor in tensors_in(value))
+        if n.op not in FREE and not is_region(n):  # of which the nodes inside are counted
             known = {_memory(tensor) for tensor in given}
             made = [tensor for tensor in tensors_in(value) if _memory(tensor) not in known]
             made += [tensor for tensor, version in zip(given, versions, strict=True) if tensor._version != version]
@@ -165,6 +179,11 @@ class _Counter(Interpreter):
     @staticmethod
     def _add(counts: dict[Node, int], node: Node, count: int) -> None:
         counts[node] = counts.get(node, 0) + count
+
+    def report(self) -> CostReport:
+        """What all nodes and modules cost."""
+        found = {node: self.cost(node) for node in self.graph.all_nodes() if node.op not in FREE}
+        return CostReport(tuple(found.values()), tuple(_of_modules(self.module, found, self.parameters)))
 
     def cost(self, node: Node) -> Cost:
         """What a node cost."""

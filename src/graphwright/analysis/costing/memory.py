@@ -23,7 +23,7 @@ from graphwright.analysis.shapes.fake_regions import run_on_fake
 from graphwright.analysis.values import tensors_in
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
-from graphwright.runtime import Interpreter, as_captured, graph_of, read_attribute
+from graphwright.runtime import Interpreter, call_of, captured_for, graph_of, read_attribute
 
 __all__ = ["MemoryReport", "MemoryUse", "memory", "peak_memory"]
 
@@ -87,7 +87,7 @@ class MemoryReport:
 
 
 def memory(
-    gm: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, backward: bool = False
+    gm_or_model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, backward: bool = False
 ) -> MemoryReport:
     """Predict the memory that a call of a captured module takes; nothing is computed, and nothing changes.
 
@@ -96,7 +96,7 @@ def memory(
     generated code; for the nodes, the module runs node by node, each value freed after its last use. Without `backward`
     the run is without gradients; with it, the sum of what the program returns is differentiated, so that saved
     activations stay until then. Where data decides branches or loops, each body runs about once. Raises GraphError
-    where an operation cannot do without data.
+    where an operation cannot do without data. A model that is not captured is captured for the call.
 
     >>> from graphwright import trace
     >>> x = torch.ones(8, 16)
@@ -104,8 +104,8 @@ def memory(
     >>> memory(gm, (x,)).peak, memory(gm, (x,), backward=True).after_forward
     (4096, 2176)
     """
-    gm = as_captured(gm)
-    given = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    given = call_of(args, kwargs)
+    gm = captured_for(gm_or_model, *given)
     run = _Run(gm, given)
     try:
         with run.mode, run.storages, torch.set_grad_enabled(backward):
@@ -140,7 +140,7 @@ def memory(
 
 
 def peak_memory(
-    gm: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, backward: bool = False
+    gm_or_model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None, *, backward: bool = False
 ) -> int:
     """Predict the peak that `memory` reports, without the nodes: in less than half of the time. Raises as it does.
 
@@ -149,14 +149,14 @@ def peak_memory(
     >>> peak_memory(trace(nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4)), (x,)), x)
     4096
     """
-    gm = as_captured(gm)
-    given = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    given = call_of(args, kwargs)
+    gm = captured_for(gm_or_model, *given)
     try:
         return _peaks_of_code(gm, given, backward)[1]
     except GraphError:
         raise
     except Exception:  # says more about what it is that cannot do without data
-        return memory(gm, args, kwargs, backward=backward).peak
+        return memory(gm, *given, backward=backward).peak
 
 
 class _Run(Interpreter):

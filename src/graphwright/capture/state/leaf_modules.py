@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.errors import CaptureError
+from graphwright.errors import CaptureError, did_you_mean
 
-__all__ = ["LeafModules", "leaf_predicate"]
+__all__ = ["LeafModules", "check_leaf_names", "leaf_predicate"]
 
 IsLeaf = Callable[[nn.Module, str], bool]
 Leaves = type[nn.Module] | str | Iterable[type[nn.Module] | str] | IsLeaf | None
@@ -55,6 +55,34 @@ def leaf_predicate(leaf_modules: LeafModules) -> IsLeaf:
         return bool(patterns) and any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
     return is_leaf
+
+
+def check_leaf_names(leaf_modules: LeafModules, root: nn.Module | None) -> None:
+    """Raise CaptureError for a name in `leaf_modules` that no module of a model has: no path, pattern or class.
+
+    >>> check_leaf_names("lineer", nn.Sequential(nn.Linear(1, 1)))
+    Traceback (most recent call last):
+    graphwright.errors.CaptureError: leaf_modules names 'lineer', which no module of Sequential has
+      fix: name a path, a pattern of paths or a class: did you mean 'Linear'?
+    """
+    if root is None:
+        return
+    if isinstance(leaf_modules, Mapping):
+        asked = [key for key in leaf_modules if key]
+    else:
+        chosen = (leaf_modules,) if isinstance(leaf_modules, str) else leaf_modules
+        asked = [item for item in chosen if isinstance(item, str)] if isinstance(chosen, tuple | list | set) else []
+    if not asked:
+        return
+    modules = dict(root.named_modules(remove_duplicate=False))
+    classes = {base.__name__ for module in modules.values() for base in type(module).__mro__} - {"object", "Module"}
+    known = [path for path in modules if path] + ([] if isinstance(leaf_modules, Mapping) else sorted(classes))
+    for name in asked:
+        if name not in known and not any(fnmatch.fnmatchcase(path, name) for path in modules):
+            raise CaptureError(
+                f"leaf_modules names {name!r}, which no module of {type(root).__name__} has",
+                fix=f"name a path, a pattern of paths or a class: {did_you_mean(name, known)}",
+            )
 
 
 def is_torch_layer(module: nn.Module) -> bool:

@@ -67,6 +67,7 @@ class Ledger:
         self.unforeseen: dict[Node, Unforeseen] = {}  # by the node that gives the value
         self.asks_kinds = False
         self.asks_classes = False  # of tensors: a subclass would be another input
+        self.asks_autocast = False  # a dtype that is read is another one under `torch.autocast`
         self.modules: dict[str, dict[str, Any]] = {}
         self.forwards: dict[type, Any] = {}  # of classes of modules whose code is part of the program
         self.buffers: dict[str, bool] = {}  # that the program registers, by path: whether they persist
@@ -111,6 +112,7 @@ class Ledger:
             self.asked.setdefault(path, set()).update(asked)
         self.asks_kinds |= other.asks_kinds
         self.asks_classes |= other.asks_classes
+        self.asks_autocast |= other.asks_autocast
         self.buffers |= other.buffers
         self.forwards |= other.forwards
         for path, of_module in other.modules.items():

@@ -1,8 +1,9 @@
-"""The door with example inputs: what `trace` and `doctor` do.
+"""The door with example inputs: what `trace`, `record` and `doctor` do.
 
 Who calls them, on what, and with which inputs; the recorder that the program runs under; what becomes of the captures
 of its ways. Read trace.py first, then recorder.py.
 
+    recorded_calls.py  `record`: a run of the user's own says with which calls a model is captured
     trace.py           `trace`: a model and example inputs in, a captured module of the same class out
     recorder.py        what is done with each operation of a program that runs on examples
     recording_mode.py  the mode under which a program runs: it sees every call of torch

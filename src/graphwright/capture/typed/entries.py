@@ -12,7 +12,7 @@ from torch import nn
 
 from graphwright.capture.outside.closures import Reached
 from graphwright.capture.proxies.objects import is_object
-from graphwright.errors import CaptureError
+from graphwright.errors import CaptureError, did_you_mean
 from graphwright.ir import Graph, Node, Origin
 from graphwright.runtime import Entry, GraphModule, attributes_of, captured_module, is_compiled, refuse_call
 from graphwright.source import annotate, qualname_of
@@ -198,6 +198,11 @@ class Subject:
             if reached.is_any():
                 self._reached, self.root_module = reached, reached.holder
 
+    @property
+    def tree(self) -> nn.Module | None:
+        """The module whose tree is captured; None for a function, of whatever modules it reaches."""
+        return None if self._reached is not None else self.root_module
+
     def name(self, entry: str) -> str:
         """What an entry point is called in messages."""
         if self.root_module is None or self._reached is not None:
@@ -316,7 +321,7 @@ def check_names(
         if unknown:
             raise CaptureError(
                 f"{option} names {', '.join(map(repr, unknown))}, which is no input of the program",
-                fix=f"its inputs are {', '.join(known)}",
+                fix=_inputs(unknown[0], [*known]),
             )
     for name in sorted(dynamic):
         if not isinstance(known[name], bool | int | float | tuple | list | dict | torch.Tensor):
@@ -354,3 +359,11 @@ def held_by(value: Any) -> list[tuple[Any, Any]]:
 def path_to(path: str, key: Any, parameters: Mapping[str, Any] | None = None) -> str:
     """What something inside an input is called; `**kwargs` (it comes with the `parameters`) are inputs themselves."""
     return key if parameters is not None and key not in parameters else f"{path}_{key}"
+
+
+def _inputs(name: str, known: list[str]) -> str:
+    """What to say of a name that no input has: the inputs, or the nearest where there are many."""
+    return f"its inputs are {', '.join(known)}" if len(known) <= _MOST else did_you_mean(name, known)
+
+
+_MOST = 12  # names that a message lists

@@ -413,6 +413,9 @@ class Inputs:
         self._head = self._last
         self._take_identities()
         ledger = self._recorder.ledger
+        if ledger.asks_autocast:
+            self._take_autocast()
+        self._take_devices()
         for path, held in self._tensors.items():
             if ledger.asks_classes or "class" in ledger.asked.get(path, ()):
                 read = functools.partial(self._call, class_of_tensor, held.make())
@@ -457,15 +460,20 @@ class Inputs:
         asked.follow(ledger.reads.values())
         ledger.reads.clear()
         if asked.follows_autocast:
-            self._take_autocast()
-        for path in (path for path, facts in asked.found.items() if "device" in facts and path in self._tensors):
-            held = self._tensors[path]
+            ledger.asks_autocast = True
+        for path, facts in asked.found.items():
+            ledger.asked.setdefault(path, set()).update(facts)
+
+    def _take_devices(self) -> None:
+        """Take for granted on which devices tensors are, where the program asks."""
+        ledger = self._recorder.ledger
+        for path, held in self._tensors.items():
+            if "device" not in ledger.asked.get(path, ()):
+                continue
             read = functools.partial(self._call, getattr, held.make(), "device")
             if held.is_list:
                 read = functools.partial(self._call, device_of_each, held.make(), held.example.device)
             ledger.take(f"{path}.device", held.example.device, read, f"{path}.device")
-        for path, facts in asked.found.items():
-            ledger.asked.setdefault(path, set()).update(facts)
 
     def _take_autocast(self) -> None:
         """Take for granted that the program is called under `torch.autocast`, or outside of it, as the example is."""

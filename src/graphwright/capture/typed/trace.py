@@ -33,7 +33,7 @@ from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.state.examples import Examples, NeedsRealValues
 from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
-from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
+from graphwright.capture.state.leaf_modules import LeafModules, check_leaf_names, leaf_predicate
 from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
 from graphwright.capture.state.thread_state import ending, undoing
@@ -61,6 +61,7 @@ from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
 from graphwright.hierarchy import unflatten
 from graphwright.ir import Graph
+from graphwright.progress import Bar, followed, showing
 from graphwright.runtime import (
     Entry,
     GraphModule,
@@ -95,7 +96,7 @@ def trace(
     target: Literal["eager", "export"] = "eager",
     flat: bool = True,
     copy: bool = False,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | bool | None = None,
     check_trace: bool | None = None,
     check_inputs: Iterable[Any] | None = None,
     check_tolerance: float = 1e-5,
@@ -128,8 +129,8 @@ def trace(
     `max_paths`: how many ends a program may have where its branches cannot be joined. `target`: "export" captures what
     is to be deployed: `torch.compiler.is_exporting()` and `is_compiling()` are true, so that libraries leave out what
     only eager execution needs, such as a look whether a mask masks anything. Not `flat`: each module that is entered
-    stays a module, captured for itself, as `unflatten` makes them. `progress` is called with a line
-    per pass.
+    stays a module, captured for itself, as `unflatten` makes them. A capture that lasts longer than a second shows a
+    bar in a terminal or notebook; `progress=False`: none; a function is called with a line per pass.
     `check_trace`: capture another time, for the example and each of `check_inputs` (calls, as in `examples`), and
     compare graphs, and values with the original's up to `check_tolerance`. On by default with "follow".
 
@@ -157,15 +158,18 @@ def trace(
     points = entry_points(root, args, kwargs, examples, methods)
     options = _Options(
         control_flow, max_paths, frozenset(static), frozenset(dynamic), (*leaf_functions, *wrapped_functions()),
-        progress or _say_nothing, target,
+        progress if callable(progress) else _say_nothing, target,
     )  # fmt: skip
     subject = Subject(root)
     is_leaf = leaf_predicate(leaf_modules)
+    check_leaf_names(leaf_modules, subject.tree)
     if control_flow == "follow":
         is_leaf = keeping_regions(is_leaf)
     inputs = [(subject.signature(point.name), point.examples) for point in points]
     check_names(options.static, options.dynamic, inputs, subject.root_module)
-    entries = [_entry(subject, point, options, is_leaf) for point in points]
+    is_shown = False if callable(progress) else progress
+    with showing(f"capturing {subject.name(points[0].name)}", is_shown) as bar:
+        entries = [_entry(subject, point, _told(options, bar), is_leaf) for point in followed(points, "method")]
     share_constants(entry.graph for entry in entries)
     module = subject.module_of(entries)
     if control_flow == "follow":
@@ -304,6 +308,16 @@ class _Options:
             for attempt in ATTEMPTS
             if (attempt.real or self.control_flow != "follow") and (attempt.export or self.target == "eager")
         ]
+
+
+def _told(options: _Options, bar: Bar) -> _Options:
+    """Options with which the bar shows what the capture is at."""
+
+    def tell(line: str) -> None:
+        bar.step(line.partition(":")[0])
+        options.progress(line)
+
+    return dataclasses.replace(options, progress=tell)
 
 
 def _say_nothing(line: str) -> None:

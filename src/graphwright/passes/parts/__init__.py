@@ -10,6 +10,7 @@ Read extraction.py first.
     stage_modules.py      what stages are: modules with the names of the whole, and the links between them
     stage_order.py        which stage each node is in, in an order in which each has what it needs
     balanced_cuts.py      where to cut a sequence into parts of like cost
+    minimizing.py         the smallest part of a model that still fails
     pruning.py            channels removed from a module
     fitting.py            a graph made to fit parameters that have become smaller
     removed_channels.py   what is left of dimensions when some channels are removed

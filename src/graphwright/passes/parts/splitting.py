@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from graphwright.analysis import costs
+from graphwright.analysis import costs, seconds_of_nodes
 from graphwright.errors import PassError, UnknownNameError
 from graphwright.hierarchy import as_flat
 from graphwright.ir import Graph, Node, bodies_of
@@ -20,7 +18,7 @@ from graphwright.passes.parts.stage_modules import Split, make_stages
 from graphwright.passes.parts.stage_order import labelled_stages
 from graphwright.passes.parts.wanted_values import close_names
 from graphwright.passes.support.node_names import module_paths, node_names
-from graphwright.runtime import Interpreter, as_captured, graph_of, read_attribute
+from graphwright.runtime import as_captured, graph_of, read_attribute
 
 __all__ = ["split"]
 
@@ -186,16 +184,19 @@ def _weights(
     if not inputs and not named and graph.find_nodes(op="placeholder"):
         raise PassError(f"to balance by {balance} the program has to run", fix="pass example inputs: args=(x,)")
     if balance == "time":
-        return _times(gm, nodes, inputs, named)
-    report = {cost.name: cost for cost in costs(gm, *inputs, **named).nodes}  # bodies after what they are part of
-    inside = {
-        node: [node.name, *[inner.name for body in bodies_of(node) for inner in body.all_nodes()]] for node in nodes
-    }
+        took = seconds_of_nodes(gm, inputs, named)
+        return [sum(took.get(each, 0.0) for each in _with_bodies(node)) for node in nodes]
+    report = {cost.name: cost for cost in costs(gm, inputs, named).nodes}  # bodies after what they are part of
+    inside = {node: [each.name for each in _with_bodies(node)] for node in nodes}
     if balance == "flops":
         return [float(sum(report[name].flops for name in inside[node] if name in report)) for node in nodes]
     held = _parameters(gm, nodes, lambda parameter: parameter.numel() * parameter.element_size())
     given = [sum(report[name].bytes_written for name in inside[node] if name in report) for node in nodes]
     return [one + other for one, other in zip(held, given, strict=True)]
+
+
+def _with_bodies(node: Node) -> list[Node]:
+    return [node, *[inner for body in bodies_of(node) for inner in body.all_nodes()]]
 
 
 def _parameters(gm: nn.Module, nodes: list[Node], size: Callable[[nn.Parameter], int]) -> list[float]:
@@ -223,37 +224,3 @@ def _read_by(gm: nn.Module, node: Node) -> Iterable[nn.Parameter]:
                 yield value
         elif used._op == "call_module" and used.graph is not node.graph:
             yield from gm.get_submodule(str(used._target)).parameters()
-
-
-def _times(gm: nn.Module, nodes: list[Node], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[float]:
-    """Seconds that each node takes, the median of three runs after one that does not count."""
-    buffers = {name: buffer.detach().clone() for name, buffer in gm.named_buffers()}
-    runs: list[dict[Node, float]] = []
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            for _ in range(4):
-                timer = _Timer(gm)
-                timer.run(*args, **kwargs)
-                runs.append(timer.seconds)
-    finally:
-        for name, buffer in gm.named_buffers():
-            if name in buffers:
-                buffer.data.copy_(buffers[name])
-    return [statistics.median(run.get(node, 0.0) for run in runs[1:]) for node in nodes]
-
-
-class _Timer(Interpreter):
-    """Runs a graph and measures each node."""
-
-    def __init__(self, gm: nn.Module) -> None:
-        super().__init__(gm)
-        self.seconds: dict[Node, float] = {}
-
-    def run_node(self, n: Node) -> Any:
-        """Run one node, and measure."""
-        started = time.perf_counter()
-        value = super().run_node(n)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        self.seconds[n] = self.seconds.get(n, 0.0) + time.perf_counter() - started
-        return value

@@ -12,10 +12,12 @@ import operator
 import re
 from collections.abc import Iterable
 
+from torch import nn
+
 from graphwright.capture import noted
 from graphwright.ir import Graph, Namespace, Node, bodies_of, candidate_for
 from graphwright.ops import cond, enter_context, exit_context
-from graphwright.runtime import is_guard
+from graphwright.runtime import as_captured, graph_of, is_guard
 
 __all__ = ["Counts", "is_unnamed", "module_paths", "node_names"]
 
@@ -27,8 +29,10 @@ _PLAIN = {
 }
 
 
-def node_names(graph: Graph, drops_numbers: bool = False) -> dict[Node, str]:
-    """Name the nodes of a graph, outside of the bodies of branches and loops; no two have one name.
+def node_names(graph: Graph | nn.Module, drops_numbers: bool = False) -> dict[Node, str]:
+    """Name the nodes of a graph, or of a captured module, outside of the bodies of branches and loops.
+
+    No two have one name.
 
     With `drops_numbers`, modules whose own names end in a number are numbered anew, as torchvision does.
 
@@ -40,10 +44,10 @@ def node_names(graph: Graph, drops_numbers: bool = False) -> dict[Node, str]:
     ...         self.relu, self.linear = nn.ReLU(), nn.Linear(2, 2)
     ...     def forward(self, x):
     ...         return self.relu(self.linear(self.relu(x)) + x)
-    >>> list(node_names(symbolic_trace(nn.Sequential(Block())).graph).values())
+    >>> list(node_names(symbolic_trace(nn.Sequential(Block()))).values())
     ['input', '0.relu', '0.linear', '0.add', '0.relu_1']
     """
-    return _names(graph, Counts(drops_numbers))
+    return _names(graph if isinstance(graph, Graph) else graph_of(as_captured(graph)), Counts(drops_numbers))
 
 
 def _names(graph: Graph, counts: Counts) -> dict[Node, str]:

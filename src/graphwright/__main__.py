@@ -1,4 +1,4 @@
-"""`python -m graphwright.cli` is the command `graphwright`."""
+"""`python -m graphwright` is the command `graphwright`."""
 
 import sys
 

@@ -1,0 +1,70 @@
+"""`graphwright.config`: the few settings of the library, each with its environment variable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Config", "config"]
+
+
+class Config:
+    """The settings of this process. What is not set here is read from the environment when it is asked for.
+
+    progress: whether what takes longer than a second shows a bar; None, which is the default, in terminals and
+        notebooks only. GRAPHWRIGHT_PROGRESS: 0 or 1.
+    cache_folder: where `optimize_for_inference(keep_decisions=True)` notes what it measured; `~/.cache/graphwright` by
+        default. GRAPHWRIGHT_CACHE: a path.
+
+    >>> with config.set(progress=False):
+    ...     config.progress
+    False
+    """
+
+    __slots__ = ("_set",)
+
+    def __init__(self) -> None:
+        self._set: dict[str, Any] = {}
+
+    @property
+    def progress(self) -> bool | None:
+        """Whether what takes longer than a second shows a bar; None: in terminals and notebooks."""
+        if "progress" in self._set:
+            return self._set["progress"]  # type: ignore[no-any-return]
+        return {"0": False, "1": True}.get(os.environ.get("GRAPHWRIGHT_PROGRESS", ""))
+
+    @progress.setter
+    def progress(self, value: bool | None) -> None:
+        if value not in (None, False, True):
+            raise ValueError(f"progress is None, False or True, not {value!r}")
+        self._set["progress"] = value
+
+    @property
+    def cache_folder(self) -> Path:
+        """Where is noted what was measured on this machine."""
+        found = self._set.get("cache_folder") or os.environ.get("GRAPHWRIGHT_CACHE")
+        return Path(found) if found else Path.home() / ".cache" / "graphwright"
+
+    @cache_folder.setter
+    def cache_folder(self, value: str | os.PathLike[str] | None) -> None:
+        self._set["cache_folder"] = value
+
+    @contextmanager
+    def set(self, **settings: Any) -> Iterator[None]:
+        """Have settings be others inside of a `with` block. Raises AttributeError for what is none."""
+        before = dict(self._set)
+        try:
+            for name, value in settings.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            self._set = before
+
+    def __repr__(self) -> str:
+        return f"Config(progress={self.progress!r}, cache_folder={str(self.cache_folder)!r})"
+
+
+config = Config()
