@@ -71,6 +71,10 @@ class _LazyForward:
         only = None if self._module is None else self._module()
         return self if only is None or type(only) is not owner else GraphModule._build(only, self._name)
 
+    def __call__(self, module: GraphModule, *args: Any, **kwargs: Any) -> Any:
+        # Classes that wrap the `forward` of every class derived from them take this for it.
+        return GraphModule._build(module, self._name)(module, *args, **kwargs)
+
 
 class GraphModule(nn.Module):
     """A module whose `forward` is generated from its graph.
