@@ -447,6 +447,28 @@ def test_tools_that_work_on_one_graph_take_nested_captures() -> None:
     assert len(quantized.quantization.explain().rows) >= 3
 
 
+def test_a_sequence_is_written_as_one() -> None:
+    class Stages(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stages = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Sequential(Block(), Block()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.stages(x)
+
+    x = floats(3, 4)
+    nested = trace(Stages().eval(), x, flat=False)
+    text = graphwright.source(nested)
+    assert text.count("class ") == 2
+    assert "torch.nn.Sequential(Block(), Block())" in text
+    scope: dict[str, Any] = {"__name__": "written"}
+    exec(compile(text, "written.py", "exec"), scope)
+    written = scope["Stages"]()
+    written.load_state_dict(nested.state_dict())
+    assert torch.equal(written(x), nested(x))
+    assert isinstance(nested.stages[0], GraphModule)
+
+
 @pytest.mark.slow
 def test_modules_become_functions_of_an_onnx_model() -> None:
     model, x = Masked().eval(), floats(3, 4)

@@ -25,6 +25,7 @@ from graphwright.cli.options import (
     writes,
 )
 from graphwright.codegen import readable_source
+from graphwright.hierarchy import source, unflatten
 from graphwright.ir import format_table, qualified_name
 from graphwright.runtime import GraphModule, graphs_of, guards_of
 
@@ -35,9 +36,10 @@ __all__ = ["doctor_command", "profile_command", "show", "summary_command", "trac
 @of_target
 @example
 @captures
+@click.option("--nested", is_flag=True, help="keep modules modules: print a class for each distinct one")
 @writes
 @answer
-def trace_command(**options: Any) -> int:
+def trace_command(nested: bool, **options: Any) -> int:
     """Capture TARGET and print the code that was generated.
 
     Without inputs it is captured symbolically, as torch.fx does it.
@@ -45,7 +47,10 @@ def trace_command(**options: Any) -> int:
     given = Given.read(options)
     how = {name: options[name] for name in ("static", "dynamic", "leaf_modules", "max_paths")}
     gm = given.captured(**how)
-    deliver(options, gm.code.strip("\n"), lambda: facts_of(gm), show_code)
+    if nested:
+        gm = unflatten(gm)
+    code = source(gm) if nested else gm.code
+    deliver(options, code.strip("\n"), lambda: facts_of(gm), show_code)
     write_module(gm, options)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import sys
 import tokenize
@@ -82,7 +83,7 @@ def source(gm: nn.Module, *, standalone: bool = False, original_classes: bool = 
     programs = _Programs(standalone, comments)
     name = type(gm).__name__
     written = PackageSource(
-        gm,
+        _with_plain_sequences(gm),
         name if name.isidentifier() else "Program",
         programs.of,
         loads_weights=False,
@@ -162,6 +163,31 @@ def _without_comments(text: str) -> str:
         if token.type in (tokenize.COMMENT, tokenize.NL) and not token.line[: token.start[1]].strip()
     }
     return "".join(line for i, line in enumerate(text.splitlines(keepends=True), start=1) if i not in lines)
+
+
+def _with_plain_sequences(gm: nn.Module) -> nn.Module:
+    """The module, or a second tree of it with the same tensors: Sequential is torch's own where it does no more."""
+    if not any(_is_plain_sequence(module) for module in gm.modules() if module is not gm):
+        return gm
+    copied = copy.deepcopy(gm, {id(tensor): tensor for tensor in (*gm.parameters(), *gm.buffers())})
+    for module in list(copied.modules()):
+        for name, child in module._modules.items():
+            if child is not None and _is_plain_sequence(child):
+                module._modules[name] = made = nn.Sequential()
+                made.__dict__.update({key: value for key, value in child.__dict__.items() if key in made.__dict__})
+    return copied
+
+
+def _is_plain_sequence(module: nn.Module) -> bool:
+    points = entry_points_of(module)
+    kind = next(each for each in type(module).__mro__ if not each.__dict__.get("_is_instance_class"))
+    if kind is not nn.Sequential or not points:
+        return False
+    first, *calls, output = points["forward"].graph.nodes
+    row = [first, *calls]
+    are_calls = all(node.op == "call_module" and node.args == (row[i],) for i, node in enumerate(calls))
+    names = [str(node.target) for node in calls]
+    return are_calls and names == list(module._modules) and not calls[-1].kwargs and output.args == (calls[-1],)
 
 
 def _remove_guards(graph: Graph) -> None:

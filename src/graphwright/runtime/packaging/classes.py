@@ -253,7 +253,7 @@ class ModuleWriter:
             return Call(head, pairs, ("({", "})"))
         runs_of_equals = list(_runs(items))
         if kind is nn.ModuleList and len(runs_of_equals) == 1 and runs_of_equals[0][1] > 2:
-            return Call(f"{head}({render(items[0], 0, '')} for _ in range({len(items)}))", (), ("", ""))
+            return _repeated(head, items[0], len(items))
         brackets = ("([", "])") if kind is nn.ModuleList else ("(", ")")
         return Call(head, tuple(_collapsed(runs_of_equals)), brackets)
 
@@ -362,9 +362,17 @@ def _runs(items: list[Expression]) -> Iterator[tuple[Expression, int]]:
 def _collapsed(runs: list[tuple[Expression, int]]) -> Iterator[tuple[str, Expression]]:
     for item, count in runs:
         if count > 2:
-            yield "", f"*({render(item, 0, '')} for _ in range({count}))"
+            yield "", _repeated("*", item, count)
         else:
             yield from [("", item)] * count
+
+
+def _repeated(head: str, item: Expression, count: int) -> Expression:
+    """Write so many equal items as a generator, in brackets behind a head."""
+    if isinstance(item, str):
+        return f"{head}({item} for _ in range({count}))"
+    start, end = item.brackets
+    return Call(f"{head}({item.head}", item.items, (start, f"{end} for _ in range({count}))"))
 
 
 def _numbered(name: str) -> Iterator[str]:

@@ -194,7 +194,10 @@ class PackageSource:
             original = self._module.get_submodule(path)
             if original.training is not module.training:
                 raise _differs(path, f"its `training` would be {module.training}")
-            if id(original) in self._uses.callers and not is_same_build(original, module, ()):
+            holds = type(original) in _CONTAINERS and any(
+                id(each) in self._uses.programs for each in original.modules()
+            )
+            if id(original) in self._uses.callers and not holds and not is_same_build(original, module, ()):
                 raise _differs(path, f"it would be another {type(original).__name__}")
 
 
