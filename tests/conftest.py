@@ -28,11 +28,11 @@ torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what compares with the torch.fx of another release, and of a sample all but each n-th, if slow is."""
+    """Skip what compares with the torch.fx of another release; of a sample, all but each n-th quick one are slow."""
     places: collections.Counter[str] = collections.Counter()
     for item in items:
         sample = item.get_closest_marker("sampled")
-        if sample is not None:
+        if sample is not None and item.get_closest_marker("slow") is None:
             function = item.nodeid.partition("[")[0]
             if places[function] % sample.args[0]:
                 item.add_marker(pytest.mark.slow)

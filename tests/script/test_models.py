@@ -49,6 +49,7 @@ def test_models_of_torchvision(name: str) -> None:
     assert_same(model, *((2, 3, 4, 32, 32) if name == "r3d_18" else (2, 3, 224, 224)))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Scripted:UserWarning")
 @pytest.mark.parametrize("transform_input", [False, True])
 @pytest.mark.parametrize(
