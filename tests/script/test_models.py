@@ -40,6 +40,7 @@ def assert_same(model: nn.Module, *shape: int) -> None:
             assert torch.equal(mine, its)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [VISION[0], *[pytest.param(name, marks=pytest.mark.slow) for name in VISION[1:]]])
 def test_models_of_torchvision(name: str) -> None:
     declare_torchvision()
