@@ -14,25 +14,30 @@ from tests.torch_releases import why_left_out
 
 # Examples are found by a search seeded from the test itself, so that a failure comes back on every machine; a
 # failure prints the blob that replays it. Time limits per example would only measure how busy the machine is.
-hypothesis.settings.register_profile(
-    "graphwright",
-    deadline=None,
-    derandomize=True,
-    print_blob=True,
-    max_examples=60,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
-)
-hypothesis.settings.load_profile("graphwright")
+for _name, _examples in (("quick", 20), ("every", 100)):
+    hypothesis.settings.register_profile(
+        _name,
+        deadline=None,
+        derandomize=True,
+        print_blob=True,
+        max_examples=_examples,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
+    )
 
 torch.set_num_threads(1)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Look at fewer examples of each property where slow tests are left out."""
+    hypothesis.settings.load_profile("quick" if config.getoption("markexpr") == "not slow" else "every")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what compares with the torch.fx of another release, and of a sample all but each n-th, if slow is."""
+    """Skip what compares with the torch.fx of another release; of a sample, all but each n-th quick one are slow."""
     places: collections.Counter[str] = collections.Counter()
     for item in items:
         sample = item.get_closest_marker("sampled")
-        if sample is not None:
+        if sample is not None and item.get_closest_marker("slow") is None:
             function = item.nodeid.partition("[")[0]
             if places[function] % sample.args[0]:
                 item.add_marker(pytest.mark.slow)

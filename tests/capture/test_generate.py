@@ -55,6 +55,7 @@ def t5() -> Any:
 MODELS = [gpt2, pytest.param(llama, marks=pytest.mark.slow)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("use_cache", [False, True])
 @pytest.mark.parametrize("build", MODELS)
 def test_generate_runs_captured(build: Any, use_cache: bool, monkeypatch: pytest.MonkeyPatch) -> None:

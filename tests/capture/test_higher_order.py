@@ -67,6 +67,7 @@ def same(one: Any, other: Any) -> bool:
     return all(map(torch.equal, tree_leaves(one), tree_leaves(other)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_all_three_doors_capture_the_python_that_it_stands_for(program: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -142,7 +142,7 @@ def random_program(seed: int) -> Callable[[Tensor, Tensor], Any]:
     return program
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_compare_sizes_as_eager(seed: int) -> None:
     program = random_program(seed)

@@ -48,6 +48,7 @@ def interpreted(gm: Any) -> Any:
     return interpreter.run
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_one_capture_goes_every_way(case: Any) -> None:
     program, inputs = case

@@ -72,7 +72,7 @@ def _alive() -> dict[str, int]:
     return found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("model", models()[::2], ids=lambda model: type(model).__name__)
 def test_a_captured_module_goes_with_all_that_made_it(model: nn.Module) -> None:
     _capture(model)
@@ -89,6 +89,7 @@ def test_a_captured_module_goes_with_all_that_made_it(model: nn.Module) -> None:
     assert _alive() == before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["error", "refusal", "shape"])
 def test_a_failed_capture_leaves_nothing(how: str) -> None:
     model = Failing(how)
@@ -109,6 +110,7 @@ def _made_anew(number: int) -> Any:
     return names["f"]
 
 
+@pytest.mark.slow
 def test_functions_that_go_take_their_conversions_along() -> None:
     def capture(number: int) -> None:
         function = _made_anew(number)

@@ -77,7 +77,7 @@ MODELS: list[Any] = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("build", "inputs"), MODELS)
 def test_a_captured_model_equals_the_original(
@@ -93,6 +93,7 @@ def test_a_captured_model_equals_the_original(
     assert report.ok, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("has_mask", [False, True])
 def test_each_layer_of_a_decoder_is_there_once(has_mask: bool) -> None:
@@ -132,6 +133,7 @@ def test_what_forks_is_cut_where_it_is_captured_once() -> None:
     assert torch.equal(split(gm, at=["last"]).module(*args), gm(*args))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v3_small", "swin_t"])
 def test_symbolic_names_are_torch_fx_s(name: str) -> None:
     model = _torchvision().models.get_model(name, weights=None).eval()

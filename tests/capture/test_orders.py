@@ -11,6 +11,7 @@ from tests.capture.test_loops import check, interpreted, name_of, outcome
 from graphwright import symbolic_trace, trace
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("program", ORDERS, ids=lambda program: name_of([program]))
 def test_one_capture_orders_as_eager_does(program: Any) -> None:
     gm = trace(program, INPUTS[0])

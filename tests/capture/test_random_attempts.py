@@ -132,7 +132,7 @@ def check(seed: int) -> str:
     return found
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(20))
 def test_every_path_equals_eager(seed: int) -> None:
     check(seed)

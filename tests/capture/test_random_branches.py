@@ -144,7 +144,7 @@ def check(seed: int) -> None:
         torch.testing.assert_close(found, expected, rtol=0, atol=0, msg=lambda text: f"{text}\n{source}\n{gm.code}")
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("seed", range(30))
 def test_every_path_equals_eager(seed: int) -> None:
     check(seed)

@@ -62,6 +62,7 @@ def judge(seed: int, capture: Any) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [SEEDS[:10], pytest.param(SEEDS[10:], marks=pytest.mark.slow)], ids=["few", "many"])
 def test_traced_programs_with_containers(seeds: list[int]) -> None:
     same = [judge(seed, trace) for seed in seeds]

@@ -259,6 +259,7 @@ PROGRAMS = (
 REFUSED = (variadic, any_length, PROGRAMS[-2])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: getattr(program, "__name__", type(program).__name__))
 def test_what_torch_fx_lets_torchscript_compile_it_compiles(program: Callable[..., Any]) -> None:

@@ -61,6 +61,7 @@ def run(subject: Subject, folder: Path) -> tuple[bool, str]:
     return held, "\n".join(said)
 
 
+@pytest.mark.slow
 def test_every_step_is_taken(tmp_path: Path) -> None:
     held, said = run(tiny(), tmp_path)
     assert held, said

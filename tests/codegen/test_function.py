@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.fx
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from tests.random_edits import Pair, apply_all, edits
 
 import graphwright
@@ -285,7 +285,6 @@ def test_lines_lead_to_nodes() -> None:
 # ---- torch.fx's own text
 
 
-@settings(max_examples=150)
 @given(edits)
 @pytest.mark.slow
 def test_the_text_is_torch_fx_s(edits: list[Any]) -> None:

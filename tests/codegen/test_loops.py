@@ -247,6 +247,7 @@ def agree_at_random(seed: int) -> None:
         torch.testing.assert_close(gm(x, n), wanted, rtol=0, atol=0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("start", range(0, 40, 10))
 def test_random_loops_do_what_the_interpreter_does(start: int) -> None:
     for seed in range(start, start + 10):

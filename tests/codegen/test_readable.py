@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from tests.random_programs import programs
 from torch import nn
 
@@ -504,7 +504,6 @@ def test_lines_lead_to_the_nodes_of_their_statements() -> None:
     assert not found[neg]
 
 
-@settings(max_examples=60)
 @given(programs(with_origins=True))
 @pytest.mark.slow
 def test_broken_lines_say_the_same(graph: Graph) -> None:

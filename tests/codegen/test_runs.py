@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from tests.random_programs import outcome, programs
 from torch import nn
 
@@ -36,19 +36,16 @@ def run_code(code: PythonCode) -> Callable[..., Any]:
 # ---- properties
 
 
-@settings(max_examples=80)
 @given(programs())
 def test_the_torch_fx_form_does_what_the_interpreter_does(graph: Graph) -> None:
     assert outcome(run_code(graph_to_source(graph)), graph) == outcome(run_nodes(graph), graph)
 
 
-@settings(max_examples=80)
 @given(programs(with_origins=True))
 def test_the_readable_form_does_what_the_interpreter_does(graph: Graph) -> None:
     assert outcome(run_code(graph_to_readable_source(graph)), graph) == outcome(run_nodes(graph), graph)
 
 
-@settings(max_examples=50)
 @given(programs(with_origins=True))
 def test_every_name_is_bound_and_every_line_leads_to_its_node(graph: Graph) -> None:
     for write in (graph_to_source, graph_to_readable_source):

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from tests.compat.agreement import Comparison, compare
+from tests.operator_samples import first_samples
 from torch.utils import _pytree as pytree
 
 
@@ -33,7 +34,7 @@ def _samples(info: Any, count: int) -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return list(itertools.islice(info.sample_inputs("cpu", dtypes[0], requires_grad=False), count))
+            return first_samples(info, dtypes[0], count)
         except (RuntimeError, ModuleNotFoundError):  # needs another device, or a package that is not there
             return []
 

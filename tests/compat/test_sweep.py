@@ -18,6 +18,7 @@ QUICK = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.filterwarnings("ignore")
 def test_a_slice_of_each_section(section: str) -> None:

@@ -99,6 +99,7 @@ class InObject(nn.Module):
         return Given(x * 2, note="twice")
 
 
+@pytest.mark.slow
 def test_results_in_objects_are_objects_of_each_call() -> None:
     gm, _ = recorded(InObject().eval(), X)
     one, other = gm(X), gm(X + 1)

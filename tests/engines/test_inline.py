@@ -318,6 +318,7 @@ TABLES_REPLACED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", TABLES_REPLACED)
 @pytest.mark.parametrize("form", [inline, lambda gm: graphwright.optimize_for_inference(gm, X, engines=("torch",))])
 def test_tables_that_replace_others_are_looked_at(name: str, form: Callable[[GraphModule], GraphModule]) -> None:
@@ -340,6 +341,7 @@ REPEATED = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("counts", [True, False], ids=["versions", "no versions"])
 @pytest.mark.parametrize("seed", range(3))
 def test_many_changes_after_each_other(seed: int, counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -518,6 +520,7 @@ def test_files_are_refused(tmp_path: Any) -> None:
             write()
 
 
+@pytest.mark.slow
 def test_other_tools_take_the_program() -> None:
     gm, inlined = both()
     expected = gm(X)

@@ -137,6 +137,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kernel", list(KERNELS))
 @pytest.mark.parametrize("name", list(LAYERS))
 def test_each_kernel_computes_the_layer(name: str, kernel: str, prefer: Callable[..., None]) -> None:
@@ -250,6 +251,7 @@ def _there_and_back(gm: nn.Module, model: nn.Module) -> None:
 CHANGES = {"load_state_dict": _load, "in place": _write, "replaced": _replace, "data": _data, "to": _there_and_back}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", list(CHANGES))
 def test_a_changed_weight_is_packed_anew(change: str, model: nn.Module, prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "as one", "torch")
@@ -313,6 +315,7 @@ def test_functional_call_sees_other_tensors(model: nn.Module, prefer: Callable[.
     assert_same(gm, model, x)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [(1,), (7,), (0,)])
 def test_other_batches_run_the_general_program(
     shape: tuple[int, ...], model: nn.Module, prefer: Callable[..., None]
@@ -396,6 +399,7 @@ class CountingNorm(OwnNorm):
         )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("engines", [("torch",), pytest.param("auto", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("norm", "is_folded"), [(OwnNorm, False), (CountingNorm, True), (nn.BatchNorm2d, True)])
 def test_statistics_that_training_writes_are_seen(
@@ -551,6 +555,7 @@ def _pickled(gm: GraphModule) -> GraphModule:
     return pickle.load(buffer)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, _pickled, copy.copy])
 def test_copies_pack_for_themselves(
     duplicate: Callable[[Any], Any], model: nn.Module, prefer: Callable[..., None]

@@ -174,6 +174,7 @@ PROGRAMS: dict[str, tuple[type[nn.Module], torch.Tensor, torch.Tensor]] = {
 PROGRAMS["Tied"] = (Tied, torch.tensor([[1, 2]]), torch.tensor([[0, 3, 4]]))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nested_and_flat_again_compute_the_same(name: str) -> None:
     kind, example, other = PROGRAMS[name]

@@ -31,6 +31,7 @@ def _fresh() -> Any:
     torch._dynamo.reset()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("then", ["eager", "aot_eager"])
 def test_programs_give_what_they_give(then: str) -> None:
     compiled = torch.compile(program, backend=compile_backend([MergeSubexpressions()], then=then))

@@ -171,6 +171,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_exported_programs_do_what_the_original_does(program: Any) -> None:
     torch.manual_seed(0)
@@ -318,6 +319,7 @@ def test_what_torch_export_cannot_say_is_refused(program: Any, message: str) -> 
 # ---- from torch.export
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("unflatten", [True, False])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_exported_programs_come_back(program: Any, unflatten: bool) -> None:

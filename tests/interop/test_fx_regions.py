@@ -69,6 +69,7 @@ def captured(program: Any, x: Tensor) -> GraphModule:
     return trace(program().eval() if isinstance(program, type) else program, (x,))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "program", [each for each in (*PROGRAMS, *MORE) if each not in REFUSED], ids=lambda program: program.__name__
 )
@@ -91,6 +92,7 @@ def test_programs_do_there_what_they_did(program: Any) -> None:
             same(result, results[0])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("has_effects", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_are_right_or_refused(seed: int, has_effects: bool) -> None:
@@ -142,6 +144,7 @@ def test_bodies_are_modules_as_torch_names_them() -> None:
     assert all(isinstance(child, torch.fx.GraphModule) for name, child in fx.named_children() if "graph" in name)
 
 
+@pytest.mark.slow
 def test_the_mode_of_modules_in_bodies() -> None:
     x = torch.ones(40, 3)
     fx = copy.deepcopy(to_fx(captured(Noisy, x), control_flow="hop"))

@@ -75,6 +75,7 @@ class Net(nn.Module):
         return x, x.sum()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("program", "inputs"),
     [

@@ -60,6 +60,7 @@ def test_two_logs_and_a_watcher_do_not_know_each_other() -> None:
     assert told == [True]
 
 
+@pytest.mark.slow
 def test_a_log_that_is_gone_costs_nothing() -> None:
     graph, x, _, z = chain()
     log = EditLog(graph)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.fx
-from hypothesis import given, settings
+from hypothesis import given
 from tests.random_edits import apply, apply_all, edits, facts, new_graph
 
 import graphwright
@@ -28,7 +28,6 @@ def names(nodes: Any) -> list[str]:
 # ---- properties
 
 
-@settings(max_examples=150)
 @given(edits)
 def test_random_edits_do_what_torch_fx_does(edits: list[Any]) -> None:
     ours, theirs = apply_all(graphwright, edits), apply_all(torch.fx, edits)

@@ -35,6 +35,7 @@ class Linear(nn.Module):
         return y, y + self.shift
 
 
+@pytest.mark.slow
 def test_names_sizes_weights_and_files(tmp_path: Path) -> None:
     module = Linear().eval()
     program = graphwright.onnx.export(
@@ -53,6 +54,7 @@ def test_names_sizes_weights_and_files(tmp_path: Path) -> None:
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.slow
 def test_weights_of_equal_values_stay_apart_and_shared_ones_are_one() -> None:
     module = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 4, bias=False)).eval()
     module[3].weight = module[1].weight
@@ -66,6 +68,7 @@ def test_weights_of_equal_values_stay_apart_and_shared_ones_are_one() -> None:
             assert numpy.array_equal(weights[name].const_value.numpy(), state[name].numpy())
 
 
+@pytest.mark.slow
 def test_batch_norm_and_what_is_computed_of_weights_leave_them_as_they_are() -> None:
     module = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.Flatten(2), nn.Linear(9, 2)).eval()
     program = graphwright.onnx.export(module, torch.randn(2, 3, 5, 5), verify=True)
@@ -73,6 +76,7 @@ def test_batch_norm_and_what_is_computed_of_weights_leave_them_as_they_are() -> 
     assert names <= {*program.model.graph.initializers}
 
 
+@pytest.mark.slow
 def test_weights_above_the_limit_of_one_file_get_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = graphwright.onnx.export(nn.Linear(4, 3).eval(), torch.randn(2, 4))
     assert not program.is_large
@@ -178,6 +182,7 @@ class Mapped(Linear):
 RUNNING = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kind", "written"), [(Counting, ["shift"]), (Normed, RUNNING), (Forces, RUNNING), (Mapped, ["shift"])]
 )
@@ -190,6 +195,7 @@ def test_a_buffer_that_is_written_to_is_said_not_to_be_kept(kind: type[nn.Module
     assert all(line in str(caught[0].message) and line in str(program.report) for line in lines)
 
 
+@pytest.mark.slow
 def test_what_it_prints_and_formats_is_said_to_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     def program(x: Tensor) -> Tensor:
         if x.sum() > 0:
@@ -252,6 +258,7 @@ class Stack(nn.Module):
         return x
 
 
+@pytest.mark.slow
 def test_modules_are_one_function_however_many() -> None:
     sizes = []
     for count in (2, 5):
@@ -280,6 +287,7 @@ def test_a_module_that_cannot_be_a_function_is_refused(asked: Any, leaves: list[
         graphwright.onnx.export(module, torch.randn(2, 4), modules_as_functions=[*leaves, asked])
 
 
+@pytest.mark.slow
 def test_it_is_there_after_importing_the_package_alone() -> None:
     text = "import sys, graphwright; print('onnx_ir' in sys.modules); print(graphwright.onnx.export.__name__)"
     found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)

@@ -20,6 +20,7 @@ QUICK = ("Early", "Listed", "State", "Strict")
 WARNED = {"Image": "% 2) == 0"}  # pools of even sizes: the model is wrong where the halves of an odd one overlap
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS]
 )

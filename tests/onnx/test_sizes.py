@@ -92,6 +92,7 @@ RIGHT = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("function", "sizes", "assumed", "others"), RIGHT)
 def test_a_condition_that_changes_nothing_is_in_the_report_alone(
     function: Any, sizes: Any, assumed: Any, others: Any
@@ -139,6 +140,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("function", "sizes", "message", "right"), WRONG)
 def test_a_condition_that_the_program_is_free_of_is_warned_of(
     function: Any, sizes: Any, message: str, right: Any
@@ -150,6 +152,7 @@ def test_a_condition_that_the_program_is_free_of_is_warned_of(
         torch.testing.assert_close(program(*args), function(*args))
 
 
+@pytest.mark.slow
 def test_what_is_not_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     program, _ = exported(lambda x: torch.nn.functional.dropout(x, 0.5, True), (4, 3))
     assert "assumed: x.shape[0] >= 2, not tried: the program is random" in str(program.report)
@@ -179,6 +182,7 @@ def paired(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return total
 
 
+@pytest.mark.slow
 def test_what_a_strict_zip_goes_over_is_equally_long() -> None:
     program = graphwright.onnx.export(graphwright.trace(paired, (torch.ones(4, 3),) * 2), (torch.ones(4, 3),) * 2)
     assert torch.equal(program(torch.ones(2, 3), torch.ones(2, 3)), torch.full((3,), 2.0))
@@ -211,6 +215,7 @@ EMPTY = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("function", "sizes", "right", "refused"), EMPTY)
 def test_no_items_are_right_or_refused(function: Any, sizes: Any, right: Any, refused: Any) -> None:
     program, _ = exported(function, *sizes)

@@ -6,12 +6,12 @@ database wraps a function (`lambda x: ...`), the calls of torch inside the wrapp
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
 import torch
+from tests.operator_samples import first_samples
 from tests.ops.observing import Seen, calls_inside, node_of, observe, parameters_with, spellings_of
 from torch.testing._internal.common_methods_invocations import op_db
 
@@ -41,7 +41,7 @@ OPERATORS = [op for op in op_db if op.name not in LEFT_OUT]
 
 def samples_of(op: Any, dtypes: Iterable[torch.dtype], count: int | None) -> list[Any]:
     usable = [dtype for dtype in dtypes if op.supports_dtype(dtype, "cpu")] or sorted(op.dtypes, key=str)[:1]
-    return [sample for dtype in usable for sample in itertools.islice(op.sample_inputs("cpu", dtype), count)]
+    return [sample for dtype in usable for sample in first_samples(op, dtype, count)]
 
 
 def problems_of(op: Any, sample: Any) -> tuple[list[str], int]:

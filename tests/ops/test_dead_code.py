@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -155,7 +155,6 @@ def seen(module: GraphModule) -> list[Any]:
     return [result, *inputs, *module.buffers(), torch.rand(3)]
 
 
-@settings(max_examples=80)
 @given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 9), st.integers(0, 9)), max_size=10))
 def test_removing_dead_code_cannot_be_seen(steps: list[tuple[str, int, int]]) -> None:
     graph = Graph()

@@ -14,6 +14,7 @@ from typing import Any, List, Optional, Tuple, Union
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.operator_samples import first_samples
 from torch import Tensor, nn
 from torch.fx import operator_schemas as reference
 from torch.testing._internal.common_methods_invocations import op_db
@@ -112,7 +113,7 @@ def test_every_operator_of_the_database(op: Any) -> None:
     dtype = torch.float if op.supports_dtype(torch.float, "cpu") else next(iter(op.dtypes), torch.float)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        samples = [sample for _, sample in zip(range(3), op.sample_inputs("cpu", dtype), strict=False)]
+        samples = first_samples(op, dtype, 3)
     for sample in samples:
         args, kwargs = (sample.input, *sample.args), sample.kwargs
         arg_types, kwarg_types = tuple(map(type, args)), {name: type(arg) for name, arg in kwargs.items()}

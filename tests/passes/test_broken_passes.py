@@ -82,6 +82,7 @@ BROKEN: list[Callable[[Any], None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("edit", BROKEN, ids=lambda edit: edit.__name__)
 def test_random_programs_find_a_broken_pass(edit: Callable[[Any], None]) -> None:
     class Broken:

@@ -314,6 +314,7 @@ def name_of(twin: Twin) -> str:
     return type(twin.each).__name__
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("twin", TWINS, ids=name_of)
 def test_the_checks_tell_a_pass_from_its_broken_twin(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     assert twin.holds()

@@ -80,6 +80,7 @@ CHAINS: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("program", "code", "count"), CHAINS)
 def test_chains_of_unknown_tensors(program: Any, code: Any, count: int) -> None:
     gm = check_pass(CollapseChains(), program, [X], count)
@@ -121,6 +122,7 @@ NOTED: list[Any] = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("program", "count"), NOTED)
 def test_what_shape_propagation_has_noted_counts(program: Any, count: int) -> None:
     check_pass(CollapseChains(), program, [X], count, example=X)
@@ -139,6 +141,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(STEPS, min_size=1, max_size=7))
 def test_random_chains(steps: list[Callable[[Any], Any]]) -> None:
     def program(x: Any) -> Any:

@@ -430,6 +430,7 @@ ZOO += [("transformers", n) for n in TRANSFORMERS]
 QUICK = {"resnet18", "mobilenet_v3_small", "bert"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("library", "name"), [pytest.param(*each, marks=() if each[1] in QUICK else pytest.mark.slow) for each in ZOO]
 )

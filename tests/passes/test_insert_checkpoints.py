@@ -165,6 +165,7 @@ def smallest_budget(gm: GraphModule, x: Tensor) -> int:
     return int(str(caught.value.fix).split()[6])
 
 
+@pytest.mark.slow
 def test_writes_norms_and_blocks_stay_outside() -> None:
     x = torch.randn(64, 16)
     model = Various().train()

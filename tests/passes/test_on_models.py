@@ -63,6 +63,7 @@ def captured(make: Any) -> tuple[nn.Module, Any, tuple[Any, ...]]:
     return model.eval(), trace(model, inputs), inputs
 
 
+@pytest.mark.slow
 def test_a_pipeline_for_an_image_model() -> None:
     _, gm, inputs = captured(resnet)
     done = Pipeline(*EVERYTHING, inputs=[inputs], **CLOSE).run(noted(gm, *inputs))
@@ -110,6 +111,7 @@ def test_the_pass_that_is_wrong_is_named() -> None:
     assert gm.code == code
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("make", "transformation", "changes"),
     [
@@ -134,6 +136,7 @@ def test_there_and_back(make: Any, transformation: ReversibleTransformation, cha
     assert verify(model, gm, [inputs])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("make", "linears"), [(bert, 12), (llama, 14)], ids=["bert", "llama"])
 def test_sources_are_found_as_in_torch_fx(make: Any, linears: int) -> None:
     model, gm, inputs = captured(make)

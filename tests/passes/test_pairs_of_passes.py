@@ -39,6 +39,7 @@ def outcome(run: Any, n: int, scale: float) -> Any:
     return [[value.clone() if isinstance(value, torch.Tensor) else value for value in values], x, torch.rand(1)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", PASSES, ids=lambda change: type(change).__name__)
 def test_pairs_keep_values_and_gradients(first: Any) -> None:
     for i, second in enumerate(PASSES):
@@ -46,6 +47,7 @@ def test_pairs_keep_values_and_gradients(first: Any) -> None:
         holds_at_random([second, first], 520 + i)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("first", PASSES, ids=lambda change: type(change).__name__)
 def test_pairs_keep_effects_and_draws(first: Any) -> None:
     for i, second in enumerate(PASSES):

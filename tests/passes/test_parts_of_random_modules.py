@@ -49,6 +49,7 @@ class Values(Interpreter):
         return value
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_stages(seed: int) -> None:
     traits = Traits(images=seed % 2 == 0)

@@ -129,6 +129,7 @@ PARTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("model", "changes", "expected"), PARTS)
 def test_parts_of_programs(model: nn.Module, changes: int, expected: tuple[int, int]) -> None:
     check(model, changes, expected)

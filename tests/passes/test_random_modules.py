@@ -114,7 +114,7 @@ def test_captures_do_what_the_modules_do(seed: int) -> None:
     holds((), seed)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ALL)
 def test_a_pass_keeps_what_modules_do(name: str) -> None:
     for seed in range(4):

@@ -210,6 +210,7 @@ def test_a_broken_twin_is_caught(name: str, wrong: Any, model: Any, monkeypatch:
         module._rules.cache_clear()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["Llama", "T5Encoder"])
 def test_models_of_transformers(name: str) -> None:
     declare_torchvision()

@@ -138,6 +138,7 @@ def test_files_hold_them(tmp_path: Path) -> None:
     agrees(graphwright.load(tmp_path / "net.gw"))
 
 
+@pytest.mark.slow
 def test_a_folder_holds_them(tmp_path: Path) -> None:
     gm = program()
     gm.to_folder(tmp_path / "package", "Captured")

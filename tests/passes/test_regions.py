@@ -371,12 +371,14 @@ def holds_at_random(passes: list[Any], seed: int) -> int:
     return count
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", PASSES, ids=lambda change: type(change).__name__)
 def test_each_pass_keeps_values_and_gradients(change: Any) -> None:
     for seed in range(100, 112):
         holds_at_random([change], seed)
 
 
+@pytest.mark.slow
 def test_passes_after_each_other_keep_values_and_gradients() -> None:
     assert sum(holds_at_random(PASSES * 2, seed) for seed in range(200, 215)) > 50
 

@@ -80,6 +80,7 @@ STAY: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("program", "count"), CERTAIN)
 def test_what_changes_nothing_goes(program: Any, count: int) -> None:
     check_pass(RemoveNoOps(), program, [X, X.t()], count)

@@ -270,6 +270,7 @@ def test_wrong_rules(options: Any, message: str) -> None:
     assert all(parameter.dtype is torch.float32 for parameter in gm.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["resnet18", *[pytest.param(n, marks=pytest.mark.slow) for n in ("vit_b_16", "swin_t", "convnext_tiny")]]
 )

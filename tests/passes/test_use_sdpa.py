@@ -307,6 +307,7 @@ def _llama(library: Any) -> Any:
     return library.LlamaModel(config), {"input_ids": WORDS}, 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_bert, _gpt2, _llama])
 def test_models_of_transformers(make: Any) -> None:
     declare_torchvision()
@@ -321,6 +322,7 @@ def test_models_of_transformers(make: Any) -> None:
     assert report.ok, report
 
 
+@pytest.mark.slow
 def test_a_model_of_timm() -> None:
     declare_torchvision()
     timm = pytest.importorskip("timm")

@@ -65,6 +65,7 @@ def test_bad_input(tmp_path: Any) -> None:
         to_onnx(quantized(model, IMAGE), tmp_path / "m.onnx", "coreml")
 
 
+@pytest.mark.slow
 def test_programs_are_lowered_in_the_dialect_of_the_engine() -> None:
     torch.manual_seed(0)
     model, x = Residual().eval(), torch.randn(IMAGE)

@@ -196,6 +196,7 @@ def kernels_of(fast: Any) -> dict[str, str]:
     return {part.part: part.runs_on for part in fast.report.parts}
 
 
+@pytest.mark.sampled(3)
 @needs_onednn
 @pytest.mark.parametrize(("name", "kernel"), CASES)
 def test_kernel(name: str, kernel: str, prefer: Callable[..., None]) -> None:
@@ -214,6 +215,7 @@ def test_kernel(name: str, kernel: str, prefer: Callable[..., None]) -> None:
         assert torch.equal(fast(other), reference(other))
 
 
+@pytest.mark.sampled(4)
 @needs_onednn
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_measured_is_right(name: str) -> None:
@@ -312,6 +314,7 @@ UNMOVED: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", UNMOVED)
 def test_not_moved(name: str) -> None:
     """What integers cannot say stays as it is."""
@@ -445,6 +448,7 @@ def test_engines() -> None:
         lower(reference, x, engine="tensorrt")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_onnxruntime_runs_pieces(prefer: Callable[..., None]) -> None:
     """A piece of a reference program runs in ONNX Runtime, whose weights are int8."""
     pytest.importorskip("onnxruntime")

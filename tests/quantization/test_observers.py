@@ -66,6 +66,7 @@ def squared_errors(x: Tensor, lows: Tensor, highs: Tensor, scheme: Scheme) -> Te
     return (fake_quantize_by(many, grid_of_range(lows, highs, per_range)) - many).square().mean(1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("x", VALUES)
 def test_no_range_of_a_grid_has_a_smaller_squared_error(x: Tensor, scheme: Scheme) -> None:

@@ -33,6 +33,7 @@ CASES: dict[str, tuple[Any, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_chosen_loses_no_more_than_the_range_of_all_values(name: str) -> None:
     make, shape = CASES[name]

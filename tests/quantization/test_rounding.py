@@ -65,6 +65,7 @@ def errors_of(weight: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
     return (rows.double() @ difference.mT).square().mean(1).flatten()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(("weight", "groups", "granularity", "bits"), CASES)
 def test_no_output_is_worse_than_rounded_to_nearest(

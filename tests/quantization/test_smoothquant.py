@@ -41,6 +41,7 @@ def quantized_error(weights: list[Tensor], inputs: Tensor, factors: Tensor, acti
     return float(torch.cat(errors, 1).square().mean())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("activation", "by"),
     [

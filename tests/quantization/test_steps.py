@@ -130,6 +130,7 @@ def quantized(model: nn.Module, shape: tuple[int, ...], config: Any = None) -> G
     return graphwright.quantize(model, config, batches, engine=None)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "make", "shape", "least"), MODELS, ids=[each[0] for each in MODELS])
 def test_what_is_quantized_is_near(name: str, make: Any, shape: tuple[int, ...], least: float) -> None:
     torch.manual_seed(0)

@@ -43,6 +43,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("is_symmetric", [True, False])
 @pytest.mark.parametrize(("weight", "granularity", "shape"), CASES)

@@ -54,6 +54,7 @@ def test_engines_that_are_passed_over_say_why(monkeypatch: pytest.MonkeyPatch) -
     assert said in q.report.program.why and said in str(q.quantization.explain())
 
 
+@pytest.mark.slow
 def test_engines_that_are_slower_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
     r = convert(calibrate(prepare(network(), static_int8(), BATCHES[0]), BATCHES))

@@ -71,6 +71,7 @@ def node_by_node(module: GraphModule, x: Tensor = X) -> Tensor:
 # ---- the text
 
 
+@pytest.mark.slow
 def test_what_is_shown_has_look_ups() -> None:
     gm = captured()
     gm(X)

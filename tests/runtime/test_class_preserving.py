@@ -137,6 +137,7 @@ def made_permanent(gm: Net) -> None:
     prune.remove(gm.conv, "weight")  # writes to the parameter itself
 
 
+@pytest.mark.slow
 def test_a_copy_has_tensors_of_its_own() -> None:
     for change in (in_place, made_permanent, lambda gm: gm.double(), lambda gm: gm(X)):
         model = net()
@@ -178,6 +179,7 @@ def test_parameters_are_shared_without_a_copy() -> None:
     assert model.conv.weight.grad is not None and gm.conv.weight is model.conv.weight
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of a tensor that torch 2.15 looks at
 def test_compilers_take_it() -> None:
     model = net()

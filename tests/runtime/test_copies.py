@@ -95,6 +95,7 @@ def run_nodes(graph: Graph) -> Callable[..., Any]:
     return lambda root, *args, **kwargs: Interpreter(root, graph=graph).run(*args, **kwargs)
 
 
+@pytest.mark.slow
 @given(programs(with_origins=True))
 def test_random_graphs_come_back_from_pickle(graph: Graph) -> None:
     loaded = record_to_graph(pickle.loads(pickle.dumps(graph_to_record(graph))))

@@ -57,6 +57,7 @@ def test_a_flipped_bit_is_noticed(count: int, saved: Path) -> None:
         refuses(saved, bytes(bad))
 
 
+@pytest.mark.slow
 def test_each_bit_around_the_sum_is_noticed(saved: Path) -> None:
     good = saved.read_bytes()
     place = good.index(whole_files.SUM.encode())

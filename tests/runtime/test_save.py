@@ -78,6 +78,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_loaded_module_is_the_saved_one(
     program: Callable[[], tuple[nn.Module, tuple[Any, ...]]], tmp_path: Path

@@ -262,6 +262,7 @@ FUNCTIONS: list[tuple[Any, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("program", "inputs"), FUNCTIONS, ids=lambda p: getattr(p, "__name__", None))
 def test_every_way_does_what_it_does_in_python(program: Any, inputs: Any, tmp_path: Any) -> None:
     gm = check(program, inputs)

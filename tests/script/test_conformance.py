@@ -496,6 +496,7 @@ def walrus_and_else(x, n: int):
     return x, n
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("function", "inputs"), PROGRAMS, ids=[function.__name__ for function, _ in PROGRAMS])
 def test_it_does_what_python_does(function: Callable[..., Any], inputs: Any) -> None:
     check(function, inputs)

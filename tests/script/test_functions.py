@@ -360,6 +360,7 @@ def sumgen(x, n: int):
     return sum(x[i % 2].sum() for i in range(n)), any(i > 2 for i in range(n)), all([v > 0 for v in [1, n]])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("function", "inputs"), PROGRAMS, ids=[function.__name__ for function, _ in PROGRAMS])
 def test_it_does_what_python_does(function: Callable[..., Any], inputs: Any) -> None:
     check(function, inputs)

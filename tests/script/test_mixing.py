@@ -86,6 +86,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_saved_copied_and_cleaned_programs_do_the_same(name: str, tmp_path) -> None:
     program, inputs = PROGRAMS[name]

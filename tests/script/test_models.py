@@ -40,6 +40,7 @@ def assert_same(model: nn.Module, *shape: int) -> None:
             assert torch.equal(mine, its)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [VISION[0], *[pytest.param(name, marks=pytest.mark.slow) for name in VISION[1:]]])
 def test_models_of_torchvision(name: str) -> None:
     declare_torchvision()
@@ -49,6 +50,7 @@ def test_models_of_torchvision(name: str) -> None:
     assert_same(model, *((2, 3, 4, 32, 32) if name == "r3d_18" else (2, 3, 224, 224)))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Scripted:UserWarning")
 @pytest.mark.parametrize("transform_input", [False, True])
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def check(world: World, name: str) -> None:
             assert is_same(captured, eager), story
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_a_change_of_the_world_is_followed_or_loud(seed: int) -> None:
     check(*draw(seed))

@@ -215,6 +215,7 @@ def test_the_interpreter_checks_too() -> None:
         Interpreter(gm).run(torch.ones(2, 4))
 
 
+@pytest.mark.slow
 def test_compilers_pass_over_the_check() -> None:
     _, gm = net()
     expected = gm(torch.ones(2, 4))

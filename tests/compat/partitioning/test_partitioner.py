@@ -55,6 +55,7 @@ def partitioner_of(side: Any, gm: Any, supported: set[str], *args: Any, **kwargs
     return module.CapabilityBasedPartitioner(gm, has, *args, **kwargs)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("seed", range(80))
 def test_random_modules_have_torch_fx_s_parts(seed: int, skip: bool) -> None:
@@ -203,6 +204,7 @@ def run(gm: Any) -> list[torch.Tensor]:
     return [*gm(x, y), x, y, gm.total if hasattr(gm, "total") else x, torch.rand(1)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("skip", [False, True])
 def test_programs_that_write_compute_the_same_in_parts(skip: bool) -> None:
     fused = 0

@@ -17,6 +17,7 @@ from graphwright.compat.tools import cse_pass
 SIDES = [(torch.fx, torch_fx_cse), (graphwright, cse_pass)]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_modules_are_merged_as_in_torch_fx(seed: int) -> None:
     found = []

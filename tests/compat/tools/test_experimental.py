@@ -126,6 +126,7 @@ CONFIGS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))
 def test_optimize_for_inference(config: Any) -> None:
     model, x = Convolutions().eval(), torch.rand(2, 1, 12, 12)

@@ -176,6 +176,7 @@ def decisions(module: Any) -> dict[str, str]:
     return {row.path: row.decision for row in module.quantization.rows}
 
 
+@pytest.mark.slow
 def test_a_script_that_calibrates(tmp_path: Any) -> None:
     names = run(STATIC, tmp_path)
     quantized, again, image = names["quantized_model"], names["again"], names["data_loader"][0][0]
@@ -189,6 +190,7 @@ def test_a_script_that_calibrates(tmp_path: Any) -> None:
     torch.testing.assert_close(names["fused"](image), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_script_that_trains() -> None:
     names = run(TRAINING)
     image = names["data_loader"][0][0]
@@ -205,6 +207,7 @@ def test_a_script_for_words() -> None:
     assert float((expected - given).detach().abs().max()) < 0.05 * float(expected.detach().abs().max())
 
 
+@pytest.mark.slow
 def test_a_script_with_rules() -> None:
     names = run(RULES)
     found = decisions(names["quantized_model"])
