@@ -448,6 +448,54 @@ def test_tools_that_work_on_one_graph_take_nested_captures() -> None:
     assert len(quantized.quantization.explain().rows) >= 3
 
 
+class Coder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.other = Block(), Block()
+
+    def forward(self, x: torch.Tensor, *rest: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
+        return self.decode(self.block(x)) + sum(rest) + sum(named.values())
+
+    def decode(self, x_1: torch.Tensor) -> torch.Tensor:
+        return self.other(self.block(x_1))
+
+
+def test_all_entry_points_call_the_modules() -> None:
+    model, x = Coder(), floats(3, 4)
+    methods = {"forward": [((x, x), {"more": x}), ((x,), {})], "decode": ((x,), {})}
+    nested = trace(model, methods=methods, flat=False)
+    for args, kwargs in ((x, x), {"more": x}), ((x,), {}):
+        assert torch.equal(nested(*args, **kwargs), model(*args, **kwargs))
+    assert torch.equal(nested.decode(x_1=x), model.decode(x))
+    assert isinstance(nested.block, GraphModule)
+    assert nested.block.graph is nested.other.graph
+    seen: list[int] = []
+    nested.block.register_forward_hook(lambda module, args, value: seen.append(1))
+    nested.decode(x)
+    nested(x)
+    assert seen == [1] * 3
+
+
+def test_sizes_are_not_asked_for_again_where_a_value_is_resized() -> None:
+    class Resizes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = Rows(), Rows()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            kept = torch.empty(2, 4)
+            rows = self.one(kept)
+            kept.resize_(5, 4)
+            return self.two(kept) + rows
+
+    class Rows(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.full((1,), x.size(0))
+
+    model, x = Resizes(), floats(3, 4)
+    assert torch.equal(trace(model, x, flat=False)(x), model(x))
+
+
 def test_a_sequence_is_written_as_one() -> None:
     class Stages(nn.Module):
         def __init__(self) -> None:

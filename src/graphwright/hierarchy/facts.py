@@ -41,7 +41,7 @@ def facts_of(graph: Graph, written: Collection[str] = ()) -> Facts:
     >>> facts_of(graph)
     {size: (x,), mul: (size,)}
     """
-    are_sizes_fixed = not any(node.target in _RESHAPES for node in graph.all_nodes() if node.op == "call_method")
+    are_sizes_fixed = not any(_may_resize(node) for node in graph.all_nodes())
     found: Facts = {}
     for node in graph.nodes:
         if node.op == "get_attr":
@@ -52,6 +52,10 @@ def facts_of(graph: Graph, written: Collection[str] = ()) -> Facts:
         elif node.op == "call_function" and not node.kwargs and _computes(node, found):
             found[node] = tuple(node.all_input_nodes)
     return found
+
+
+def _may_resize(node: Node) -> bool:
+    return (node.op == "call_method" and node.target in _RESHAPES) or "out" in node.kwargs
 
 
 def _overlap(one: str, other: str) -> bool:

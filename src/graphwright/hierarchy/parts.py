@@ -17,7 +17,7 @@ __all__ = ["Part", "Program", "parts_of"]
 class Program:
     """A graph that is taken apart: the chain of each node, and the facts that are asked for in several calls.
 
-    `places` tells of which modules have what. `number` is that of the graph, 0 for that of an entry point, and `flat`
+    `places` tells of which modules have what. `number` is that of the graph, and `flat`
     are the calls that are no parts.
     """
 
@@ -26,6 +26,7 @@ class Program:
     places: Chains
     number: int = 0
     flat: frozenset[str] = frozenset()
+    is_body: bool = False
 
 
 @dataclass(eq=False)

@@ -52,13 +52,15 @@ class Writing:
         self._chains = Chains(root)
         self._flat = frozenset(flat)
         self._more = more
-        self._numbers: dict[Graph, int] = {}  # of bodies
+        self._entries: set[Graph] = set()
+        self._numbers: dict[Graph, int] = {}  # of these and of bodies
         self._noted: Mapping[str, Any] = {}
         self._written: Collection[str] = ()
         self._scopes: dict[tuple[int, int], Scope] = {}
 
     def whole(self, graph: Graph) -> Graph:
         """Write the graph of an entry point."""
+        self._entries.add(graph)
         self._noted = calls_of_modules(graph)
         self._written = written_attributes(graph)
         for body in graph.all_graphs():
@@ -80,7 +82,8 @@ class Writing:
         facts = facts_of(graph, self._written)
         number = self._numbers[graph]
         flat |= {key.partition("~")[0] for key in self._flat if call_in(key.partition("~")[0], number) == key}
-        program = Program(self._chains.of(graph, chain, facts, flat), {}, self._chains, number, flat)
+        is_body = graph not in self._entries
+        program = Program(self._chains.of(graph, chain, facts, flat), {}, self._chains, number, flat, is_body)
         program.facts = _floating(facts, program.chains)
         nodes = list(graph.nodes)
         inputs = [node for node in nodes if node.op == "placeholder"]
@@ -89,11 +92,11 @@ class Writing:
         level = _Level(self, program, Graph(), chain, inside)
         for node in inputs:
             level.values[node] = level.copy(node)
-            if number:  # of a body, whose inputs are in their order
+            if is_body:  # whose inputs are found by their order
                 level.values[node].target = level.values[node].name
         level.write(own, inputs, output.all_input_nodes)
         copied = level.graph.output(map_arg(output.args[0], level.value), output.type)
-        copied._origin = self.origin(output, len(chain)) or (None if number else _place_of_end(copied))
+        copied._origin = self.origin(output, len(chain)) or (None if is_body else _place_of_end(copied))
         copied._meta = None if output._meta is None else dict(output._meta)
         return level.graph
 
@@ -246,7 +249,7 @@ class _Level:
             target = writing.relative(str(target), self._chain)
         elif target is write_attribute:
             args = (writing.relative(str(args[0]), self._chain), *args[1:])
-        name = node.name if node._op == "placeholder" and not self._program.number else stem_of(node)
+        name = node.name if node._op == "placeholder" and not self._program.is_body else stem_of(node)
         made = self.graph.create_node(node._op, target, args, map_arg(node._kwargs, self.value), name, node.type)
         made._meta = None if node._meta is None else self._meta_of(node)
         made._origin = origin

@@ -67,10 +67,12 @@ from graphwright.runtime import (
     GraphModule,
     Shells,
     buffers_of,
+    calls_of_modules,
     copy_tensors,
     facts_of_modules,
     forwards_of,
     keep_buffers,
+    keep_calls,
     keep_facts,
     keep_forwards,
     keep_modules,
@@ -225,6 +227,7 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
         keep_modules(graph, modules)
         keep_buffers(graph, {path: persists for one in graphs for path, persists in buffers_of(one).items()})
         keep_forwards(graph, {kind: forward for one in graphs for kind, forward in forwards_of(one).items()})
+        keep_calls(graph, {key: call for one in graphs for key, call in calls_of_modules(one).items()})
     return subject.entry(point.name, graph)
 
 
