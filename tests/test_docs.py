@@ -102,8 +102,8 @@ def run(source: str, namespace: dict[str, Any], place: str, number: int) -> str:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    navigation = re.findall(r"^  - ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert sorted(navigation) == sorted(page.name for page in PAGES if page.parent.name == "docs")
+    navigation = re.findall(r"^ +- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(navigation) == sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES if page.parent != ROOT)
 
 
 def test_every_block_of_code_has_a_language_that_is_known() -> None:

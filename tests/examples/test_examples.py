@@ -39,6 +39,16 @@ SAYS = [
         id="capture_in_one_file",
     ),
     pytest.param(
+        "from_nothing.py",
+        [
+            "    value = chunk[0]                      # line ",
+            "    mul = neg * mT                        # line ",
+            "\nrelu = torch.nn.functional.gelu(value)  # line ",
+            ": whether gt is true, only a run knows",
+        ],
+        id="from_nothing",
+    ),
+    pytest.param(
         "detector.py",
         [
             "captured: 195 nodes: 61 Conv2d, 56 BatchNorm2d, 56 ReLU, 3 ConvTranspose2d",
