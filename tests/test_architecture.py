@@ -209,7 +209,7 @@ def test_what_is_imported_at_once_is_installed_with_the_library(path: Path) -> N
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
         for name in names:
-            assert name.split(".")[0] in installed, f"{path}:{node.lineno} imports {name}: no dependency in pyproject.toml"
+            assert name.split(".")[0] in installed, f"{path}:{node.lineno} imports {name}, which pyproject.toml lacks"
 
 
 @of_each([path for path in FILES if room_of(path) in ("ir", "errors")])
