@@ -128,7 +128,7 @@ def growth(found: list[float], count: int) -> float:
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    found, objects = run(count, max(count // 10, 100), says=True)
+    found, objects = run(count, max(count // 5, 100), says=True)
     print(f"{growth(found, count):.3f} KiB for each module, {found[-1] - found[0]:+.1f} MiB, {objects:+} objects")
 
 

@@ -32,7 +32,7 @@ __all__ = ["Examples", "NeedsRealValues"]
 
 # torch remembers what operations on fake tensors gave, by shapes and numbers, and forgets nothing by itself: a process
 # that captures one new program after the other would grow for ever.
-_MOST_REMEMBERED = 8_192
+_MOST_REMEMBERED = 2_048
 
 _UNANSWERED = (
     DataDependentOutputException,
