@@ -115,7 +115,7 @@ dist: | $(VENV)/bin/python
 	mkdir -p dist/outside && cp tests/installed/typed_program.py dist/outside
 	cd dist/outside && $(DIST_BIN)/graphwright --version && $(DIST_BIN)/python -m graphwright --help >/dev/null
 	cd dist/outside && $(DIST_BIN)/mypy --strict typed_program.py && $(DIST_BIN)/python typed_program.py
-	cd dist/outside && { $(DIST_BIN)/pyright typed_program.py || [ "$(PYRIGHT)" = no ]; }
+	cd dist/outside && { $(DIST_BIN)/pyright --pythonpath $(DIST_BIN)/python typed_program.py || [ "$(PYRIGHT)" = no ]; }
 	cd dist/outside && $(DIST_BIN)/graphwright demo --model detector --out demo
 	rm -rf dist/environment dist/outside
 

@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import graphwright
 
 PACKAGE = Path(graphwright.__file__).parent
+PROJECT = Path(__file__).parents[1]
 # A room imports rooms above it. The files at the end know them all and are known by none.
 ROOMS = [
     *(
@@ -196,6 +198,18 @@ def test_only_interop_knows_other_captures(path: Path) -> None:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Attribute):
             assert ast.unparse(node) not in forbidden, f"{path}:{node.lineno}: {ast.unparse(node)}"
+
+
+@of_each([path for path in FILES if room_of(path) != "onnx"])
+def test_what_is_imported_at_once_is_installed_with_the_library(path: Path) -> None:
+    declared = re.search(r"^dependencies = \[(.*)\]$", (PROJECT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert declared is not None
+    installed = {"graphwright", *sys.stdlib_module_names, *re.findall(r'"(\w+)', declared[1])}
+    for node in tree_of(path).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+        for name in names:
+            assert name.split(".")[0] in installed, f"{path}:{node.lineno} imports {name}, which pyproject.toml lacks"
 
 
 @of_each([path for path in FILES if room_of(path) in ("ir", "errors")])

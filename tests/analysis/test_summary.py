@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,3 +124,12 @@ def test_arguments_beside_each_other_are_told(function: Any) -> None:
 def test_names_are_those_of_a_module_or_graph() -> None:
     gm = graphwright.trace(tower(), IDS)
     assert node_names(gm) == node_names(gm.graph)
+
+
+def test_a_profile_is_drawn_as_a_flame_picture(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 2))
+    found = graphwright.profile(model, torch.ones(2, 4), repeats=1)
+    text = found.to_html(tmp_path / "profile.html").read_text()
+    shares = [float(share) for share in re.findall(r'title="(?:0|1): [\d.,]+ us, ([\d.]+)%"', text)]
+    assert abs(sum(shares) - 100) < 0.2
+    assert all(f"{node.module}.{node.name}: " in text for node in found.nodes)

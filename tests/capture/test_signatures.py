@@ -289,12 +289,18 @@ def test_unknown_names_are_refused(options: dict[str, Any], message: str) -> Non
         trace(nested, (X, PAST), **options)
 
 
+def test_the_nearest_name_is_told() -> None:
+    with pytest.raises(CaptureError, match=r"fix: name one of its inputs: did you mean 'flag'\?"):
+        trace(nested, (X, PAST), dynamic=["flg"])
+
+
 def test_the_names_that_there_are_are_listed() -> None:
     with pytest.raises(CaptureError) as caught:
         trace(nested, (X, PAST), static=["y", "w"])
     assert str(caught.value) == (
         "static names 'w', 'y', which is no input of the program\n"
-        "  fix: its inputs are x, past, past_0, past_0_0, past_0_1, past_1, past_1_0, config, n, flag"
+        "  fix: name one of its inputs: there are 'x', 'past', 'past_0', 'past_0_0', 'past_0_1', 'past_1', 'past_1_0', "
+        "'config', 'n', 'flag'"
     )
 
 

@@ -462,3 +462,24 @@ def test_what_hooks_see(library: str, name: str) -> None:
             sum(value.square().mean() for value in values).backward()
             grads.append({key: p.grad for key, p in model.named_parameters() if p.grad is not None})
         assert_same(grads[0], grads[1])
+
+
+class Cache:
+    def __init__(self, seen: torch.Tensor) -> None:
+        self.seen = seen
+
+
+class Caching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.linear(x)
+        return x.relu(), Cache(x)
+
+
+def test_modules_around_may_give_what_no_graph_holds() -> None:
+    model = nn.Sequential(Caching()).eval()
+    x = torch.ones(2, 4)
+    assert torch.equal(extract(model, ["0.linear"], (x,))(x)["0.linear"], model[0].linear(x))

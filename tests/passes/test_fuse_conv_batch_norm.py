@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from graphwright import GraphModule, symbolic_trace, trace
+from graphwright import GraphModule, load, save, symbolic_trace, trace
 from graphwright import Tracer as BaseTracer
 from graphwright.analysis import verify
 from graphwright.errors import GuardError, PassError
@@ -439,3 +440,12 @@ def test_what_was_asked_of_a_module_that_is_folded_away_is_asked_no_more() -> No
     gm = trace(model, (x,))
     assert FuseConvBatchNorm().run(gm) == 1
     torch.testing.assert_close(gm(x), model(x), atol=1e-5, rtol=1e-5)
+
+
+def test_fused_layers_are_saved(tmp_path: Path) -> None:
+    model, x = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval(), torch.ones(1, 3, 8, 8)
+    gm = trace(model, x)
+    fuse_conv_batch_norm(gm)
+    assert any(isinstance(module, ConvReLU) for module in gm.modules())
+    save(gm, tmp_path / "fused.gw")
+    assert torch.equal(load(tmp_path / "fused.gw")(x), gm(x))

@@ -116,13 +116,16 @@ def summary_command(**options: Any) -> int:
 @click.option("--modules", "by_module", is_flag=True, help="a table of modules instead of nodes")
 @click.option("--top", default=20, show_default=True, help="how many nodes to show")
 @click.option("--repeats", default=5, show_default=True, help="how many runs are measured")
+@click.option("--html", "page", type=click.Path(path_type=Path), help="write a flame picture, too, to this file")
 @answer
-def profile_command(by_module: bool, top: int, repeats: int, **options: Any) -> int:
+def profile_command(by_module: bool, top: int, repeats: int, page: Path | None, **options: Any) -> int:
     """Measure where the time of a call of TARGET goes, per node and module."""
     given = Given.read(options)
     args, kwargs = given.needed()
     found = profile(given.model, args, kwargs, repeats=repeats)
     deliver(options, found.table_of_modules() if by_module else found.table(top), found.to_dict)
+    if page is not None:
+        click.echo(f"written to {found.to_html(page)}", err=True)
     return 0
 
 

@@ -76,7 +76,10 @@ class QConfigMapping:
 
     def _add(self, kind: str, key: Any, config: QConfig | None) -> QConfigMapping:
         if config is not None and not isinstance(config, QConfig):
-            raise QuantizationError(f"a rule of {config!r}", fix="give a QConfig, such as static_int8(), or None")
+            raise QuantizationError(
+                f"a {type(config).__name__} is no way to quantize",
+                fix="give a QConfig, such as static_int8(), or None; inputs to calibrate with are `calibration`",
+            )
         self.rules.append(Rule(kind, key, config))
         return self
 

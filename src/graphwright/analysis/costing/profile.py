@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from graphwright.analysis.costing.costs import FREE, Cost, count, undisturbed
+from graphwright.analysis.costing.flame import flame_page
 from graphwright.analysis.costing.memory import MemoryUse, memory
 from graphwright.analysis.tables import Table, bytes_as_text, number_as_text
 from graphwright.errors import GraphError
@@ -81,6 +84,14 @@ class Profile:
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
         return asdict(self)
+
+    def to_html(self, path: str | os.PathLike[str] = "profile.html") -> Path:
+        """Write a flame picture as one HTML file, and return where it is: modules as wide as their time."""
+        title = self.modules[0].kind if self.modules else "profile"
+        target = Path(path)
+        rows = [(node.module, node.name, node.time_us) for node in self.nodes]
+        target.write_text(flame_page(title, rows), encoding="utf-8")
+        return target
 
     def table(self, most: int = 20) -> Table:
         """A table of the nodes that take longest."""

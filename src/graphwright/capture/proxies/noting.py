@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from graphwright.capture.proxies.objects import constructor_fields, is_object
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.values import leaves
@@ -44,6 +45,8 @@ def note_output(module: nn.Module, path: str) -> None:
 
 def _hook(path: str) -> Callable[[nn.Module, Any, Any], None]:
     def note(module: nn.Module, args: tuple[Any, ...], value: Any) -> None:
+        if any(map(_stays_out, leaves(value))):
+            return
         for leaf in leaves(value):
             if isinstance(leaf, TensorProxy):
                 recorder = leaf.recorder
@@ -54,3 +57,11 @@ def _hook(path: str) -> Callable[[nn.Module, Any, Any], None]:
                 return
 
     return note
+
+
+def _stays_out(value: Any) -> bool:
+    """Tell whether a value is an object that no graph can hold, such as a cache of keys and values."""
+    if isinstance(value, Proxy | TensorProxy) or not is_object(value):
+        return False
+    fields = constructor_fields(value)
+    return fields is None or any(_stays_out(leaf) for field in fields.values() for leaf in leaves(field))

@@ -30,6 +30,10 @@ from graphwright.runtime import copy_slots, is_compiled
 __all__ = ["Examples", "NeedsRealValues"]
 
 
+# torch remembers what operations on fake tensors gave, by shapes and numbers, and forgets nothing by itself: a process
+# that captures one new program after the other would grow for ever.
+_MOST_REMEMBERED = 2_048
+
 _UNANSWERED = (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -58,6 +62,8 @@ class Examples:
         self.is_running = False  # whether an operation is run on stand-ins right now
         # What is to be called before an operation is run, and after it: it may do what the program must not.
         self.between: tuple[Callable[[], Any], Callable[[], Any]] | None = None
+        if FakeTensorMode.cache_info().size > _MOST_REMEMBERED:
+            FakeTensorMode.cache_clear()
         self._mode: Any = OwnDraws() if real else FakeTensorMode(allow_non_fake_inputs=True)
         self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
         self._storages: dict[int, torch.Tensor] = {}  # a tensor without data of each, of those that are faked here

@@ -321,7 +321,7 @@ def check_names(
         if unknown:
             raise CaptureError(
                 f"{option} names {', '.join(map(repr, unknown))}, which is no input of the program",
-                fix=_inputs(unknown[0], [*known]),
+                fix=f"name one of its inputs: {did_you_mean(unknown[0], known, _MOST)}",
             )
     for name in sorted(dynamic):
         if not isinstance(known[name], bool | int | float | tuple | list | dict | torch.Tensor):
@@ -359,11 +359,6 @@ def held_by(value: Any) -> list[tuple[Any, Any]]:
 def path_to(path: str, key: Any, parameters: Mapping[str, Any] | None = None) -> str:
     """What something inside an input is called; `**kwargs` (it comes with the `parameters`) are inputs themselves."""
     return key if parameters is not None and key not in parameters else f"{path}_{key}"
-
-
-def _inputs(name: str, known: list[str]) -> str:
-    """What to say of a name that no input has: the inputs, or the nearest where there are many."""
-    return f"its inputs are {', '.join(known)}" if len(known) <= _MOST else did_you_mean(name, known)
 
 
 _MOST = 12  # names that a message lists
