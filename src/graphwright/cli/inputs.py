@@ -58,7 +58,7 @@ def read_input(text: str, generator: torch.Generator | None = None) -> tuple[str
     `@file.pt` is what torch.save wrote there. Raises BadInput for what is no input.
 
     >>> name, x = read_input("ids=int64:2x16:5..9")
-    >>> name, x.shape, x.dtype, 5 <= x.min() and x.max() < 9
+    >>> name, x.shape, x.dtype, bool(5 <= x.min() and x.max() < 9)
     ('ids', torch.Size([2, 16]), torch.int64, True)
     >>> read_input("3x4")[1].shape, read_input("bool:()")[1].dtype
     (torch.Size([3, 4]), torch.bool)
