@@ -83,3 +83,23 @@ def test_what_runs_often_counts_often() -> None:
     report = costs(gm, args)
     assert report.total.flops == counted(repeated, *args) == 5 * 2 * 27
     assert sorted(cost.runs for cost in report.nodes if cost.kind == "matmul") == [0, 0, 5]
+
+
+def test_what_a_program_writes_is_put_back() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+            self.register_buffer("total", torch.zeros(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            self.total += x
+            return x.add_(1)
+
+    gm, x = graphwright.trace(Counts(), torch.ones(2)), torch.ones(2)
+    graphwright.analysis.costs(gm, x)
+    graphwright.profile(gm, x, repeats=1)
+    assert gm.calls == 0
+    assert torch.equal(gm.total, torch.zeros(2))
+    assert torch.equal(x, torch.ones(2))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -183,14 +182,6 @@ def test_a_stage_needs_a_process_group() -> None:
         stages.stage(2)
     with pytest.raises(PassError, match="there is no process group"):
         stages.stage(0)
-
-
-@pytest.fixture
-def one_process(tmp_path: Path) -> Iterator[None]:
-    """A process group of this process alone: a schedule sends from stage to stage within it."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
 
 
 @pytest.mark.usefixtures("one_process")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -77,13 +76,6 @@ def test_a_layer_is_checkpointed() -> None:
     got = gradients(nested)
     assert len(got) == len(want) == 6
     assert all(map(torch.equal, got, want))
-
-
-@pytest.fixture
-def one_process(tmp_path: Path) -> Iterator[None]:
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
 
 
 @pytest.mark.usefixtures("one_process")

@@ -22,7 +22,7 @@ from graphwright.analysis.channels.values import Knowledge, shape_of
 from graphwright.analysis.comparing.compare import Comparison, LayerComparison, compare
 from graphwright.analysis.comparing.module_state import ModuleState
 from graphwright.analysis.comparing.verify import verify
-from graphwright.analysis.costing.costs import Cost, CostReport, costs
+from graphwright.analysis.costing.costs import Cost, CostReport, costs, undisturbed
 from graphwright.analysis.costing.memory import MemoryReport, MemoryUse, memory, peak_memory
 from graphwright.analysis.costing.profile import Profile, ProfiledModule, ProfiledNode, profile, seconds_of_nodes
 from graphwright.analysis.costing.storages import Storages
@@ -42,7 +42,7 @@ from graphwright.analysis.tensor_metadata import (
     extract_tensor_metadata,
     infer_tensor_metadata,
 )
-from graphwright.analysis.values import largest_difference, tensors_in
+from graphwright.analysis.values import copied_inputs, largest_difference, tensors_in
 
 __all__ = [
     "Atoms",
@@ -93,7 +93,9 @@ __all__ = [
     "run_on_fake",
     "seconds_of_nodes",
     "summary",
+    "copied_inputs",
     "tensors_in",
+    "undisturbed",
     "value_facts",
     "verify",
     "with_fake_tensors",

@@ -7,6 +7,7 @@ keeps what was seen: tensors are copied, so that later runs cannot change them.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import math
@@ -20,7 +21,16 @@ from torch import Tensor, nn
 
 from graphwright.analysis.report import Difference
 
-__all__ = ["Fact", "Tolerance", "compare_facts", "describe_inputs", "facts_of", "largest_difference", "tensors_in"]
+__all__ = [
+    "Fact",
+    "Tolerance",
+    "compare_facts",
+    "copied_inputs",
+    "describe_inputs",
+    "facts_of",
+    "largest_difference",
+    "tensors_in",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -192,6 +202,21 @@ def tensors_in(value: Any) -> list[Tensor]:
             seen.add(id(item))
             waiting.extend(child for _, child in reversed(_open(item, "")[1] or ()))
     return found
+
+
+def copied_inputs(inputs: Any) -> Any:
+    """Copy inputs deeply: one object given twice, or views of one tensor, stay one; what was computed has no history.
+
+    >>> x = torch.ones(2)
+    >>> one, other = copied_inputs((x, x))
+    >>> one is other, one is x
+    (True, False)
+    """
+    memo: dict[int, Any] = {}
+    for tensor in tensors_in(inputs):
+        if tensor.requires_grad and not tensor.is_leaf:  # deepcopy refuses what has a history
+            memo[id(tensor)] = tensor.detach().clone().requires_grad_()
+    return copy.deepcopy(inputs, memo)
 
 
 # ---- text

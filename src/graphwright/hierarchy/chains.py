@@ -44,18 +44,16 @@ class Chains:
 
     def __init__(self, root: nn.Module) -> None:
         self.root = root
-        self._flat: Collection[str] = ()
         self._paths: dict[tuple[str, str], str | None] = {}
 
     def of(self, graph: Graph, base: Chain, facts: Facts, flat: Collection[str] = ()) -> dict[Node, Chain]:
         """The chain of each node of a graph whose own place is `base`; `flat` are calls that count for nothing."""
-        self._flat = flat
         found: dict[Node, Chain] = {}
         for node in graph.nodes:
-            chain = self._raw(node, base)
+            chain = self._raw(node, base, flat)
             for inner in _inside(node):
                 if inner.op not in ("placeholder", "output"):
-                    chain = _common(chain, self._raw(inner, base))
+                    chain = _common(chain, self._raw(inner, base, flat))
             if node.target is exit_context and isinstance(node.args[0], Node) and node.args[0] in found:
                 entered = node.args[0]
                 chain = found[entered] = _common(chain, found[entered])
@@ -66,8 +64,8 @@ class Chains:
             found[node] = chain if node.op not in ("placeholder", "output") else base
         return found
 
-    def _raw(self, node: Node, base: Chain) -> Chain:
-        chain = tuple([key for key in _keys(node) if key not in self._flat])
+    def _raw(self, node: Node, base: Chain, flat: Collection[str]) -> Chain:
+        chain = tuple([key for key in _keys(node) if key not in flat])
         if chain[: len(base)] != base:
             return base
         while len(chain) > len(base) and not self._is_whole(chain, len(base)):

@@ -22,7 +22,9 @@ from graphwright.runtime import (
     is_readable,
     keep_calls,
     keep_modules,
+    names_of_values,
     nested_in,
+    own_class,
 )
 from graphwright.source import CallSite, Scope
 
@@ -149,7 +151,7 @@ class _Flat:
         self._facts.setdefault(path, {}).update({"class": class_name(module), "hooks": {}})
         count = self._counts.get(path, 0)
         self._counts[path] = count + 1
-        scope = Scope(path, _own_class(module), count, outer or Scope("", type(self._root)))
+        scope = Scope(path, own_class(module), count, outer or Scope("", type(self._root)))
         site = self._origin(node, outer_path, outer)
         scope.site = site if isinstance(site, CallSite) else None
         inputs = [each for each in entry.graph.nodes if each.op == "placeholder"]
@@ -159,8 +161,8 @@ class _Flat:
             if each.op == "output":
                 result = map_arg(each.args[0], values.__getitem__)
                 self._noted[scope.key] = {
-                    "passed": {name: _names(value) for name, value in given.items()},
-                    "given": _names(result),
+                    "passed": {name: names_of_values(value) for name, value in given.items()},
+                    "given": names_of_values(result),
                 }
                 return result
             if each.op != "placeholder":
@@ -187,13 +189,3 @@ class _Flat:
             return scope or inner
         outer = self._within(inner.outer, path, scope)
         return Scope(f"{path}.{inner.path}", inner.kind, inner.call, outer)
-
-
-def _own_class(module: nn.Module) -> type:
-    return next(kind for kind in type(module).__mro__ if not kind.__dict__.get("_is_instance_class"))
-
-
-def _names(value: Any) -> Any:
-    if isinstance(value, Node):
-        return value.name
-    return [_names(item) for item in value] if isinstance(value, tuple | list) else None

@@ -23,6 +23,7 @@ from graphwright.runtime import (
     is_guard,
     is_readable,
     new_object,
+    own_class,
     refuse_forms,
 )
 
@@ -180,8 +181,7 @@ def _with_plain_sequences(gm: nn.Module) -> nn.Module:
 
 def _is_plain_sequence(module: nn.Module) -> bool:
     points = entry_points_of(module)
-    kind = next(each for each in type(module).__mro__ if not each.__dict__.get("_is_instance_class"))
-    if kind is not nn.Sequential or not points:
+    if own_class(module) is not nn.Sequential or not points:
         return False
     first, *calls, output = points["forward"].graph.nodes
     row = [first, *calls]

@@ -12,7 +12,7 @@ from torch import nn
 from graphwright.hierarchy.chains import path_of
 from graphwright.hierarchy.writing import Nested, Writing
 from graphwright.ir import Graph, Node
-from graphwright.runtime import GraphModule, graph_of, nested_in, share_graph
+from graphwright.runtime import GraphModule, graph_of, is_nested, nested_in, own_class, share_graph
 
 __all__ = ["Written", "apart", "write_nested"]
 
@@ -87,8 +87,8 @@ def _share_equal(gm: nn.Module) -> None:
     for module in reversed(nested_in(gm)):  # what is inside of a module before it
         graph = graph_of(module)
         inside = [module.get_submodule(str(node.target)) for node in graph.all_nodes() if node.op == "call_module"]
-        same = [id(graph_of(each)) for each in nested_in(nn.ModuleList(inside)) if each in inside]
-        kind: Any = next(each for each in type(module).__mro__ if not each.__dict__.get("_is_instance_class"))
+        same = [id(graph_of(each)) for each in inside if is_nested(each)]
+        kind: Any = own_class(module)
         other = first.setdefault((kind, tuple(same), _rows(graph)), module)
         if other is not module:
             share_graph(module, graph_of(other), other)

@@ -57,6 +57,7 @@ from graphwright.runtime.graph_facts import (
     keep_calls,
     keep_forwards,
     keep_modules,
+    names_of_values,
 )
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of, graphs_of
 from graphwright.runtime.guards import (
@@ -101,7 +102,7 @@ from graphwright.runtime.modules.lazy import (
     use_lazy_graph_modules,
 )
 from graphwright.runtime.modules.loose_parts import BareModule, forward_from_source
-from graphwright.runtime.modules.nested import make_captured, nested_in, share_graph, why_not_captured
+from graphwright.runtime.modules.nested import is_nested, make_captured, nested_in, share_graph, why_not_captured
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
 from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts, new_object
@@ -119,6 +120,7 @@ from graphwright.runtime.premises import (
     is_plain_container,
     name_of_class,
     names_of_hooks,
+    own_class,
     said_of_modules,
     spelled,
 )
@@ -237,7 +239,10 @@ __all__ = [
     "load",
     "make_graph_module",
     "make_captured",
+    "is_nested",
+    "names_of_values",
     "nested_in",
+    "own_class",
     "share_graph",
     "mark_fork",
     "mark_opaque",

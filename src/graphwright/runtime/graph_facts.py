@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphwright.ir import Graph
+from graphwright.ir import Graph, Node
 
 __all__ = [
     "Facts", "Forwards", "buffers_of", "facts_of_modules", "forget_module", "forget_modules", "forwards_of",
     "calls_of_modules", "keep_buffers", "keep_calls", "keep_forwards", "keep_modules", "meta_with_modules",
+    "names_of_values",
 ]  # fmt: skip
 
 _MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
@@ -98,6 +99,13 @@ def keep_calls(graph: Graph, calls: Mapping[str, Any]) -> None:
     """
     if calls:
         graph.meta[_CALLS] = dict(calls)
+
+
+def names_of_values(value: Any) -> Any:
+    """A value of a call as it is kept: the name of a node, the names in a tuple or list, None for all else."""
+    if isinstance(value, Node):
+        return value.name
+    return [names_of_values(item) for item in value] if isinstance(value, tuple | list) else None
 
 
 def calls_of_modules(graph: Graph) -> Mapping[str, Any]:

@@ -44,6 +44,7 @@ __all__ = [
     "is_plain_container",
     "name_of_class",
     "names_of_hooks",
+    "own_class",
     "said_of_modules",
     "spelled",
     "unlike_modules",
@@ -222,7 +223,12 @@ def class_name(module: Any) -> str:
 
     Of a captured module it is that of the class which all of its kind have.
     """
-    return name_of_class(next(kind for kind in type(module).__mro__ if not kind.__dict__.get("_is_instance_class")))
+    return name_of_class(own_class(module))
+
+
+def own_class(module: Any) -> type:
+    """The class of a module or object; of a captured module, which has one for itself, the one that it was made of."""
+    return next(kind for kind in type(module).__mro__ if not kind.__dict__.get("_is_instance_class"))
 
 
 def name_of_class(kind: type) -> str:

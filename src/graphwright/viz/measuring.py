@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from graphwright.analysis import Cost, costs, tensors_in
+from graphwright.analysis import Cost, copied_inputs, costs, seconds_of_nodes, undisturbed
 from graphwright.errors import GraphError
 from graphwright.ir import EXAMPLES, Graph, Node
-from graphwright.ops import written_attributes
-from graphwright.runtime import Interpreter, delete_attribute, graphs_of, has_attribute, read_attribute
+from graphwright.runtime import Interpreter, graphs_of
 
 __all__ = ["Measured", "measure", "noted", "noted_value", "value_text"]
-
-_RUNS = 3  # timed ones, after one that is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +43,13 @@ def measure(
     ('4×3 float32', 48, 0.5)
     """
     graph = graphs_of(gm)[0]
-    with _left_as_it_is(gm, graph):
-        report = costs(gm, _copied(args), _copied(kwargs))
+    report = costs(gm, args, kwargs)
     counted = [node for node in graph.all_nodes() if node.op not in ("placeholder", "output", "get_attr")]
-    timer = _Timer(gm)
-    for round_ in range(1 if times is not None else 1 + _RUNS):
-        timer.is_timed = round_ > 0
-        with _left_as_it_is(gm, graph):
-            timer.run_once(args, kwargs)
-    seconds = timer.seconds if times is None else noted(graph, times)
-    return Measured(timer.values, dict(zip(counted, report.nodes, strict=True)), seconds)
+    run = _Values(gm)
+    with undisturbed(gm):
+        run.run(*copied_inputs(args), **copied_inputs(kwargs))
+    seconds = seconds_of_nodes(gm, args, kwargs) if times is None else noted(graph, times)
+    return Measured(run.values, dict(zip(counted, report.nodes, strict=True)), seconds)
 
 
 def noted(graph: Graph, times: Mapping[str, float]) -> dict[Node, float]:
@@ -113,68 +104,15 @@ def noted_value(node: Node) -> str:
     return ""
 
 
-class _Timer(Interpreter):
-    """Runs a graph, and notes of each node what its value is like and how long it took, in seconds.
-
-    Of several runs the shortest time counts. A branch or loop takes what the nodes in it do not.
-    """
+class _Values(Interpreter):
+    """Runs a graph, and notes of each node what its value is like."""
 
     def __init__(self, gm: nn.Module) -> None:
         super().__init__(gm)
         self.values: dict[Node, str] = {}
-        self.seconds: dict[Node, float] = {}
-        self.is_timed = False
-        self._of_run: dict[Node, float] = {}
-        self._inside = [0.0]
-        self._settles = any(tensor.is_cuda for tensor in gm.parameters())
-
-    def run_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Run on copies of the inputs."""
-        self._of_run = {}
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            self.run(*_copied(args), **_copied(kwargs))
-        if self.is_timed:
-            for node, seconds in self._of_run.items():
-                self.seconds[node] = min(seconds, self.seconds.get(node, seconds))
 
     def run_node(self, n: Node) -> Any:
-        """Run one node and note what it did."""
-        self._inside.append(0.0)
-        start = time.perf_counter()
+        """Run one node and note its value."""
         value = super().run_node(n)
-        if self._settles:
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - start
-        inside = self._inside.pop()
-        self._inside[-1] += seconds
-        self._of_run[n] = self._of_run.get(n, 0.0) + max(seconds - inside, 0.0)
-        if not self.is_timed:
-            self.values[n] = value_text(value)
+        self.values[n] = value_text(value)
         return value
-
-
-@contextmanager
-def _left_as_it_is(gm: nn.Module, graph: Graph) -> Iterator[None]:
-    """Put back buffers, and the attributes that a program writes, after a run."""
-    buffers = [(buffer, buffer.detach().clone()) for buffer in gm.buffers()]
-    paths = written_attributes(graph)
-    before = {path: read_attribute(gm, path) for path in paths if has_attribute(gm, path)}
-    try:
-        yield
-    finally:
-        for path in paths:
-            if path in before:
-                Interpreter(gm).write_attribute(path, before[path])
-            elif has_attribute(gm, path):
-                delete_attribute(gm, path)
-        for buffer, value in buffers:
-            buffer.data.copy_(value)
-
-
-def _copied(value: Any) -> Any:
-    """A copy of inputs that shares nothing with them: a program may write to what it is given."""
-    return copy.deepcopy(value, {id(tensor): _clone(tensor) for tensor in tensors_in(value)})
-
-
-def _clone(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone().requires_grad_(tensor.requires_grad)

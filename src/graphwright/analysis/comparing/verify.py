@@ -7,7 +7,6 @@ states.
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,15 @@ from graphwright.analysis.comparing.divergence import describe_divergence, descr
 from graphwright.analysis.comparing.module_state import ModuleState, random_facts, same_randomness, seed_everything
 from graphwright.analysis.comparing.node_values import NodeValues, TensorsSeen, first_other_node
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport
-from graphwright.analysis.values import Fact, Tolerance, compare_facts, describe_inputs, facts_of, tensors_in
+from graphwright.analysis.values import (
+    Fact,
+    Tolerance,
+    compare_facts,
+    copied_inputs,
+    describe_inputs,
+    facts_of,
+    tensors_in,
+)
 from graphwright.errors import GraphwrightError, GuardError
 from graphwright.progress import followed, shown
 from graphwright.runtime import GraphModule, call_of, graph_of
@@ -61,6 +68,7 @@ def verify(
 
     Raises GraphwrightError when there is nothing to compare.
 
+    >>> import copy
     >>> model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
     >>> report = verify(model, copy.deepcopy(model), [torch.randn(3, 4), torch.randn(5, 4)])
     >>> report.ok, report.worst
@@ -187,7 +195,7 @@ class _Comparison:
         call: Callable[..., Any] | None = None,
     ) -> _Outcome:
         """Run one side on copies of the inputs, note what it did, and put everything back."""
-        args, kwargs = _copied((args, dict(kwargs)))
+        args, kwargs = copied_inputs((args, dict(kwargs)))
         function = side.function
         try:
             if isinstance(function, nn.Module):
@@ -241,15 +249,6 @@ def _effects_of(mine: _Outcome, others: _Outcome, state: ModuleState) -> list[Fa
         else:
             facts += facts_of(state.value(name), f"after the call: {name}")
     return facts
-
-
-def _copied(inputs: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy inputs deeply: one object given twice, or views of one tensor, stay one."""
-    memo: dict[int, Any] = {}
-    for tensor in tensors_in(inputs):
-        if tensor.requires_grad and not tensor.is_leaf:  # deepcopy refuses what has a history
-            memo[id(tensor)] = tensor.detach().clone().requires_grad_()
-    return copy.deepcopy(inputs, memo)
 
 
 def _gradient_facts(

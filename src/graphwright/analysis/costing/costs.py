@@ -16,10 +16,18 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from graphwright.analysis.report import format_columns
-from graphwright.analysis.values import tensors_in
+from graphwright.analysis.values import copied_inputs, tensors_in
 from graphwright.ir import Node
-from graphwright.ops import is_region
-from graphwright.runtime import Interpreter, call_of, captured_for, read_attribute
+from graphwright.ops import is_region, written_attributes
+from graphwright.runtime import (
+    Interpreter,
+    call_of,
+    captured_for,
+    delete_attribute,
+    graphs_of,
+    has_attribute,
+    read_attribute,
+)
 
 __all__ = ["FREE", "Cost", "CostReport", "CostCounter", "costs", "count", "undisturbed"]
 
@@ -89,7 +97,7 @@ def costs(gm_or_model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = N
     """Run a captured module once on these inputs, and report what each node and module costs.
 
     A model that is not captured is captured for them. Nothing is left changed: the run is without gradients, and
-    buffers are put back. Raises GraphError where `kwargs` are none.
+    buffers and attributes that the program writes are put back. Raises GraphError where `kwargs` are none.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> report = costs(model, torch.ones(3, 4))
@@ -104,21 +112,31 @@ def count(gm: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Co
     """Run a captured module once and count for each node."""
     counter = CostCounter(gm)
     with undisturbed(gm), counter.mode:
-        counter.run(*args, **kwargs)
+        given, named = copied_inputs((args, kwargs))
+        counter.run(*given, **named)
     return counter
 
 
 @contextmanager
 def undisturbed(gm: nn.Module) -> Iterator[None]:
-    """A run of a module without gradients, after which buffers and the random state are what they were."""
-    buffers = {name: buffer.detach().clone() for name, buffer in gm.named_buffers()}
+    """A run of a captured module without gradients, after which it and the random state are what they were.
+
+    That is its buffers, and the attributes that the program writes.
+    """
+    buffers = [(buffer, buffer.detach().clone()) for buffer in gm.buffers()]
+    paths = {path for graph in graphs_of(gm) for path in written_attributes(graph)}
+    before = {path: read_attribute(gm, path) for path in paths if has_attribute(gm, path)}
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             yield
     finally:
-        for name, buffer in gm.named_buffers():
-            if name in buffers:
-                buffer.data.copy_(buffers[name])
+        for path in paths:
+            if path in before:
+                Interpreter(gm).write_attribute(path, before[path])
+            elif has_attribute(gm, path):
+                delete_attribute(gm, path)
+        for buffer, value in buffers:
+            buffer.data.copy_(value)
 
 
 FREE = ("placeholder", "output", "get_attr")

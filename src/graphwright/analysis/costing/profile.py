@@ -17,6 +17,7 @@ from graphwright.analysis.costing.costs import FREE, Cost, count, undisturbed
 from graphwright.analysis.costing.flame import flame_page
 from graphwright.analysis.costing.memory import MemoryUse, memory
 from graphwright.analysis.tables import Table, bytes_as_text, number_as_text
+from graphwright.analysis.values import copied_inputs
 from graphwright.errors import GraphError
 from graphwright.ir import Node
 from graphwright.ops import is_region
@@ -201,7 +202,8 @@ def seconds_of_nodes(
     with undisturbed(gm):
         for _ in range(repeats + 1):
             timer = _Timer(gm)
-            timer.run(*args, **kwargs)
+            given, named = copied_inputs((args, kwargs))
+            timer.run(*given, **named)
             runs.append(timer.seconds)
     return {node: statistics.median(run.get(node, 0.0) for run in runs[1:]) for node in runs[-1]}
 
@@ -211,8 +213,9 @@ def _time_of_call(gm: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     times = []
     with undisturbed(gm):
         for _ in range(repeats + 1):
+            given, named = copied_inputs((args, kwargs))
             started = time.perf_counter()
-            gm(*args, **kwargs)
+            gm(*given, **named)
             _wait()
             times.append(time.perf_counter() - started)
     return 1e6 * statistics.median(times[1:])

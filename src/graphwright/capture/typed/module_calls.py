@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.ir import Graph, Node
-from graphwright.runtime import keep_calls
+from graphwright.ir import Graph
+from graphwright.runtime import keep_calls, names_of_values
 from graphwright.source import CallSite, Scope, user_frame
 
 __all__ = ["entered", "given_by", "keep_module_calls"]
@@ -47,8 +48,8 @@ def keep_module_calls(graph: Graph) -> None:
         if args or kwargs or scope.given is not None:
             named = {**dict(zip(_parameters(scope.kind), args, strict=False)), **kwargs}
             calls[scope.key] = {
-                "passed": {name: _names(value) for name, value in named.items()},
-                "given": _names(scope.given),
+                "passed": {name: names_of_values(value) for name, value in named.items()},
+                "given": names_of_values(scope.given),
             }
     keep_calls(graph, calls)
 
@@ -63,6 +64,7 @@ def _scopes(graph: Graph) -> Iterator[Scope]:
             scope = scope.outer
 
 
+@functools.lru_cache(1024)
 def _parameters(kind: Any) -> list[str]:
     """The names of the parameters of a module's `forward` that may be given by position."""
     try:
@@ -70,9 +72,3 @@ def _parameters(kind: Any) -> list[str]:
     except (TypeError, ValueError):
         return []
     return [each.name for each in found if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-
-
-def _names(value: Any) -> Any:
-    if isinstance(value, Node):
-        return value.name
-    return [_names(item) for item in value] if type(value) is tuple else None

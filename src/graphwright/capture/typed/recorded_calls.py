@@ -6,7 +6,6 @@ they are called with. Calls of one form, which differ in data, sizes and numbers
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import ModuleState, tensors_in
+from graphwright.analysis import ModuleState, copied_inputs
 from graphwright.capture.typed.trace import trace
 from graphwright.errors import CaptureError
 from graphwright.runtime import GraphModule, attributes_of
@@ -115,7 +114,7 @@ class _Calls:
         form = _form(args, ()), tuple((name, _form(value, ())) for name, value in sorted(kwargs.items()))
         if form not in self._forms:
             self._forms.add(form)
-            self.examples.append(_copied((args, kwargs)))
+            self.examples.append(copied_inputs((args, kwargs)))
 
 
 def _form(value: Any, inside: tuple[int, ...]) -> Any:
@@ -134,11 +133,3 @@ def _form(value: Any, inside: tuple[int, ...]) -> Any:
     held = attributes_of(value) if found is None else found
     inside = (*inside, id(value))
     return type(value), tuple((_form(name, inside), _form(item, inside)) for name, item in held.items())
-
-
-def _copied(call: Call) -> Call:
-    """Copy what a call is given, for the model may write to it; tensors that were computed have no history."""
-    computed = [tensor for tensor in tensors_in(call) if not tensor.is_leaf]
-    known = {id(tensor): tensor.detach().clone().requires_grad_() for tensor in computed}
-    copied: Call = copy.deepcopy(call, known)
-    return copied

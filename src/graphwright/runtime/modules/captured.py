@@ -13,6 +13,7 @@ from graphwright.runtime.foreign import how_to_read
 from graphwright.runtime.graph_facts import buffers_of
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class
 from graphwright.runtime.members.shells import Shells
+from graphwright.runtime.premises import own_class
 from graphwright.runtime.state import State
 
 __all__ = ["captured_module", "change_base", "our_names_in", "users_names"]
@@ -39,7 +40,7 @@ def captured_module(
         return module
     original = type(root)
     if issubclass(original, GraphModule):  # captured again
-        original = next(kind for kind in original.__mro__ if not kind.__dict__.get("_is_instance_class"))
+        original = own_class(root)
     elif how_to_read(root):  # its class has a graph and code of another kind
         original = GraphModule
     bases: tuple[type, ...] = (original,) if issubclass(original, GraphModule) else (original, GraphModule)

@@ -16,7 +16,7 @@ from graphwright.runtime.modules.captured import our_names_in
 from graphwright.runtime.premises import HOOKS
 from graphwright.runtime.state import State
 
-__all__ = ["make_captured", "nested_in", "share_graph", "why_not_captured"]
+__all__ = ["is_nested", "make_captured", "nested_in", "share_graph", "why_not_captured"]
 
 _OF_HOOKS = ("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
 
@@ -45,12 +45,13 @@ def make_captured(
 
 def nested_in(root: nn.Module) -> list[GraphModule]:
     """The modules inside a captured one that `make_captured` made."""
-    found = []
-    for module in root.modules():
-        state = module.__dict__.get(STATE)
-        if state is not None and module is not root and state.entries["forward"].shared is not None:
-            found.append(cast(GraphModule, module))
-    return found
+    return [cast(GraphModule, module) for module in root.modules() if module is not root and is_nested(module)]
+
+
+def is_nested(module: nn.Module) -> bool:
+    """Tell whether `make_captured` made a module what it is."""
+    state = module.__dict__.get(STATE)
+    return state is not None and state.entries["forward"].shared is not None
 
 
 def share_graph(module: GraphModule, graph: Graph, like: GraphModule | None = None) -> None:

@@ -31,6 +31,7 @@ from graphwright.runtime.packaging.modules import (
     render,
     written_value,
 )
+from graphwright.runtime.premises import own_class
 from graphwright.runtime.references import describe, reference_to, why_unimportable
 
 __all__ = ["ModuleWriter", "ProgramOf", "Stub", "Uses", "Written"]
@@ -189,7 +190,7 @@ class ModuleWriter:
 
     def base(self, module: nn.Module) -> tuple[str, str]:
         """Write the class that the class of a captured module inherits from, and how its constructor starts."""
-        kind = next(each for each in type(module).__mro__ if not each.__dict__.get("_is_instance_class"))
+        kind = own_class(module)
         home = sys.modules.get(kind.__module__)
         is_own = self._original_classes and id(module) in self.uses.programs and home is not None
         if not is_own or kind.__module__.partition(".")[0] in ("torch", "graphwright"):
