@@ -188,6 +188,27 @@ def test_heat_follows_what_is_measured(browser: Browser, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_the_flame_is_as_wide_as_what_is_measured(browser: Browser, tmp_path: Path) -> None:
+    model = Blocks(3)
+    browser.open(page_of(trace(model, (torch.ones(1, 8),)), tmp_path, torch.ones(1, 8)))
+    browser.click("[data-heat=flops]")
+    browser.click("[data-tab=flame]")
+    wide = "Object.fromEntries([...document.querySelectorAll('#flame .bar')].map(e => [e.title, e.offsetWidth]))"
+    widths = {title.partition(":")[0]: width for title, width in browser.run(wide).items()}
+    assert widths["up"] > 0.4 * widths["0"] > 0
+    assert abs(widths["0"] - widths["1"]) <= 1
+    assert widths["head"] < 0.1 * widths["blocks"]
+    browser.run("[...document.querySelectorAll('#flame .bar')].find(e => e.textContent === '1').click()")
+    shown = {title.partition(":")[0] for title in browser.run(wide)}
+    assert {"1", "up", "down"} <= shown
+    assert "head" not in shown
+
+    browser.open(page_of(trace(model, (torch.ones(1, 8),)), tmp_path))
+    browser.click("[data-tab=flame]")
+    assert "Give args" in browser.run("document.querySelector('#flame').textContent")
+
+
+@pytest.mark.slow
 def test_before_and_after_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
     before = graphwright.symbolic_trace(lambda x: (x * 1).relu().exp())
     after = copy.deepcopy(before)

@@ -19,7 +19,7 @@ __all__ = ["SCRIPTS", "write_page"]
 # In this order: each may use what stands in those before it, and functions of all of them.
 SCRIPTS = (
     "data.js", "tree.js", "text.js", "colors.js", "layout.js", "draw.js", "pane.js", "search.js", "inspector.js",
-    "code.js", "changes.js", "keyboard.js", "app.js",
+    "code.js", "flame.js", "changes.js", "keyboard.js", "app.js",
 )  # fmt: skip
 _LAYOUT = ("vendor/dagre/dagre.min.js",)
 

@@ -187,7 +187,7 @@ class App {
   }
 
   makeTabs() {
-    const names = this.panes.length > 1 ? ["details", "code", "changes"] : ["details", "code"];
+    const names = ["details", "code", "flame", ...(this.panes.length > 1 ? ["changes"] : [])];
     document
       .getElementById("tabs")
       .replaceChildren(
@@ -217,6 +217,7 @@ class App {
     this.updateLegend();
     if (this.tab === "details") document.getElementById("details").replaceChildren(...detailsOf(this));
     if (this.tab === "code") this.code.show();
+    if (this.tab === "flame") document.getElementById("flame").replaceChildren(...flameOf(this));
     if (this.tab === "changes") document.getElementById("changes").replaceChildren(...changesOf(this));
     for (const pane of this.panes) pane.element.classList.toggle("active", pane === this.pane && this.panes.length > 1);
   }
