@@ -57,7 +57,7 @@ def quantize_model(
     >>> model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
     >>> q = graphwright.quantize(model, static_int8(), [torch.randn(32, 16) for _ in range(4)], engine=None)
     >>> x = torch.randn(8, 16)
-    >>> bool((q(x) - model(x)).abs().max() < 0.1)
+    >>> bool((q(x) - model(x)).abs().max() < 0.2)
     True
     """
     mapping = mapping_of(config)

@@ -1,4 +1,4 @@
-"""Settings for every test: reproducible properties, one thread, a fixed random state."""
+"""Settings for every test, doctests of src/ included: reproducible properties, one thread, a fixed random state."""
 
 from __future__ import annotations
 
