@@ -85,11 +85,11 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
         if name in ("data", "T", "mT", "H", "mH", "real", "imag", "grad"):
             return recorder.record("call_function", getattr, getattr, (owner, name), {})
         if name == "dtype":
-            recorder.take_fact(owner, "dtype")
+            recorder.tensors.take_fact(owner, "dtype")
         if name in ("shape", "ndim") and reader() is not None:
-            recorder.take_fact(owner, "shape")
+            recorder.tensors.take_fact(owner, "shape")
         if name == "device" and reader() is not None:
-            return recorder.device_of(owner, is_only_handed_on(reader()))
+            return recorder.tensors.device_of(owner, is_only_handed_on(reader()))
         return getattr(example, name) if name != "device" else owner.device
     if name == "shape":
         return measure(recorder, owner, "size", (), {})
@@ -98,7 +98,7 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
     if name == "device":
         if not is_only_handed_on(reader()):
             recorder.ledger.tensor(owner, "device", recorder.where() or "")
-        return recorder.device_of(owner)
+        return recorder.tensors.device_of(owner)
     with torch._C.DisableTorchFunction():
         value = getattr(owner.example, name)
     if isinstance(value, torch.Tensor):
@@ -118,7 +118,7 @@ def measure(
     """Answer a question for sizes with symbols, one for rank with a number that is then guarded."""
     if not isinstance(owner, TensorProxy):
         if name == "__len__" or reader() is not None:  # torch has a function of Python's around that one
-            recorder.take_fact(owner, "shape")
+            recorder.tensors.take_fact(owner, "shape")
         with torch._C.DisableTorchFunction():
             return getattr(torch.Tensor, name)(owner, *args, **kwargs)
     rank = owner.example.dim()

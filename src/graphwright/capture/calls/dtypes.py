@@ -78,6 +78,10 @@ class Dtypes:
             recorder.keep.append(handed.tensor)
         return known[key]
 
+    def have_arrived(self) -> bool:
+        """Tell whether all of them were handed on to calls of torch."""
+        return all(handed.has_arrived for handed in self.handed.values())
+
     def settle(self) -> None:
         """The program has ended: what did not arrive at a call of torch was asked for somewhere."""
         for handed in self.handed.values():

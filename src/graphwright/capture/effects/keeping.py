@@ -251,7 +251,7 @@ class Keeping:
     def _note_tensor(self, tensor: torch.Tensor, path: str, keys: tuple[Any, ...]) -> None:
         """Have a tensor of an object read where the object has it, if a dotted path leads there."""
         if all(type(key) is Field for key in keys) and path not in self._outside:
-            self._recorder.note_tensor(tensor, ".".join((path, *keys)))
+            self._recorder.tensors.note(tensor, ".".join((path, *keys)))
 
     def put_back(self) -> None:
         """Have the objects of the program hold what they held before."""
@@ -539,6 +539,16 @@ class Keeping:
     def has_changed(self) -> bool:
         """Tell whether the program has changed what is not written yet."""
         return any(True for table in touched(self._tables) for _ in table.unwritten())
+
+    def is_untouched(self, path: str) -> bool:
+        """Tell whether all holds what it held at first that a module and those below it, or an object, may have."""
+        own = f"{path}."
+        tables = [
+            table
+            for table in self._tables
+            if table.keys is not None or table.kind is Variables or f"{table.path}.".startswith(own)
+        ]
+        return not any(True for table in touched(tables) for _ in table.changes())
 
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""

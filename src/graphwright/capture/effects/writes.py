@@ -6,6 +6,7 @@ that tensor is what it was, so that its node is made before the write, and read 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,6 +38,11 @@ class Writes:
     def count(self) -> int:
         """How many writes there were."""
         return sum(self._counts.values())
+
+    @property
+    def memories(self) -> Collection[Any]:
+        """The memories that were written to."""
+        return self._counts.keys()
 
     def read(self, symbol: Symbol, tensor: torch.Tensor) -> Symbol:
         """Note that a number is read from a tensor: as of now."""

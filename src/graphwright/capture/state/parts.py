@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Sequence, Sized
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -467,6 +467,10 @@ class Writes(Protocol):
 class TypedWrites(Writes, Protocol):
     """How often each memory was written to, and the numbers that were read from it and have no node yet."""
 
+    @property
+    def memories(self) -> Collection[Any]:
+        """The memories that were written to."""
+
     def read(self, symbol: Symbol, tensor: torch.Tensor) -> Symbol:
         """Note that a number is read from a tensor: as of now."""
 
@@ -515,6 +519,25 @@ class Dtypes(Protocol):
 
     def read(self, tensor: TensorProxy, frame: FrameType | None, at: str) -> None:
         """Note that the program reads the dtype of a tensor, in a frame of its own."""
+
+    def have_arrived(self) -> bool:
+        """Tell whether all of them were handed on to calls of torch."""
+
+
+class HeldTensors(Protocol):
+    """The tensors that a program has, by where it has them."""
+
+    def path(self, tensor: torch.Tensor) -> str | None:
+        """Where in the program a tensor is, None for one that is in none of its modules."""
+
+    def note(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is; one that is in several places is at the first."""
+
+    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
+        """Take the dtype or shape of a tensor of the modules for granted."""
+
+    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
+        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
 
 
 class Callers(Protocol):
@@ -591,6 +614,9 @@ class Keeping(Protocol):
 
     def set_forward(self, shell: nn.Module, forward: Callable[..., Any]) -> None:
         """Have a module run another forward, which is no change of the program's."""
+
+    def is_untouched(self, path: str) -> bool:
+        """Tell whether all holds what it held at first that a module and those below it, or an object, may have."""
 
     @property
     def names_of_optionals(self) -> frozenset[str]:

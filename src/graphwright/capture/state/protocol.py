@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Choices,
         Dtypes,
         ExampleFacts,
+        HeldTensors,
         Joining,
         Keeping,
         Ladder,
@@ -222,9 +223,6 @@ class Capture(Protocol):
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
 
-    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
-        """Note where in the program a tensor is."""
-
     @property
     def examples(self) -> Examples:
         """The example values."""
@@ -256,6 +254,18 @@ class TypedCapture(Capture, Protocol):
     @property
     def ambient(self) -> TypedAmbient:
         """Regions of ambient state."""
+
+    @property
+    def tensors(self) -> HeldTensors:
+        """The tensors that the program has, by where it has them."""
+
+    @property
+    def entered(self) -> list[nn.Module]:
+        """The modules of the program that are no leaves."""
+
+    @property
+    def module_calls(self) -> dict[str, int]:
+        """How often each module was called, by path."""
 
     @property
     def is_finishing(self) -> bool:
@@ -304,12 +314,6 @@ class TypedCapture(Capture, Protocol):
 
     def call_module(self, module: nn.Module, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
-
-    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
-        """Take the dtype or shape of a tensor of the modules for granted."""
-
-    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
-        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
 
     def is_leaf(self, module: nn.Module, path: str) -> bool:
         """Tell whether a module is one node."""

@@ -31,6 +31,10 @@ class HeldTensors:
         """Note where in the program a tensor is; one that is in several places is at the first."""
         self._paths.setdefault(id(tensor), path)
 
+    def path(self, tensor: torch.Tensor) -> str | None:
+        """Where in the program a tensor is, None for one that is in none of its modules."""
+        return self._paths.get(id(tensor))
+
     def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
         """Take the dtype or shape of a tensor of the modules for granted, as what else is read of these."""
         with torch._C.DisableTorchFunction():
@@ -73,7 +77,7 @@ class HeldTensors:
                 return None
         return recorder.node("call_method", "numpy", (self.node(known[1]),), {}, "array")
 
-    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool) -> torch.device:
+    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
         """The device of a tensor, as an object of its own, whose identity tells its tensor.
 
         One of a tensor of the modules that is asked for is taken for granted.

@@ -77,6 +77,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.module_calls import entered, given_by
 from graphwright.capture.typed.recording_mode import RecordingMode
+from graphwright.capture.typed.repeats import Repeats
 from graphwright.capture.typed.same_values import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
@@ -119,9 +120,10 @@ class Recorder:
         self.writes = Writes(self)
         self.transforms = Transforms(self)
         self.callers = Callers(self)
-        self._calls: dict[str, int] = {}
+        self.repeats = Repeats(self)
+        self.module_calls: dict[str, int] = {}
         self._called = CalledTargets()
-        self._tensors = HeldTensors(self)
+        self.tensors = HeldTensors(self)
         self.dtypes = Dtypes(self)
         self.is_running = False
         self.has_objects = False  # whether there are values outside of torch
@@ -145,10 +147,6 @@ class Recorder:
     def writing(self, region: Region) -> Writing:
         """What to enter to write to a region."""
         return Writing(self, region)
-
-    def note_tensor(self, tensor: torch.Tensor, path: str) -> None:
-        """Note where in the program a tensor is."""
-        self._tensors.note(tensor, path)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         fix = "copy it before it is captured, or use torch.func.functional_call"
@@ -198,7 +196,7 @@ class Recorder:
             for table in tables:
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
-                        self._tensors.note(value, prefix + name)
+                        self.tensors.note(value, prefix + name)
                     elif type(value) not in STATELESS and has_state(value):
                         shell.__dict__[name] = held_stand_in(self, value, prefix + name)
 
@@ -237,8 +235,8 @@ class Recorder:
         path = "" if shells is None else shells.path(module) or ""
         self.callers.look_at_call()
         outer = self.scope
-        count = self._calls.get(path, 0)
-        self._calls[path] = count + 1
+        count = self.module_calls.get(path, 0)
+        self.module_calls[path] = count + 1
         if path not in self.plan.entered and self.is_leaf(module, path):
             return record_leaf_module(self, module, path, args, kwargs)
         # A module with hooks on its backward joins autograd around its forward, which only a run has.
@@ -251,8 +249,12 @@ class Recorder:
         if self.reads is not None:
             self.reads.entered(module, path)
         scope = self.scope = entered(Scope(path, type(module), count, outer), args, kwargs)
+
+        def run() -> Any:
+            return nn.Module._call_impl(shell, *args, **kwargs)
+
         try:
-            result = given_by(scope, nn.Module._call_impl(shell, *args, **kwargs))
+            result = given_by(scope, self.repeats.call(module, path, args, kwargs, scope, run))
         finally:
             self.scope = outer
         if self.questions.optionals.are_there:
@@ -433,7 +435,10 @@ class Recorder:
         try:
             if region.outer is not None:
                 args, kwargs = map_arg(args, region.lift), map_arg(kwargs, region.lift)
-            return region.graph.create_node(op, target, args, kwargs, name)
+            node = region.graph.create_node(op, target, args, kwargs, name)
+            if self.repeats.wishes is not None:
+                self.repeats.wishes[node] = name
+            return node
         except (LookupError, GraphError):
             if all(node.graph is region.graph for node in nodes_in((args, kwargs))):
                 raise
@@ -491,11 +496,11 @@ class Recorder:
 
     def mark(self) -> Any:
         """What is counted so far."""
-        return self.calls.copy(), dict(self._calls)
+        return self.calls.copy(), dict(self.module_calls)
 
     def back_to(self, mark: tuple[Calls, dict[str, int]]) -> None:
         """Forget what was counted after a mark: it is captured once more."""
-        self.calls, self._calls = mark[0].copy(), dict(mark[1])
+        self.calls, self.module_calls = mark[0].copy(), dict(mark[1])
 
     def item_node(self, owner: Node, key: Hashable, name: str = "") -> Node:
         return self.node("call_function", operator.getitem, (owner, key), {}, "getitem", name)
@@ -523,12 +528,12 @@ class Recorder:
         if kind is RunText:
             return value.node
         if isinstance(value, torch.Tensor):
-            return self._tensors.node(value)
+            return self.tensors.node(value)
         whole = self.transforms.node_of_whole(value)
         if whole is not None:
             return whole
         if kind is torch.device:
-            return self._tensors.device_node(value)
+            return self.tensors.device_node(value)
         if kind is tuple:
             return tuple([self.argument(item) for item in value])
         if isinstance(value, torch.Size):
@@ -543,7 +548,7 @@ class Recorder:
         if isinstance(value, numpy.generic):
             return self.node("call_function", kind, (value.item(),), {}, "number")
         if kind is numpy.ndarray:
-            return self._tensors.array_node(value)
+            return self.tensors.array_node(value)
         if kind is GeneratorProxy:
             return value.node_of()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
@@ -565,7 +570,7 @@ class Recorder:
         """A tensor that the program has as one whose data only a run knows; other values as they are."""
         if not isinstance(value, torch.Tensor) or type(value) is TensorProxy:
             return value
-        return TensorProxy.make(self, self.examples.of(value), self._tensors.node(value))
+        return TensorProxy.make(self, self.examples.of(value), self.tensors.node(value))
 
     def to_examples(self, value: Any, may_be_size: bool = True) -> Any:
         kind = type(value)
@@ -621,14 +626,6 @@ class Recorder:
     def example(self, tensor: torch.Tensor) -> torch.Tensor:
         """The example of a tensor of the program."""
         return tensor.example if isinstance(tensor, TensorProxy) else self.examples.of(tensor)
-
-    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
-        """Take the dtype or shape of a tensor of the modules for granted."""
-        self._tensors.take_fact(tensor, fact)
-
-    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
-        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
-        return self._tensors.device_of(tensor, is_only_handed_on)
 
     # ---- errors and places
 

@@ -32,7 +32,14 @@ from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.state.examples import Examples, NeedsRealValues
-from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
+from graphwright.capture.state.interception import (
+    ExportFlags,
+    StandIns,
+    Unreported,
+    rare_collections,
+    uncompiled,
+    watching,
+)
 from graphwright.capture.state.leaf_modules import LeafModules, check_leaf_names, leaf_predicate
 from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
@@ -170,17 +177,19 @@ def trace(
     inputs = [(subject.signature(point.name), point.examples) for point in points]
     check_names(options.static, options.dynamic, inputs, subject.root_module)
     is_shown = False if callable(progress) else progress
-    with showing(f"capturing {subject.name(points[0].name)}", is_shown) as bar:
+    with rare_collections(), showing(f"capturing {subject.name(points[0].name)}", is_shown) as bar:
         entries = [_entry(subject, point, _told(options, bar), is_leaf) for point in followed(points, "method")]
-    share_constants(entry.graph for entry in entries)
-    module = subject.module_of(entries)
+        share_constants(entry.graph for entry in entries)
+        module = subject.module_of(entries)
+        if not flat:
+            nested = unflatten(module)
     if control_flow == "follow":
         check_outputs(entries, subject.name(points[0].name))
     if check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace):
         calls = read_check_inputs(check_inputs, as_example)
         _check(root, module, entries, points, calls, options, is_leaf, check_tolerance)
     if not flat:
-        module = unflatten(module)
+        module = nested
     if copy:
         copy_tensors(module)
     return module

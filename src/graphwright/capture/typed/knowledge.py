@@ -1,0 +1,176 @@
+"""What a capture knows at one moment, as data that compares.
+
+A capture keeps what it has learned in its parts: which numbers there are, what was read, which regions are open. All of
+them are walked, so that a part that somebody adds later is, too; what the program computes is told by its identity.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["Knowledge"]
+
+_ROOM = "graphwright.capture."
+_ATOMS = frozenset({int, float, str, bool, bytes, type(None)})
+_MAPPINGS = frozenset({dict, collections.OrderedDict, collections.Counter, collections.defaultdict})
+_SETS = frozenset({set, frozenset})
+_SEQUENCES = frozenset({list, tuple, collections.deque})
+_CONTAINERS = _MAPPINGS | _SETS | _SEQUENCES
+# What says nothing of the program: the examples, limits, what was found out about code, what is kept alive, and where
+# the capture is. What is known of modules, how often they were called and which dtypes frames hold is compared apart.
+_APART = frozenset({
+    ("examples",), ("typed",), ("keep",), ("callers", "_recorded"), ("callers", "_last"), ("scope",), ("calls",),
+    ("repeats",), ("shells",), ("entered",), ("region",), ("attempts", "_frame"), ("attempts", "_without_handlers"),
+    ("plan", "asking"), ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"),
+})  # fmt: skip
+# Tables of what the capture has met, to which each operation may add.
+_GROWING = frozenset({
+    ("numbers", "_symbols"), ("root", "attributes"), ("root", "numbers"), ("root", "written"), ("_called",),
+    ("transforms", "_noted"), ("ledger", "reads"), ("ledger", "unforeseen"), ("writes", "_counts"),
+    ("tensors", "_devices"), ("questions", "knowledge", "conditions", "_parts"),
+    ("questions", "knowledge", "conditions", "_deciders"),
+})  # fmt: skip
+# They hold what the program has, and have a way of their own to tell what has changed.
+_SHALLOW = frozenset({("keeping",), ("callers", "_world"), ("callers", "_globals")})
+_DEEPEST = 4  # how long the paths in these tables are
+
+
+class Knowledge:
+    """What a capture knows now."""
+
+    __slots__ = ("_facts", "_growing", "_ids", "_kept", "_owners")
+
+    def __init__(self, recorder: TypedCapture) -> None:
+        facts: dict[Any, Any] = {("ambient",): _ambient()}  # by what holds it, and where
+        owners: set[Any] = set()  # parts by id, containers by who holds them
+        growing: dict[tuple[str, ...], tuple[dict[Any, Any], dict[Any, Any]]] = {}  # the tables, and what is in them
+        kept: list[Any] = []  # what is compared by its identity stays alive as long as this
+        waiting: collections.deque[tuple[Any, tuple[str, ...] | None, Any]] = collections.deque()
+        waiting.append((id(recorder), (), recorder))
+        while waiting:
+            owner, path, value = waiting.popleft()
+            if owner in owners:
+                continue
+            kind = type(value)
+            owners.add(owner)
+            if path is not None and path in _GROWING:
+                growing[path] = value, dict(value)
+                continue
+            at = None
+            if kind in _MAPPINGS:
+                items = [(key if type(key) in _ATOMS else _told(key), item) for key, item in value.items()]
+            elif kind in _SEQUENCES:
+                items = list(enumerate(value))
+            elif kind in _SETS:
+                facts[owner, ()] = frozenset(map(_told, value))
+                kept.append(list(value))
+                continue
+            else:
+                kept.append(value)
+                items = list(_held(value).items())
+                at = path if path is not None and len(path) < _DEEPEST else None
+                if path in _SHALLOW:
+                    facts.update(
+                        {(owner, name): len(item) if type(item) in _CONTAINERS else id(item) for name, item in items}
+                    )
+                    items = [(name, item) for name, item in items if name == "_growing"]
+            for key, item in items:
+                inner = None if at is None else (*at, key)
+                if inner in _APART:
+                    continue
+                kind = type(item)
+                if kind in _ATOMS:
+                    facts[owner, key] = item
+                elif kind in _CONTAINERS:
+                    facts[owner, key] = kind
+                    waiting.append(((owner, key), inner, item))
+                else:
+                    facts[owner, key] = id(item)
+                    if (
+                        kind.__module__.startswith(_ROOM)
+                        and not isinstance(item, torch.Tensor)
+                        and kind is not type(recorder)  # of an earlier pass
+                    ):
+                        waiting.append((id(item), inner, item))
+                    else:
+                        kept.append(item)
+        self._facts, self._owners, self._kept, self._growing = facts, owners, kept, growing
+        self._ids: set[int] | None = None
+
+    def holds(self, recorder: TypedCapture) -> bool:
+        """Tell whether nothing is known otherwise by now, short of new items in tables that grow."""
+        for now, was in self._growing.values():
+            if not all(map(operator.is_, map(now.get, was), was.values())):
+                return False
+        return not self._unlike(Knowledge(recorder))
+
+    def names(self, values: Collection[object]) -> bool:
+        """Tell whether something is known about one of some values: where it is held, or what is known by its id."""
+        if self._ids is None:
+            self._ids = {number for place, value in self._facts.items() for number in _integers((place[1:], value))}
+        return any(id(value) in self._ids for value in values)
+
+    def _unlike(self, other: Knowledge) -> list[Any]:
+        """What is known otherwise later: what holds it, and where."""
+        was, now = self._facts, other._facts
+        changed = [place for place, value in was.items() if now.get(place, _GONE) != value]
+        if len(now) != len(was) or changed:  # what something new holds, only something new or changed leads to
+            changed += [place for place in now if place not in was and place[0] in self._owners]
+        return changed
+
+
+_GONE: Any = object()
+
+
+def _integers(value: Any) -> Iterator[int]:
+    if type(value) is int:
+        yield value
+    elif type(value) is tuple or type(value) is frozenset:
+        for item in value:
+            yield from _integers(item)
+
+
+def _told(key: Any) -> Any:
+    """What tells a key from others: what it holds, of plain ones; else which object it is."""
+    if type(key) is tuple:
+        return tuple([item if type(item) in _ATOMS else _told(item) for item in key])
+    return key if type(key) in _ATOMS else (type(key), id(key))
+
+
+def _held(value: Any) -> dict[str, Any]:
+    """The attributes of a part of the capture."""
+    held = dict(getattr(value, "__dict__", {}))
+    for name, slot in _slots(type(value)).items():
+        try:
+            held[name] = slot.__get__(value)
+        except AttributeError:  # not set
+            continue
+    return held
+
+
+def _slots(kind: type) -> dict[str, Any]:
+    known = _slots_of.get(kind)
+    if known is None:
+        known = _slots_of[kind] = {}
+        for base in kind.__mro__:
+            slots = base.__dict__.get("__slots__", ())
+            for name in (slots,) if isinstance(slots, str) else slots:
+                if name in base.__dict__ and name not in ("__dict__", "__weakref__"):
+                    known[name] = base.__dict__[name]
+    return known
+
+
+_slots_of: dict[type, dict[str, Any]] = {}
+_GRAD, _INFERENCE = torch.is_grad_enabled, torch.is_inference_mode_enabled  # not what stands for them meanwhile
+
+
+def _ambient() -> tuple[Any, ...]:
+    return _GRAD(), _INFERENCE(), torch._C._is_any_autocast_enabled(), torch.get_default_dtype()

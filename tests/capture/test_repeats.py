@@ -1,0 +1,295 @@
+"""Modules that are called like one before: their part of the graph is copied, and is what a capture would have made.
+
+Each program is captured with and without copies; what differs of a later module must be seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import graphwright
+from graphwright.capture.typed import repeats
+from graphwright.runtime import facts_of_modules
+
+copies: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Note which calls are copied; small modules are worth it here."""
+    copies.clear()
+    copy = repeats.Repeats._copy
+
+    def noted(self: Any, call: Any, module: nn.Module, path: str, *rest: Any) -> Any:
+        given = copy(self, call, module, path, *rest)
+        copies.append(path)
+        return given
+
+    monkeypatch.setattr(repeats.Repeats, "_copy", noted)
+    monkeypatch.setattr(repeats, "_LEAST", 0)
+
+
+@contextlib.contextmanager
+def no_copies() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repeats, "FEWEST", 10**9)
+        yield
+
+
+def captured(model: nn.Module, *args: Any, copied: list[str], **kwargs: Any) -> graphwright.GraphModule:
+    """Capture a model, compare it with its capture without copies and with the model itself."""
+    gm = graphwright.trace(model, args, kwargs)
+    last = list(dict.fromkeys(copies))
+    copies.clear()
+    assert last == copied
+    with no_copies():
+        plain = graphwright.trace(model, args, kwargs)
+    assert not copies
+    assert gm.code == plain.code
+    assert facts_of_modules(gm.graph) == facts_of_modules(plain.graph)
+    assert [node.origin for node in gm.graph.nodes] == [node.origin for node in plain.graph.nodes]
+    assert gm.graph.meta.get("calls") == plain.graph.meta.get("calls")
+    torch.testing.assert_close(gm(*args, **kwargs), model(*args, **kwargs), rtol=0, atol=0)
+    return gm
+
+
+class Block(nn.Module):
+    def __init__(self, index: int = 0, scale: float = 0.5) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(4), nn.Linear(4, 4)
+        self.index, self.scale = index, scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.relu(self.linear(self.norm(x)))
+
+
+class Stack(nn.Module):
+    def __init__(self, blocks: list[nn.Module]) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def test_blocks_of_one_kind_are_captured_twice() -> None:
+    captured(
+        Stack([Block(i) for i in range(5)]), torch.randn(2, 4), copied=["blocks.2", "blocks.3", "blocks.4"]
+    )  # the number of a block goes nowhere
+
+
+def test_a_copy_has_the_values_of_its_own_module() -> None:
+    gm = captured(Stack([Block() for _ in range(4)]), torch.randn(2, 4), copied=["blocks.2", "blocks.3"])
+    with torch.no_grad():
+        gm.blocks[3].linear.weight.zero_()
+        gm.blocks[3].linear.bias.zero_()
+    x = torch.randn(3, 4)
+    assert torch.equal(gm(x), gm.blocks[2](gm.blocks[1](gm.blocks[0](x))))
+
+
+class Indexed(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * (self.index + 1) if self.index % 2 else super().forward(x)
+
+
+def test_an_attribute_that_is_asked_for_tells_modules_apart() -> None:
+    captured(Stack([Indexed(i) for i in range(5)]), torch.randn(2, 4), copied=[])
+    captured(Stack([Indexed(3) for i in range(4)]), torch.randn(2, 4), copied=["blocks.2", "blocks.3"])
+
+
+class Scaled(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.scale
+
+
+def test_numbers_that_the_graph_reads_tell_modules_apart() -> None:
+    gm = captured(Stack([Scaled(scale=0.1 * i) for i in range(4)]), torch.randn(2, 4), copied=[])
+    gm.blocks[3].scale = 7.0
+    assert gm(torch.ones(1, 4)).shape == (1, 4)
+
+
+class Held(Block):
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.held.factor
+
+
+class Factor:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+
+def test_objects_that_modules_hold_tell_them_apart() -> None:
+    captured(Stack([Held(Factor(i)) for i in range(4)]), torch.randn(2, 4), copied=[])
+    captured(Stack([Held(Factor(2)) for i in range(4)]), torch.randn(2, 4), copied=["blocks.2", "blocks.3"])
+
+
+class Counting(Stack):
+    """Changes an object that all blocks hold between their calls, and puts it back."""
+
+    def __init__(self, held: Factor, count: int) -> None:
+        super().__init__([Held(held) for _ in range(count)])
+        self.shared = held
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i, block in enumerate(self.blocks):
+            self.shared.factor = i
+            x = block(x)
+        self.shared.factor = 1
+        return x
+
+
+def test_what_the_program_changes_between_calls_is_seen() -> None:
+    captured(Counting(Factor(1), 5), torch.randn(2, 4), copied=[])
+
+
+class Sliced(Stack):
+    """Gives its blocks tensors of other sizes, the same ones in the example."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        total = x.sum()
+        for i, block in enumerate(self.blocks):
+            total = total + block(x if i % 2 else y, x)
+        return total
+
+
+class Pair(Block):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return super().forward(x).sum() + (1 if x.shape[0] == y.shape[0] else 2)
+
+
+def test_sizes_that_are_known_to_be_the_same_tell_calls_apart() -> None:
+    gm = captured(
+        Sliced([Pair() for _ in range(6)]),
+        torch.ones(3, 4),
+        torch.ones(3, 4),
+        copied=["blocks.3", "blocks.4", "blocks.5"],
+    )
+    model = Sliced([Pair() for _ in range(6)])
+    model.load_state_dict(gm.state_dict())
+    x, y = torch.randn(5, 4), torch.randn(2, 4)
+    torch.testing.assert_close(gm(x, y), model(x, y))
+
+
+class Hooked(Stack):
+    def __init__(self, count: int) -> None:
+        super().__init__([Block() for _ in range(count)])
+        self.blocks[3].linear.register_forward_hook(lambda module, args, result: result * 2)
+
+
+def test_hooks_tell_modules_apart() -> None:
+    captured(Hooked(5), torch.randn(2, 4), copied=["blocks.2", "blocks.4"])
+
+
+def test_leaves_tell_modules_apart() -> None:
+    model = Stack([nn.Sequential(Block(), Block(), Block()) for _ in range(4)])
+    x = torch.randn(2, 4)
+    gm = graphwright.trace(model, x, leaf_modules=["blocks.3.1"])
+    assert "blocks.3.1" in {node.target for node in gm.graph.nodes}
+    assert "blocks.2.1" not in {node.target for node in gm.graph.nodes}
+    assert "blocks.2" in copies
+    torch.testing.assert_close(gm(x), model(x), rtol=0, atol=0)
+
+
+class Branching(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 3:
+            x = self.norm(x) + self.linear.bias
+        return super().forward(x)
+
+
+def test_branches_are_copied_with_what_is_inside() -> None:
+    gm = captured(
+        Stack([Branching() for _ in range(5)]), torch.randn(2, 4), copied=["blocks.2", "blocks.3", "blocks.4"]
+    )
+    model = Stack([Branching() for _ in range(5)])
+    model.load_state_dict(gm.state_dict())
+    for rows in (1, 3, 4, 7):
+        x = torch.randn(rows, 4)
+        assert torch.equal(gm(x), model(x))
+
+
+class InPlace(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(self.norm(x))
+        y += x
+        y.relu_()
+        return y * 2
+
+
+class Spoiling(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x += 1
+        return super().forward(x)
+
+
+def test_writes_within_a_call_are_copied_and_those_to_its_arguments_are_not() -> None:
+    captured(Stack([InPlace() for _ in range(4)]), torch.randn(2, 4), copied=["blocks.2", "blocks.3"])
+    gm = graphwright.trace(Stack([Spoiling() for _ in range(5)]), torch.randn(2, 4))
+    assert not copies
+    assert gm(torch.zeros(1, 4)).shape == (1, 4)
+
+
+class Dropping(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.dropout(torch.relu(self.linear(x)))
+
+
+def test_random_numbers_are_drawn_in_the_same_order() -> None:
+    model = Stack([Dropping() for _ in range(4)]).train()
+    x = torch.randn(2, 4)
+    gm = graphwright.trace(model, x)
+    assert copies == ["blocks.2", "blocks.3"]
+    torch.manual_seed(3)
+    want = model(x)
+    torch.manual_seed(3)
+    assert torch.equal(gm(x), want)
+
+
+class Tied(Stack):
+    def __init__(self, count: int) -> None:
+        super().__init__([Block() for _ in range(count)])
+        self.blocks[3].linear.weight = self.blocks[1].linear.weight
+
+
+def test_shared_parameters_tell_modules_apart() -> None:
+    captured(Tied(5), torch.randn(2, 4), copied=["blocks.2", "blocks.4"])
+
+
+class Caching(Block):
+    def forward(self, x: torch.Tensor, cache: list[torch.Tensor]) -> torch.Tensor:  # type: ignore[override]
+        cache.append(x)
+        return super().forward(x) * len(cache)
+
+
+class WithCache(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        cache: list[torch.Tensor] = []
+        for block in self.blocks:
+            x = block(x, cache)
+        return x + cache[2]
+
+
+def test_what_calls_leave_in_containers_is_no_copy() -> None:
+    captured(WithCache([Caching() for _ in range(5)]), torch.randn(2, 4), copied=[])
+
+
+def test_nested_captures_share_what_was_copied() -> None:
+    gm = graphwright.trace(Stack([Block(i) for i in range(5)]), torch.randn(2, 4), flat=False)
+    assert copies == ["blocks.2", "blocks.3", "blocks.4"]
+    assert len({id(block.graph) for block in gm.blocks}) == 1
