@@ -55,7 +55,7 @@ def graph_to_source(graph: Graph, root: str = "self", name: str = "forward") -> 
     body: list[str] = []
     statements: list[Node | None] = []
     free = last_uses(writer.nodes)
-    statement = writer.statement
+    statement = _Statements(writer).write
     exits = region_exits(writer.nodes)
     closing = {exit_node: enter for enter, exit_node in exits.items()}
     indent = "    "
@@ -101,23 +101,24 @@ def last_uses(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
     Inputs and outputs free nothing of their own; what the output returns is not freed.
     """
     seen: set[Node] = set()
+    see = seen.add
     free: dict[Node, list[Node]] = {}
     for node in reversed(nodes):
         dead = []
         for used in node._args:
             if type(used) is Node:
                 if used not in seen:
-                    seen.add(used)
+                    see(used)
                     dead.append(used)
             elif type(used) not in ATOMS:
                 for inner in nodes_in(used):
                     if inner not in seen:
-                        seen.add(inner)
+                        see(inner)
                         dead.append(inner)
         if node._kwargs:
             for inner in nodes_in(node._kwargs):
                 if inner not in seen:
-                    seen.add(inner)
+                    see(inner)
                     dead.append(inner)
         if not node.users and not any(node._target is each for each in _WITHOUT_NAME):
             dead.append(node)
@@ -138,7 +139,7 @@ class Writer:
         self.parameters: list[tuple[Node, str]] = []
         self.returns = ""
         graph._make_names()
-        self.nodes = list(graph.nodes)
+        self.nodes = graph.nodes.now()
         taken: list[str] = [node._name for node in self.nodes]  # type: ignore[misc]
         self.renamed = [node for node in self.nodes if node._op == "placeholder" and node._name != _parameter(node)]
         taken += [_parameter(node) for node in self.renamed]
@@ -426,6 +427,61 @@ class Writer:
     def path(self, target: str) -> str:
         """Write a dotted path from the root; atoms that are no identifiers go through getattr."""
         return _dotted(self.root, target, self.getattr)
+
+
+class _Statements:
+    """`Writer.statement` in one call where a node is of a common form: the same text."""
+
+    __slots__ = ("_starts", "_writer")
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._starts: dict[int, str] = {}  # id of a target -> how its call starts, or ` + `; "" for other forms
+
+    def write(self, node: Node) -> str:
+        """Write the statement that computes a node, without what frees values after it."""
+        op, args, writer = node._op, node._args, self._writer
+        if node._kwargs or node.type is not None:
+            return writer.statement(node)
+        if op == "call_function":
+            target: Any = node._target
+            start = self._starts.get(id(target))
+            if start is None:
+                start = self._starts[id(target)] = self._start(target)
+            if not start:
+                return writer.statement(node)
+            if start[0] == " ":
+                left, right = args if len(args) == 2 else (None, None)
+                if type(left) is not Node:
+                    return writer.statement(node)
+                if type(right) is Node:
+                    return f"{node._name} = {left._name}{start}{right._name}"
+                if (type(right) is float and 0 < right < math.inf) or (type(right) is int and right >= 0):
+                    return f"{node._name} = {left._name}{start}{right!r}"
+                return writer.statement(node)
+        elif op == "call_module":
+            start = f"{writer.path(node._target)}("  # type: ignore[arg-type]
+        elif op == "call_method" and args and type(args[0]) is Node and is_plain_name(node._target):  # type: ignore[arg-type]
+            start = f"{args[0]._name}.{node._target}("
+            args = args[1:]
+        else:
+            return writer.statement(node)
+        if len(args) == 1 and type(args[0]) is Node:
+            return f"{node._name} = {start}{args[0]._name})"
+        return f"{node._name} = {start}{writer.call(args, None)})"
+
+    def _start(self, target: Any) -> str:
+        """How a call of a function starts where nothing about it is special."""
+        if type(target).__hash__ is None:
+            return ""
+        symbol, _ = BINARY.get(target, ("", 0))
+        if symbol or target in _SPECIAL or target in UNARY_OPERATORS:
+            return "" if symbol in ("", "**") else f" {symbol} "
+        return f"{self._writer.names.function(target)}("
+
+
+# What is written in a way of its own, at least with some arguments.
+_SPECIAL = frozenset({*STATEMENTS, *_WITHOUT_NAME, operator.getitem, operator.contains, read_variable, getattr})
 
 
 def _parameter(placeholder: Node) -> str:

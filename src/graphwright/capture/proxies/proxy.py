@@ -127,11 +127,12 @@ class Proxy:
 class Attribute(Proxy):
     """An attribute of a proxy: a method that is then called, or a value. The node of the value is made at need."""
 
+    _node: Node | None = None
+
     def __init__(self, root: Proxy, attr: str) -> None:
         self.root = root
         self.attr = attr
         self.tracer = root.tracer
-        self._node: Node | None = None
 
     @property
     def node(self) -> Node:  # type: ignore[override]

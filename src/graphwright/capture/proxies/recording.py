@@ -55,6 +55,7 @@ _LEAVES = (
 )
 _RECORDING_HOOKS = ("create_arg", "create_node", "create_proxy", "proxy")
 _is_method: dict[Any, bool] = {}
+_new = object.__new__
 
 
 def is_overridden(tracer: type[TracerBase], method: str) -> bool:
@@ -206,34 +207,39 @@ class TracerBase:
         self, kind: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any] | None, name: str | None
     ) -> Proxy:
         """`create_proxy` in one frame, for tracers that override none of its steps."""
-        nodes = []
+        taken = []
         for arg in args:
             if type(arg) is Proxy:
-                nodes.append(arg.node)
+                taken.append(arg.node)
             elif type(arg) in ATOMS:
-                nodes.append(arg)
+                taken.append(arg)
             else:
-                nodes.append(self.create_arg(arg))
+                taken.append(self.create_arg(arg))
+        made = tuple(taken)
         if kwargs:
             kwargs = {key: arg if type(arg) in ATOMS else self.create_arg(arg) for key, arg in kwargs.items()}
         if self.check_mutable_operations and kind == "call_function":
-            _refuse_mutable(target, tuple(nodes), kwargs or {})
-        made = tuple(nodes)
+            _refuse_mutable(target, made, kwargs or {})
         if self._lift is not None:
             made, kwargs = self._lift(made), self._lift(kwargs or {})
-        if self._recorder is not None:
-            self._recorder.writes.before(kind, target, made, kwargs or {})
-        node = self.graph.create_node(kind, target, made, kwargs, name)
+        recorder, graph = self._recorder, self.graph
+        if recorder is not None and (kwargs or (kind, target) not in recorder.writes.harmless):
+            recorder.writes.before(kind, target, made, kwargs or {})
+        node = graph.create_node(kind, target, made, kwargs, name)
         frame = user_frame(sys._getframe(2))
         if self.record_stack_traces or has_preserved_node_meta():
             self._place(node, frame)
         elif frame is not None:
-            node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope)
-        if self._recorder is not None and frame is not None and frame is not self._recorder.last_frame:
-            self._recorder.look(frame)
-        if self.graph._len % MOST_OPERATIONS == 0:
+            node._origin = site = _new(CallSite)  # its constructor, and that of Proxy, without a call
+            site.code, site.instruction, site.scope = frame.f_code, frame.f_lasti, self.scope
+            site.is_whole, site._origin = True, None
+        if recorder is not None and frame is not None and frame is not recorder.last_frame:
+            recorder.look(frame)
+        if graph._len % MOST_OPERATIONS == 0:
             self._refuse_endless()
-        return Proxy(node, self)
+        proxy = _new(Proxy)
+        proxy.node, proxy.tracer = node, self
+        return proxy
 
     def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record a torch function, or a method of `torch.Tensor`, that was called with a proxy among its arguments."""

@@ -43,6 +43,7 @@ class UntypedWrites:
     def __init__(self) -> None:
         self.stamp = 0  # tells the data of all tensors from that at other times
         self._stamps: dict[Node, int] = {}
+        self.harmless: set[tuple[str, Target]] = set()  # what writes only where a keyword says so
         self._called = CalledTargets()
 
     def read(self, truth: Node) -> None:
@@ -61,8 +62,10 @@ class UntypedWrites:
     def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be written."""
         _, writes, writes_item, _ = self._called[op, target]
-        if not writes and not writes_item and not kwargs:
-            return
+        if not writes and not writes_item:
+            self.harmless.add((op, target))
+            if not kwargs:
+                return
         if writes_item or written_argument(op, target, args, kwargs) is not None:
             self.stamp += 1
 

@@ -35,7 +35,7 @@ from graphwright.capture.proxies.recording import TracerBase, is_overridden
 from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
-from graphwright.capture.state.interception import StandIns
+from graphwright.capture.state.interception import StandIns, rare_collections
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.protocol import SymbolicCapture
 from graphwright.capture.state.tidy import erase_unused
@@ -279,7 +279,8 @@ class Tracer(TracerBase):
         while True:
             try:
                 plan.paths = 0
-                self.graph = all_paths(run).root.graph
+                with rare_collections():
+                    self.graph = all_paths(run).root.graph
             except Restart as restart:
                 plan.log.note(restart.why, restart.at)
                 continue
@@ -563,6 +564,8 @@ class _AmbientMode(TorchFunctionMode):
     ) -> Any:
         if not types:  # nothing but this mode asked: torch.einsum unpacks a list of proxies, and then asks them
             tracer = None
+        elif args and type(args[0]) is Proxy:
+            tracer = args[0].tracer
         else:
             tracer = find_tracer(args, kwargs)
         if tracer is not None:
