@@ -226,9 +226,8 @@ class TracerBase:
         if recorder is not None and (kwargs or (kind, target) not in recorder.writes.harmless):
             recorder.writes.before(kind, target, made, kwargs or {})
         node = graph.create_node(kind, target, made, kwargs, name)
-        frame: FrameType | None = sys._getframe(3)  # nearer ones are the library's
-        if is_internal(frame.f_code.co_filename):
-            frame = user_frame(frame)
+        near = sys._getframe(3)  # nearer ones are the library's
+        frame = user_frame(near) if is_internal(near.f_code.co_filename) else near
         if self.record_stack_traces or has_preserved_node_meta():
             self._place(node, frame)
         elif frame is not None:

@@ -103,6 +103,7 @@ class Tracer(TracerBase):
     control_flow: Literal["stage", "error"] = "stage"
     root_module_name = ""
     _calls_directly = True
+    _converts = False
     _watched_tables: ClassVar[tuple[str, ...]] = ("_parameters",)
 
     def __init__(
@@ -133,6 +134,7 @@ class Tracer(TracerBase):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._calls_directly = cls._is_direct and not any(is_overridden(cls, hook) for hook in _CALLING_HOOKS)
+        cls._converts = is_overridden(cls, "_converted")
         if any(is_overridden(cls, hook) for hook in _READING_HOOKS):
             cls._watched_tables = ("_parameters", "_buffers", "_modules")
 
@@ -409,7 +411,7 @@ class Tracer(TracerBase):
         for table in self._watched_tables:
             if state[table]:
                 state[table] = Watched(self, state[table])
-        if is_overridden(type(self), "_converted") and not self.is_leaf_module(module, path):
+        if self._converts and not self.is_leaf_module(module, path):
             state["forward"] = self._converted(type(shell).forward).__get__(shell)
         state["training"] = TrainingFlag(self, prefix, module.training)
 

@@ -32,7 +32,14 @@ from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.state.examples import Examples, NeedsRealValues
-from graphwright.capture.state.interception import ExportFlags, StandIns, Unreported, uncompiled, watching
+from graphwright.capture.state.interception import (
+    ExportFlags,
+    StandIns,
+    Unreported,
+    rare_collections,
+    uncompiled,
+    watching,
+)
 from graphwright.capture.state.leaf_modules import LeafModules, check_leaf_names, leaf_predicate
 from graphwright.capture.state.ledger import join_facts_of
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
@@ -234,7 +241,8 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
 def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Graph:
     """Capture a program for one example. What it raises is ours, or what the program itself raises."""
     try:
-        return _captured(program, options, is_one_of_several)
+        with rare_collections():
+            return _captured(program, options, is_one_of_several)
     except (CaptureError, Warning):
         raise
     except Exception as error:
