@@ -13,7 +13,7 @@ from graphwright import Tracer
 from graphwright.capture.state.interception import rare_collections
 
 USUAL = (700, 10, 10)
-WHILE_CAPTURING = (100_000, 1_000, 1_000)
+WHILE_CAPTURING = (10_000, 1_000, 1_000)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def _started(work: Any) -> list[int]:
     return generations
 
 
-def test_a_long_capture_is_gone_over_once() -> None:
+def test_a_long_capture_is_gone_over_once_or_twice() -> None:
     # Some 12,000 objects: a list of as many has the collector start 17 times.
     started = _started(lambda: Tracer().trace(_chain))
     assert len(started) <= 2, started
@@ -73,7 +73,7 @@ def test_thresholds_are_put_back_after_an_error() -> None:
 def test_cycles_are_found_meanwhile() -> None:
     with rare_collections():
         assert gc.isenabled()
-        assert _started(lambda: [[[]] for _ in range(120_000)])
+        assert _started(lambda: [[[]] for _ in range(12_000)])
 
 
 @pytest.mark.parametrize("thresholds", [(0, 10, 10), (200_000, 5, 5)])

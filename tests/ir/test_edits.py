@@ -293,6 +293,10 @@ def test_a_wrapped_node_may_take_over_the_uses_of_what_it_wraps() -> None:
 
 REFUSED = {
     "foreign node": lambda g, n: g.call_method("f", (Graph().placeholder("p"),)),
+    "foreign node after others": lambda g, n: g.call_method(
+        "f", (n["x"], n["y"], Graph().placeholder("p")), {"k": n["add"]}
+    ),
+    "a wish that is no name": lambda g, n: g.create_node("call_method", "f", (n["x"],), {}, 3),  # type: ignore[arg-type]
     "foreign node in a list": lambda g, n: g.call_method("f", (n["x"], [1, Graph().placeholder("p")])),
     "foreign node in an immutable list": lambda g, n: setattr(
         n["add"], "args", Graph().call_method("f", ([Graph().placeholder("p")],)).args

@@ -461,7 +461,7 @@ class _Statements:
                 return writer.statement(node)
         elif op == "call_module":
             start = f"{writer.path(node._target)}("  # type: ignore[arg-type]
-        elif op == "call_method" and args and type(args[0]) is Node and is_plain_name(node._target):  # type: ignore[arg-type]
+        elif op == "call_method" and args and type(args[0]) is Node and is_plain_name(node._target):
             start = f"{args[0]._name}.{node._target}("
             args = args[1:]
         else:

@@ -19,7 +19,6 @@ from graphwright.ir.node import (
     Target,
     bodies_of,
     check_target,
-    foreign_node,
     freeze,
     map_arg,
     nodes_in,
@@ -209,47 +208,37 @@ class Graph:
             raise AssertionError(f"op {op!r} is not in _legal_ops: {', '.join(sorted(OPCODES))}")
         if not callable(target) if op == "call_function" else type(target) is not str:
             check_target(op, target)
-        if args is not None and type(args) is not tuple and not isinstance(args, tuple):
-            raise AssertionError(f"args must be a tuple, got {type(args)}")
+        if args is None:
+            args = ()
+        elif type(args) is not tuple:
+            if not isinstance(args, tuple):
+                raise AssertionError(f"args must be a tuple, got {type(args)}")
+            args = tuple(args)
         if kwargs is not None and type(kwargs) is not dict and not isinstance(kwargs, Mapping):
             raise AssertionError(f"kwargs must be a dict, got {type(kwargs)}")
+        if name is not None and not isinstance(name, str):
+            raise AssertionError(f"name must be a str, got {type(name)}")
         node = _new_node(Node)
         node.graph = self
-        node._name = None
         node._target = target
         node.users = {}
         node.type = type_expr
         node._op = op
-        node._meta = node._origin = None
-        users: list[Node] = []  # the nodes read; written to only once every argument was accepted
-        if args:
-            for arg in args:
-                kind = type(arg)
-                if kind is Node:
-                    if arg.graph is not self or arg._position is None:
-                        raise foreign_node(arg, node)
-                    users.append(arg)
-                elif kind not in ATOMS:
-                    args = tuple([freeze(item, node) for item in args])
-                    users = list(nodes_in(args))
-                    break
-            node._args = args if type(args) is tuple else tuple(args)
-        else:
-            node._args = ()
-        if kwargs:
-            frozen = immutable_dict({key: freeze(item, node) for key, item in kwargs.items()})
-            users.extend(nodes_in(frozen))
-            node._kwargs = frozen
-        else:
-            node._kwargs = EMPTY_KWARGS
+        node._name = node._meta = node._origin = None
+        node._kwargs = self._read_keywords(node, kwargs) if kwargs else EMPTY_KWARGS
+        for arg in args:
+            if type(arg) is Node and arg.graph is self and arg._position is not None:
+                arg.users[node] = None
+            elif type(arg) not in ATOMS:
+                args = self._read_nested(node, args)
+                break
+        node._args = args
         if name is None:
             self._unnamed.append(node)
         else:
             if self._unnamed:
                 self._make_names()
             node._name = self._namespace.create(name)
-        for used in users:
-            used.users[node] = None
         # Link it in: at the end, where nearly all nodes are made, without a call.
         point, after = self._point
         if after:
@@ -272,6 +261,25 @@ class Graph:
             for tell in self._hooks.create:
                 tell(node)
         return node
+
+    def _read_keywords(self, node: Node, kwargs: Mapping[str, Argument]) -> immutable_dict:
+        """Make keyword arguments immutable and a new node their user."""
+        frozen = immutable_dict({key: freeze(item, node) for key, item in kwargs.items()})
+        for used in nodes_in(frozen):
+            used.users[node] = None
+        return frozen
+
+    def _read_nested(self, node: Node, args: tuple[Argument, ...]) -> tuple[Argument, ...]:
+        """Make arguments immutable and a new node their user; of refused ones, and of its others, it is none."""
+        try:
+            args = tuple([freeze(item, node) for item in args])
+        except BaseException:
+            for used in nodes_in((args, node._kwargs)):
+                used.users.pop(node, None)
+            raise
+        for used in nodes_in(args):
+            used.users[node] = None
+        return args
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
         """Make an input. `default_value` left out (`...`, or inspect's `empty`) means a required input."""

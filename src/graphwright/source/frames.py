@@ -13,7 +13,7 @@ import linecache
 import os
 import traceback
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -98,6 +98,9 @@ _PROGRAMS = (
 _MODULE = os.path.join(_PROGRAMS[0], "module.py")
 
 
+_NOTHING: tuple[tuple[Any, ...], Mapping[str, Any]] = (), {}
+
+
 class Scope:
     """A call of a module during capture: its path and class, which call of it this is, and the call around it.
 
@@ -111,7 +114,7 @@ class Scope:
         self.kind = module_type
         self.call = call
         self.outer = outer
-        self.passed: tuple[tuple[Any, ...], dict[str, Any]] = (), {}
+        self.passed = _NOTHING
         self.given: Any = None
         self.site: CallSite | None = None
         self._meta: OrderedDict[str, tuple[str, Any]] | None = None

@@ -36,7 +36,7 @@ from graphwright.ir import (
     has_preserved_node_meta,
     nodes_in,
 )
-from graphwright.source import CallSite, Scope, user_frame
+from graphwright.source import CallSite, Scope, is_internal, user_frame
 from graphwright.values import is_named_tuple, is_record
 
 if TYPE_CHECKING:
@@ -226,7 +226,8 @@ class TracerBase:
         if recorder is not None and (kwargs or (kind, target) not in recorder.writes.harmless):
             recorder.writes.before(kind, target, made, kwargs or {})
         node = graph.create_node(kind, target, made, kwargs, name)
-        frame = user_frame(sys._getframe(2))
+        near = sys._getframe(3)  # nearer ones are the library's
+        frame = user_frame(near) if is_internal(near.f_code.co_filename) else near
         if self.record_stack_traces or has_preserved_node_meta():
             self._place(node, frame)
         elif frame is not None:

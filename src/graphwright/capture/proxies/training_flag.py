@@ -17,12 +17,13 @@ __all__ = ["TrainingFlag"]
 class TrainingFlag(Proxy):
     """The `training` flag of a module during capture: passed on it stays live, asked about it is guarded."""
 
+    _node: Node | None = None
+    _guarded = False
+
     def __init__(self, tracer: TracerBase, prefix: str, value: bool) -> None:
         self.tracer = tracer
         self._prefix = prefix
         self._value = value
-        self._node: Node | None = None
-        self._guarded = False
 
     @property
     def node(self) -> Node:  # type: ignore[override]

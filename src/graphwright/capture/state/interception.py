@@ -244,7 +244,7 @@ def uncompiled() -> Iterator[None]:
                 _stances.pop().__exit__(None, None, None)
 
 
-_RARE = (100_000, 1_000, 1_000)
+_RARE = (10_000, 1_000, 1_000)  # young collections of more objects take three times as long for each: caches
 _thresholds: list[tuple[int, int, int]] = []  # those from before, and once more for each capture
 
 
@@ -253,13 +253,13 @@ def rare_collections() -> Iterator[None]:
     """Have Python's garbage collector look only at what is new, and seldom, while the block lasts: in all threads.
 
     What a capture makes stays. The collector takes that for a reason to go over all objects again, torch's included,
-    each time that there are a quarter more: most of what a long capture would cost. Cycles are still found within
-    100,000 objects. Whoever sets other thresholds meanwhile, or has them turned off, is left alone.
+    each time that there are a quarter more: half of what a long capture would cost. Cycles are still found within
+    10,000 objects. Whoever sets other thresholds meanwhile, or has them turned off, is left alone.
 
     >>> before = gc.get_threshold()
     >>> with rare_collections():
     ...     gc.get_threshold()
-    (100000, 1000, 1000)
+    (10000, 1000, 1000)
     >>> gc.get_threshold() == before
     True
     """

@@ -44,6 +44,7 @@ __all__ = [
     "Attempts",
     "TypedAttempts",
     "Writes",
+    "SymbolicWrites",
     "TypedWrites",
     "Transforms",
     "TypedTransforms",
@@ -462,6 +463,12 @@ class Writes(Protocol):
 
     def start_loop(self) -> None:
         """An iteration starts, in which tensors may hold what an earlier one has written."""
+
+
+class SymbolicWrites(Writes, Protocol):
+    """How often the program wrote, of which memory nobody knows."""
+
+    harmless: set[tuple[str, Target]]  # what writes only where a keyword says so, as far as it came up
 
 
 class TypedWrites(Writes, Protocol):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Ladder,
         Loops,
         Numbers,
+        SymbolicWrites,
         Transforms,
         TypedAmbient,
         TypedAttempts,
@@ -323,6 +324,10 @@ class SymbolicCapture(Capture, Protocol):
     """A capture without example values: what `symbolic_trace` makes."""
 
     last_frame: FrameType | None  # of the program that recorded something
+
+    @property
+    def writes(self) -> SymbolicWrites:
+        """What the program writes in place."""
 
     def open_graphs(self) -> list[Graph]:
         """The graph that is being written to, and those around its branch."""

@@ -103,6 +103,7 @@ class Tracer(TracerBase):
     control_flow: Literal["stage", "error"] = "stage"
     root_module_name = ""
     _calls_directly = True
+    _converts = False
     _watched_tables: ClassVar[tuple[str, ...]] = ("_parameters",)
 
     def __init__(
@@ -133,6 +134,7 @@ class Tracer(TracerBase):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._calls_directly = cls._is_direct and not any(is_overridden(cls, hook) for hook in _CALLING_HOOKS)
+        cls._converts = is_overridden(cls, "_converted")
         if any(is_overridden(cls, hook) for hook in _READING_HOOKS):
             cls._watched_tables = ("_parameters", "_buffers", "_modules")
 
@@ -346,7 +348,8 @@ class Tracer(TracerBase):
             run, args = self.create_args_for_root(function, is_module, concrete_args)
             if module is not None and module is root and (module._forward_hooks or module._forward_pre_hooks):
                 run, args = _with_hooks(run, args, self.traced_module)
-            leaves = [*self._autowrap_functions, *_wrapped_in(root)]
+            parts = [part for part, *_ in self._shells.all()] if self._shells is not None and module is root else []
+            leaves = [*self._autowrap_functions, *_wrapped_in(parts)]
             wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
             watch_world()
             watch_random_state()
@@ -408,7 +411,7 @@ class Tracer(TracerBase):
         for table in self._watched_tables:
             if state[table]:
                 state[table] = Watched(self, state[table])
-        if is_overridden(type(self), "_converted") and not self.is_leaf_module(module, path):
+        if self._converts and not self.is_leaf_module(module, path):
             state["forward"] = self._converted(type(shell).forward).__get__(shell)
         state["training"] = TrainingFlag(self, prefix, module.training)
 
@@ -528,10 +531,10 @@ def _forward_of(shell: nn.Module) -> Callable[..., Any]:
     return forward
 
 
-def _wrapped_in(root: nn.Module | Callable[..., Any]) -> list[Callable[..., Any]]:
-    """The functions that captured modules inside call as wrapped ones: traced again, they stay so."""
-    parts = [part for part in root.modules() if isinstance(part, GraphModule)] if isinstance(root, nn.Module) else []
-    nodes = [node for part in parts for node in graph_of(part).nodes if node.op == "call_function"]
+def _wrapped_in(parts: Iterable[nn.Module]) -> list[Callable[..., Any]]:
+    """The functions that captured modules among these call as wrapped ones: traced again, they stay so."""
+    captured = [part for part in parts if isinstance(part, GraphModule)]
+    nodes = [node for part in captured for node in graph_of(part).nodes if node.op == "call_function"]
     return [node.target for node in nodes if node.meta.get("is_wrapped")]
 
 

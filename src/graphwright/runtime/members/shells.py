@@ -93,10 +93,10 @@ class Shells:
         for name, child in children.items():
             if child is not None:
                 children[name] = known.get(id(child)) or self._shell(child, prefix + name)
-        for name in _COPIED:
-            table = state.get(name)
-            if table is not None:
-                state[name] = table.copy() if table else type(table)()
+        try:
+            state.update(zip(_COPIED, map(_copied, _tables(state)), strict=True))
+        except (AttributeError, KeyError):  # it lacks some, or has None for them
+            state.update({name: state[name].copy() for name in _COPIED if state.get(name) is not None})
         if self._call is not None:
             state["_compiled_call_impl"] = functools.partial(self._call, module, shell)
         return shell
@@ -105,8 +105,9 @@ class Shells:
         """Give a shell its own containers, with shells in place of modules, and methods bound to shells."""
         memo: dict[int, Any] = {}
         attributes = module.__dict__
-        for name, value in attributes.items():
-            if (type(value) in _MAPPED and name not in _MODULE_TABLES) or isinstance(value, nn.Module):
+        for name in attributes.keys() - _MODULE_TABLES:
+            value = attributes[name]
+            if type(value) in _MAPPED or isinstance(value, nn.Module):
                 mine = self._mapped(value, memo)
                 if mine is not value:
                     shell.__dict__[name] = mine
@@ -194,3 +195,4 @@ _MAPPED = frozenset({list, dict, set, tuple, MethodType})
 # The attributes of every module: its tables are replaced when the shell is made.
 _MODULE_TABLES = frozenset(nn.Module().__dict__)
 _COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]
+_tables, _copied = operator.itemgetter(*_COPIED), operator.methodcaller("copy")
