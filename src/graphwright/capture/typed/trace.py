@@ -243,8 +243,7 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
 def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Graph:
     """Capture a program for one example. What it raises is ours, or what the program itself raises."""
     try:
-        with rare_collections():
-            return _captured(program, options, is_one_of_several)
+        return _captured(program, options, is_one_of_several)
     except (CaptureError, Warning):
         raise
     except Exception as error:
