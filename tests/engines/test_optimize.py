@@ -688,6 +688,56 @@ def test_sessions_follow_the_number_of_threads_and_are_of_one_process(prefer: Ca
     assert entry_points_of(twin)["forward"].held.packs._held.made[0] is not session
 
 
+class Kinds(nn.Module):
+    """Values of several dtypes, an empty one and one without dimensions."""
+
+    def forward(self, x: Tensor, i: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        return x * 2, i + 1, b.logical_not(), x > 0, x.sum(), (x * 9).to(torch.uint8), x[:0] + 1, x.t() + 1
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("by_dlpack", [True, False])
+def test_tensors_of_all_kinds_go_to_a_session(by_dlpack: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphwright.onnx import onnxruntime_engine
+
+    if by_dlpack and not onnxruntime_engine._BY_DLPACK:
+        pytest.skip("this release takes arrays of numpy alone")
+    monkeypatch.setattr(onnxruntime_engine, "_BY_DLPACK", by_dlpack)
+    x, i, b = torch.randn(2, 3), torch.arange(4), torch.tensor([True, False])
+    model = Kinds()
+    session = onnxruntime_engine.open_program(trace(model, (x, i, b)), (x, i, b), 1)
+    first, expected = session(x, i, b), model(x, i, b)
+    others = (torch.randn(3, 2).t(), torch.arange(8)[::2], ~b), (torch.randn(2, 3, requires_grad=True), i, b)
+    for args in others:
+        with torch.no_grad():
+            for given, wanted in zip(session(*args), model(*args), strict=True):
+                assert given.dtype is wanted.dtype and not given.requires_grad
+                torch.testing.assert_close(given, wanted)
+    for given, wanted in zip(first, expected, strict=True):  # a later call writes to none of them
+        torch.testing.assert_close(given, wanted)
+
+
+@needs_onnxruntime
+def test_threads_share_a_session() -> None:
+    from graphwright.onnx.onnxruntime_engine import open_program
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).eval()
+    inputs = [torch.randn(3, 8) for _ in range(8)]
+    session, wrong = open_program(trace(model, inputs[0]), (inputs[0],), torch.get_num_threads()), []
+
+    def call(x: Tensor) -> None:
+        with torch.no_grad():
+            expected = model(x)
+        wrong.extend(1 for _ in range(200) if not torch.allclose(session(x)[0], expected, atol=1e-5))
+
+    threads = [threading.Thread(target=call, args=(x,)) for x in inputs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
 @pytest.mark.slow
 @needs_onnxruntime
 def test_control_flow_stays_between_regions(prefer: Callable[..., None]) -> None:
