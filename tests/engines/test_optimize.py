@@ -162,6 +162,28 @@ def test_each_kernel_computes_the_layer(name: str, kernel: str, prefer: Callable
     assert gm(x).stride() == layer(x).stride()
 
 
+@pytest.mark.parametrize("name", ["linear and relu", "conv, norm and hardswish", "linear of a row"])
+def test_what_is_measured_are_the_calls_of_a_kernel_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, shape = LAYERS[name]
+    packed, measured = list[str](), list[str]()
+    original = choosing._Now.packed
+    monkeypatch.setattr(choosing._Now, "packed", lambda self, *args: packed.append("") or original(self, *args))
+
+    def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float) -> Measured:
+        before = len(packed)
+        expected = calls["torch"]()
+        for kernel, call in calls.items():
+            for _ in range(2):
+                torch.testing.assert_close(call(), expected, rtol=1e-4, atol=1e-5)
+            measured.append(kernel)
+        assert len(packed) == before
+        return Measured("torch", dict.fromkeys(calls, 1.0))
+
+    monkeypatch.setattr(choosing, "fastest", fastest)
+    optimize_for_inference(made().eval(), torch.randn(shape), engines=("torch",))
+    assert len(measured) >= 3
+
+
 def test_a_block_is_three_kernels(prefer: Callable[..., None]) -> None:
     model = Block().eval()
     prefer("oneDNN", "torch")
