@@ -125,6 +125,12 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "conv, norm without scale": (
         lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.BatchNorm2d(8, affine=False)), (2, 6, 9, 9)
     ),
+    "linear of a row": (lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU()), (1, 6)),
+    "linear of a vector": (lambda: nn.Linear(6, 8, bias=False), (6,)),
+    "linear of a row in three dimensions": (lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU()), (1, 1, 6)),
+    "conv of a pixel": (
+        lambda: nn.Sequential(nn.Conv2d(6, 8, 1), nn.BatchNorm2d(8), nn.Hardsigmoid()), (1, 6, 1, 1)
+    ),
     "conv and linear": (lambda: nn.Sequential(nn.Conv2d(6, 8, 3), nn.Flatten(), nn.Linear(8, 4)), (2, 6, 3, 3)),
 }  # fmt: skip
 KERNELS = {
@@ -132,6 +138,7 @@ KERNELS = {
     "oneDNN": "torch.ops.mkldnn._.*_pointwise",
     "addmm": "torch.addmm|torch.mm",
     "addmm with relu": "torch._addmm_activation",
+    "addmv": r"torch.addmv|torch.mv",
     "MKL packed": "_mkl_linear",
     "torch channels last": "torch.conv2d",
 }
@@ -151,8 +158,30 @@ def test_each_kernel_computes_the_layer(name: str, kernel: str, prefer: Callable
     assert isinstance(report, OptimizedReport)
     if any(part.runs_on == kernel for part in report.parts):
         assert re.search(KERNELS[kernel], gm.code.partition("def forward_calling_modules")[0])
-        assert counts(gm)[0] > 0
+        assert counts(gm)[0] > 0 or kernel == "addmv"  # which reads weights of linear layers as they are
     assert gm(x).stride() == layer(x).stride()
+
+
+@pytest.mark.parametrize("name", ["linear and relu", "conv, norm and hardswish", "linear of a row"])
+def test_what_is_measured_are_the_calls_of_a_kernel_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, shape = LAYERS[name]
+    packed, measured = list[str](), list[str]()
+    original = choosing._Now.packed
+    monkeypatch.setattr(choosing._Now, "packed", lambda self, *args: packed.append("") or original(self, *args))
+
+    def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float) -> Measured:
+        before = len(packed)
+        expected = calls["torch"]()
+        for kernel, call in calls.items():
+            for _ in range(2):
+                torch.testing.assert_close(call(), expected, rtol=1e-4, atol=1e-5)
+            measured.append(kernel)
+        assert len(packed) == before
+        return Measured("torch", dict.fromkeys(calls, 1.0))
+
+    monkeypatch.setattr(choosing, "fastest", fastest)
+    optimize_for_inference(made().eval(), torch.randn(shape), engines=("torch",))
+    assert len(measured) >= 3
 
 
 def test_a_block_is_three_kernels(prefer: Callable[..., None]) -> None:
@@ -288,10 +317,10 @@ class Sized(nn.Module):
         return y / y.size(-1)
 
 
-@pytest.mark.parametrize("kernel", ["torch", "oneDNN", "addmm"])
+@pytest.mark.parametrize("kernel", ["torch", "oneDNN", "addmm", "addmv"])
 def test_a_weight_of_another_size_runs_the_general_program(kernel: str, prefer: Callable[..., None]) -> None:
     prefer(kernel, "torch")
-    model, x = Sized().eval(), torch.randn(3, 4)
+    model, x = Sized().eval(), torch.randn(1 if kernel == "addmv" else 3, 4)
     gm = optimize_for_inference(model, x, engines=("torch",))
     assert_same(gm, model, x)
     model.layer.weight.data, model.layer.bias.data = torch.randn(5, 4), torch.randn(5)
@@ -686,6 +715,56 @@ def test_sessions_follow_the_number_of_threads_and_are_of_one_process(prefer: Ca
     assert_same(twin, model, X)
     assert (counts(gm)[1], counts(twin)[1]) == (1, 1)
     assert entry_points_of(twin)["forward"].held.packs._held.made[0] is not session
+
+
+class Kinds(nn.Module):
+    """Values of several dtypes, an empty one and one without dimensions."""
+
+    def forward(self, x: Tensor, i: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+        return x * 2, i + 1, b.logical_not(), x > 0, x.sum(), (x * 9).to(torch.uint8), x[:0] + 1, x.t() + 1
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("by_dlpack", [True, False])
+def test_tensors_of_all_kinds_go_to_a_session(by_dlpack: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graphwright.onnx import onnxruntime_engine
+
+    if by_dlpack and not onnxruntime_engine._BY_DLPACK:
+        pytest.skip("this release takes arrays of numpy alone")
+    monkeypatch.setattr(onnxruntime_engine, "_BY_DLPACK", by_dlpack)
+    x, i, b = torch.randn(2, 3), torch.arange(4), torch.tensor([True, False])
+    model = Kinds()
+    session = onnxruntime_engine.open_program(trace(model, (x, i, b)), (x, i, b), 1)
+    first, expected = session(x, i, b), model(x, i, b)
+    others = (torch.randn(3, 2).t(), torch.arange(8)[::2], ~b), (torch.randn(2, 3, requires_grad=True), i, b)
+    for args in others:
+        with torch.no_grad():
+            for given, wanted in zip(session(*args), model(*args), strict=True):
+                assert given.dtype is wanted.dtype and not given.requires_grad
+                torch.testing.assert_close(given, wanted)
+    for given, wanted in zip(first, expected, strict=True):  # a later call writes to none of them
+        torch.testing.assert_close(given, wanted)
+
+
+@needs_onnxruntime
+def test_threads_share_a_session() -> None:
+    from graphwright.onnx.onnxruntime_engine import open_program
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).eval()
+    inputs = [torch.randn(3, 8) for _ in range(8)]
+    session, wrong = open_program(trace(model, inputs[0]), (inputs[0],), torch.get_num_threads()), []
+
+    def call(x: Tensor) -> None:
+        with torch.no_grad():
+            expected = model(x)
+        wrong.extend(1 for _ in range(200) if not torch.allclose(session(x)[0], expected, atol=1e-5))
+
+    threads = [threading.Thread(target=call, args=(x,)) for x in inputs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 @pytest.mark.slow

@@ -224,10 +224,11 @@ def _asked(kernels: dict[str, Kernel], is_exact: bool) -> dict[str, Kernel]:
 
 def _kernels_of_linear(site: Linear) -> dict[str, Kernel]:
     kernels = {"torch": _linear, "torch transposed": _linear_transposed, "oneDNN": _linear_onednn}
-    if len(site.shape) == 2:
-        kernels["addmm"] = _addmm
-        if site.activation == "relu" and site.biases:
-            kernels["addmm with relu"] = _addmm_relu
+    kernels["addmm"] = _addmm
+    if site.activation == "relu" and site.biases:
+        kernels["addmm with relu"] = _addmm_relu
+    if site.rows == 1:
+        kernels["addmv"] = _addmv
     if torch.backends.mkl.is_available():
         kernels["MKL packed"] = _linear_mkl
     return {**kernels, "bf16 oneDNN": _linear_half}
@@ -237,6 +238,8 @@ def _kernels_of_convolution(site: Convolution) -> dict[str, Kernel]:
     kernels = {"torch": _conv, "torch channels last": _conv_channels_last, "oneDNN": _conv_onednn}
     if site.is_plain:
         kernels["addmm"] = _conv_addmm
+        if site.shape[0] * site.shape[2] * site.shape[3] == 1:
+            kernels["addmv"] = _conv_addmv
     return {**kernels, "bf16 oneDNN": _conv_half}
 
 
@@ -290,7 +293,11 @@ def _weight_channels_last(*args: Any) -> Tensor:
 
 
 def _weight_plain(*args: Any) -> Tensor:
-    return _transposed(_conv_weight(*args).flatten(1))
+    return _transposed(_weight_of_pixels(*args))
+
+
+def _weight_of_pixels(*args: Any) -> Tensor:
+    return _conv_weight(*args).flatten(1)
 
 
 def _weight_onednn(*args: Any) -> Tensor:
@@ -340,14 +347,41 @@ def _linear_transposed(calls: Calls, site: Linear, x: Any) -> Any:
 
 
 def _addmm(calls: Calls, site: Linear, x: Any) -> Any:
-    weight = calls.packed(_transposed, site.weights)
-    if not site.biases:
-        return _activated(calls, site.activation, calls.call(torch.mm, x, weight))
-    return _activated(calls, site.activation, calls.call(torch.addmm, _bias(calls, site), x, weight))
+    weight, rows = calls.packed(_transposed, site.weights), _rows(calls, site, x)
+    if site.biases:
+        value = calls.call(torch.addmm, _bias(calls, site), rows, weight)
+    else:
+        value = calls.call(torch.mm, rows, weight)
+    return _of_rows(calls, site, _activated(calls, site.activation, value))
 
 
 def _addmm_relu(calls: Calls, site: Linear, x: Any) -> Any:
-    return calls.call(torch._addmm_activation, _bias(calls, site), x, calls.packed(_transposed, site.weights))
+    weight = calls.packed(_transposed, site.weights)
+    value = calls.call(torch._addmm_activation, _bias(calls, site), _rows(calls, site, x), weight)
+    return _of_rows(calls, site, value)
+
+
+def _rows(calls: Calls, site: Linear, x: Any) -> Any:
+    """What a layer reads as a matrix."""
+    return x if len(site.shape) == 2 else calls.call(torch.reshape, x, (site.rows, site.shape[-1]))
+
+
+def _of_rows(calls: Calls, site: Linear, value: Any) -> Any:
+    """A matrix as what the layer gives."""
+    return value if len(site.shape) == 2 else calls.call(torch.reshape, value, (*site.shape[:-1], site.outputs))
+
+
+def _addmv(calls: Calls, site: Linear, x: Any) -> Any:
+    """Of one row: as a product with a vector, of the weight as it is."""
+    value = _of_vector(calls, calls.packed(itself, site.weights), _bias(calls, site), x, site.shape[-1])
+    return calls.call(torch.reshape, _activated(calls, site.activation, value), (*site.shape[:-1], site.outputs))
+
+
+def _of_vector(calls: Calls, weight: Any, bias: Any, x: Any, size: int) -> Any:
+    vector = calls.call(torch.reshape, x, (size,))
+    if bias is None:
+        return calls.call(torch.mv, weight, vector)
+    return calls.call(torch.addmv, bias, weight, vector)
 
 
 def _linear_mkl(calls: Calls, site: Linear, x: Any) -> Any:
@@ -450,6 +484,13 @@ def _conv_half(calls: Calls, site: Convolution, x: Any, other: Any = None) -> An
     )
     value = calls.call(torch.Tensor.float, value)
     return _ended(calls, site, value, other) if site.is_added else value
+
+
+def _conv_addmv(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
+    """Of one pixel: as a product with a vector."""
+    weight, bias = _tensors(calls, site, _weight_of_pixels)
+    value = _of_vector(calls, weight, bias, x, site.shape[1])
+    return _ended(calls, site, calls.call(torch.reshape, value, (1, site.weight_shape[0], 1, 1)), other)
 
 
 def _conv_addmm(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:

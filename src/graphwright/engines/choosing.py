@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines.alternatives import Site
+from graphwright.engines.alternatives import Kernel, Site
 from graphwright.engines.measure import fastest
 from graphwright.engines.numerics import Numerics, numerics
 from graphwright.engines.pack import Recipe, itself
@@ -53,6 +53,53 @@ class _Now:
         return self._made[recipe]
 
 
+class _Kept:
+    """Makes calls at once, and keeps them, to be made again as generated code makes them."""
+
+    def __init__(self, calls: _Now) -> None:
+        self._calls = calls
+        self._values: list[Any] = []  # they stay, so that no other one has their identity
+        self._names: dict[int, str] = {}
+        self._lines: list[str] = []
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function."""
+        given = [*map(self._written, args), *(f"{name}={self._written(value)}" for name, value in kwargs.items())]
+        value = function(*args, **kwargs)
+        self._lines.append(f"{self._name(value)} = {self._name(function)}({', '.join(given)})")
+        return value
+
+    def packed(self, make: Callable[..., Any], sources: tuple[str, ...], *settings: Any) -> Any:
+        """What is made of tensors of the program."""
+        return self._calls.packed(make, sources, *settings)
+
+    def again(self, value: Any) -> Callable[[], Any]:
+        """A function that makes the calls and gives this value of theirs."""
+        made: dict[str, Any] = {}
+        body = "; ".join([*self._lines, f"return {self._name(value)}"])
+        exec(f"def again({', '.join(self._names.values())}):\n    {body}", made)
+        again: Any = made["again"]
+        again.__defaults__ = tuple(self._values)
+        return again  # type: ignore[no-any-return]
+
+    def _written(self, value: Any) -> str:
+        if type(value) in (tuple, list) and any(isinstance(item, Tensor) for item in value):
+            return f"[{', '.join(map(self._written, value))}]"
+        return self._name(value)
+
+    def _name(self, value: Any) -> str:
+        if id(value) not in self._names:
+            self._values.append(value)
+            self._names[id(value)] = f"value_{len(self._values)}"
+        return self._names[id(value)]
+
+
+def _again(kernel: Kernel, calls: _Now, site: Site, inputs: Sequence[Any]) -> Callable[[], Any]:
+    """The calls of a kernel alone: what it looks up to make them is not part of its time."""
+    kept = _Kept(calls)
+    return kept.again(kernel(kept, site, *inputs))
+
+
 def choose(
     site: Site,
     tensors: Mapping[str, Tensor],
@@ -66,8 +113,8 @@ def choose(
     tolerance: of the largest difference, relative to the largest value. Kernels of half precision are asked where it
     need not be exact. only: the kernels to ask, where it is known before which is the fastest.
     """
-    inputs, calls = site.example(), _Now(tensors)
-    kernels = {name: functools.partial(kernel, calls, site, *inputs) for name, kernel in site.kernels(is_exact).items()}
+    inputs, calls, named = site.example(), _Now(tensors), site.kernels(is_exact)
+    kernels = {name: functools.partial(kernel, calls, site, *inputs) for name, kernel in named.items()}
     expected = kernels["torch"]()
     dropped = []
     if only and all(name in kernels for name in only):
@@ -79,7 +126,7 @@ def choose(
             del kernels[name]
     if only and len(kernels) <= 2:
         return Choice(list(kernels)[-1], (), (*dropped, "as it was measured before"))
-    measured = fastest(kernels, seconds)
+    measured = fastest({name: _again(named[name], calls, site, inputs) for name in kernels}, seconds)
     return Choice(measured.best, tuple(measured.times_us.items()), tuple(dropped))
 
 

@@ -25,7 +25,7 @@ from graphwright.ops import FunctionalForm, is_of_function, written_attributes
 from graphwright.passes import use_function
 from graphwright.runtime import Entry, GraphModule, entry_points_of, graphs_of, in_form, is_called_plainly
 
-__all__ = ["Inlined", "inline"]
+__all__ = ["Inlined", "binding_of", "inline"]
 
 
 def inline(gm: GraphModule) -> GraphModule:
@@ -82,15 +82,11 @@ class Inlined:
 
     def write(self, module: GraphModule, entry: Entry) -> PythonCode:
         """Write the code for the modules as they are now."""
-        graph = copy.deepcopy(entry.graph)
-        leaves = [leaf for node in _calls(graph) for leaf in [_inline_call(node, module)] if leaf is not None]
+        graph, places, entry.held = _inlined(module, entry)
         for node in graph.all_nodes():
             use_kernel(node)
             reuse_memory(node)
-        places = _places(graph, module)
-        distinct = {leaf.path: leaf for leaf in leaves}
         free_names(graph, places)
-        entry.held = Binding(entry.graph, list(distinct.values()), list(places.values()))
         return graph_to_readable_source(
             graph,
             owner=module,
@@ -99,6 +95,20 @@ class Inlined:
             reads_tables=True,
             variables=names_of_tensors(places),
         )
+
+
+def binding_of(module: GraphModule, entry: Entry) -> Binding:
+    """What inlined code of an entry point would take for granted of the modules as they are now."""
+    return _inlined(module, entry)[2]
+
+
+def _inlined(module: GraphModule, entry: Entry) -> tuple[Graph, dict[str, Place], Binding]:
+    """A copy of a program that calls functions, where it has its tensors, and what it takes for granted."""
+    graph = copy.deepcopy(entry.graph)
+    leaves = [leaf for node in _calls(graph) for leaf in [_inline_call(node, module)] if leaf is not None]
+    places = _places(graph, module)
+    distinct = {leaf.path: leaf for leaf in leaves}
+    return graph, places, Binding(entry.graph, list(distinct.values()), list(places.values()))
 
 
 def _places(graph: Graph, root: nn.Module) -> dict[str, Place]:

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 
 from graphwright.codegen import PythonCode, graph_to_readable_source
-from graphwright.engines.bound_tensors import Binding, Facts
+from graphwright.engines.bound_tensors import Facts
 from graphwright.engines.choosing import Choice, Writing, put_kernel
 from graphwright.engines.fitting import Sizes, fits, is_watched
+from graphwright.engines.inlining import binding_of
 from graphwright.engines.naming import free_names, names_of_tensors, path_of_several
 from graphwright.engines.opening import opening
 from graphwright.engines.pack import Held, Packs, Recipe, is_trained, itself, kind_of
@@ -136,10 +137,7 @@ class Program:
     def __init__(
         self, module: GraphModule, graph: Graph, beside: str, inputs: Sequence[Any], finders: Sequence[Finder]
     ) -> None:
-        entry = entry_points_of(module)[beside]
-        assert entry.form is not None
-        entry.form.write(module, entry)
-        binding: Binding = entry.held
+        binding = binding_of(module, entry_points_of(module)[beside])
         places = [place for place in binding.places if place.table != "__dict__"]
         self.paths = [f"{place.owner}.{place.name}".lstrip(".") for place in places]
         self.counters = _counters(module, self.paths)
@@ -362,9 +360,9 @@ def _written(gm: GraphModule, paths: Sequence[str]) -> set[str]:
     written: set[str] = set()
     for graph in gm.graph.all_graphs():
         if any(is_inplace(node) for node in graph.nodes):
-            effects = GraphEffects(graph, Calls(gm))
             read = [node for node in graph.nodes if node.op == "get_attr" and node.target in paths]
-            written |= {str(node.target) for node in read if effects.writer_of(node) is not None}
+            if read and GraphEffects(graph, Calls(gm)).writer_of(read[0]) is not None:  # as of what may be any of them
+                written.update(str(node.target) for node in read)
     return written
 
 

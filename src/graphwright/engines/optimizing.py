@@ -153,9 +153,12 @@ class _Optimizing:
         except TypeError as error:
             self._notes.append(f"not for given sizes: {error}")
         else:
+            self._look(inputs)
             plan, parts = self._kernels(inputs)
             self._add(forms, "torch", plan)
-            self._add(forms, "torch, unpacked", dataclasses.replace(plan, kernels=_plain(plan), merged=frozenset()))
+            unpacked = dataclasses.replace(plan, kernels=_plain(plan), merged=frozenset())
+            if plan.merged or any(choice.kernel != "torch" for choice in plan.kernels.values()):
+                self._add(forms, "torch, unpacked", unpacked)
             self._add_engines(forms, plan)
         calls = {name: self._call(form) for name, form in forms.items()}
         with self._keeping_state(*forms.values()):
@@ -175,10 +178,16 @@ class _Optimizing:
         bound = bound_values(self._staged, graph, self._args, self._kwargs)
         return tuple(map(facts_of, bound))
 
+    def _look(self, inputs: tuple[Any, ...]) -> None:
+        """Make the program for inputs of these sizes, and find its pieces, and then its sites, which may edit it."""
+        entries = entry_points_of(self._staged)
+        program = Program(self._staged, entries["forward"].graph, INLINED, inputs, self._search.finders)
+        self._pieces = len(program.pieces()) if self._search.engines else 0
+        self._program, self._sites = program, program.sites()
+
     def _kernels(self, inputs: tuple[Any, ...]) -> tuple[Plan, list[RunsOn]]:
         """Choose the kernel of each layer."""
-        program = self._program(inputs)
-        sites = program.sites()
+        program, sites = self._program, self._sites
         choices: dict[str, Choice] = {}
         for found in sites:
             key = found.site.key
@@ -222,17 +231,9 @@ class _Optimizing:
                 dropped = (*choice.dropped, f"{choice.kernel} at {found.last.name}: {reason}")
                 choices[found.site.key] = Choice("torch", choice.times_us, dropped)
 
-    def _program(self, inputs: tuple[Any, ...]) -> Program:
-        entries = entry_points_of(self._staged)
-        return Program(self._staged, entries["forward"].graph, INLINED, inputs, self._search.finders)
-
     def _add_engines(self, forms: dict[str, GraphModule], plan: Plan) -> None:
-        if not self._search.engines:
-            return
-        count = len(self._program(plan.inputs).pieces())
-        for engine in self._search.engines:
-            if count:
-                self._add(forms, engine, dataclasses.replace(plan, engines=(engine,) * count))
+        for engine in self._search.engines if self._pieces else ():
+            self._add(forms, engine, dataclasses.replace(plan, engines=(engine,) * self._pieces))
 
     def _add(self, forms: dict[str, GraphModule], name: str, plan: Plan) -> None:
         """Add a candidate, if it computes the same."""
@@ -274,11 +275,9 @@ class _Optimizing:
         """Say of kernels how far they are off on what their sites read of the example."""
         form = entry_points_of(module)["forward"].form
         assert isinstance(form, Optimized)
-        program = self._program(form.plan.inputs)
-        sites = program.sites()
-        values = self._values(program)
+        program, values = self._program, self._values(self._program)
         found: dict[str, Numerics] = {}
-        for each in sites:
+        for each in self._sites:
             choice = form.plan.kernels[each.site.key]
             if values.keys() >= set(each.inputs):
                 off = numerics_of(each.site, choice.kernel, [values[node] for node in each.inputs], program.tensors)
@@ -293,9 +292,7 @@ class _Optimizing:
         opened = [(each, made) for recipe, made in held.items() for each in recipe.settings if isinstance(each, Region)]
         if not opened or not isinstance(entry.form, Optimized):
             return []
-        program = self._program(entry.form.plan.inputs)
-        program.sites()  # which may edit it
-        ends, values = [*map(ends_of, program.pieces())], self._values(program)
+        ends, values = [*map(ends_of, self._program.pieces())], self._values(self._program)
         rows = []
         for (region, made), (inputs, outputs) in zip(opened, ends, strict=False):
             off = None
