@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphwright.onnx.export import export
+from graphwright.onnx.overflow import open_session
 from graphwright.onnx.program import OnnxProgram
 from graphwright.runtime import GraphModule
 
@@ -46,7 +47,7 @@ class _Session:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
             self._program.save(path)
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self._session = open_session(path, options)
         self._run, self._threads = self._session._sess.run, threads
         wanted = {value.name for value in self._session.get_inputs()}
         self._names = [(i, name) for i, name in enumerate(self._program.input_names) if name in wanted]
