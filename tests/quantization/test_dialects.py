@@ -41,6 +41,9 @@ def test_grids_of_tensorrt(tmp_path: Any) -> None:
     assert rounded and all(node.args[2] == 0 and node.kwargs["dtype"] is torch.int8 for node in rounded)
     (add,) = [node for node in made.graph.nodes if node.name == "add"]
     assert [node.target for node in add.all_input_nodes] == [dequantize, dequantize]
+    program = to_onnx(quantized(Residual().eval(), IMAGE), tmp_path / "m.onnx", "tensorrt")
+    assert "INT32" not in {each.const_value.dtype.name for each in program.model.graph.initializers.values()}
+    assert "Cast" not in program.report.operators  # biases are floats
 
 
 def test_grids_of_onnx_runtime_cut_off_what_relu_does() -> None:

@@ -49,31 +49,36 @@ def _write_dequantize_per_axis(x: Any, scale: Any, axis: int) -> Any:
 
 
 def _write_linear(x: Any, weight: Any, bias: Any = None) -> Any:
-    """A linear layer of integers, whose inputs are on one grid and whose weight has one scale a row; or any other."""
-    of_input, of_weight = (_scale_behind(each) for each in (x, weight))
-    if of_input is None or of_weight is None or of_weight.shape is None or len(of_weight.shape) != 1:
+    """A linear layer of bytes, whose inputs are on one grid and whose weight has one scale a row; or any other.
+
+    TensorRT, whose integers are signed, wants biases in float, and has kernels for other products, too.
+    """
+    source, of_weight = _read_behind(x), _read_behind(weight)
+    scale = None if of_weight is None else of_weight[1].shape
+    if source is None or source[0].dtype != ir.DataType.UINT8 or scale is None or len(scale) != 1:
         return translation_of("aten::linear")(x, weight, bias)
+    assert of_weight is not None
     rows = x if len(x.shape) == 2 else opset18.Reshape(x, constant(numpy.array([-1, x.shape[-1]])))
     if bias is not None:
-        step: Any = opset18.Mul(of_weight, of_input)
+        step: Any = opset18.Mul(of_weight[1], source[1])
         zeros = constant(numpy.zeros(weight.shape[0], numpy.int32))
         steps: Any = opset18.Clip(opset18.Round(opset18.Div(bias, step)), *map(constant, _BOUNDS))
         bias = opset18.DequantizeLinear(opset18.Cast(steps, to=int(ir.DataType.INT32)), step, zeros, axis=0)
     value: Any = opset18.Gemm(rows, weight, bias, transB=1)
     if len(x.shape) == 2:
         return value
-    integers = x.producer().inputs[0]  # whose sizes are known without those of floats being computed
-    sizes: Any = opset18.Concat(opset18.Shape(integers, end=-1), constant(numpy.array([weight.shape[0]])), axis=0)
+    # The sizes of the integers are known without the floats being computed.
+    sizes: Any = opset18.Concat(opset18.Shape(source[0], end=-1), constant(numpy.array([weight.shape[0]])), axis=0)
     return opset18.Reshape(value, sizes)
 
 
 _BOUNDS = numpy.array(-(2.0**31), numpy.float32), numpy.array(2.0**31 - 128, numpy.float32)  # of int32, as floats
 
 
-def _scale_behind(value: Any) -> Any:
-    """The scale of a value that a DequantizeLinear gives; None for others."""
+def _read_behind(value: Any) -> tuple[Any, Any] | None:
+    """The integers and the scale of a value that a DequantizeLinear gives; None for others."""
     node = value.producer()
-    return node.inputs[1] if node is not None and node.op_type == "DequantizeLinear" else None
+    return (node.inputs[0], node.inputs[1]) if node is not None and node.op_type == "DequantizeLinear" else None
 
 
 def translations_of_integers() -> dict[Any, Callable[..., Any]]:
