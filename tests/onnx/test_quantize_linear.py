@@ -89,3 +89,24 @@ def test_values(dtype: torch.dtype) -> None:
         program = export(graphwright.trace(function, x), x)
         assert torch.equal(program(x), function(x))
         assert program.report.operators["QuantizeLinear"] == 1
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("rows", [(3,), (2, 3), ()], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_layers_of_integers_are_products_of_rows(rows: tuple[int, ...], bias: bool) -> None:
+    torch.manual_seed(0)
+    layer = per_channel(QuantizedLinear, nn.Linear(32, 8, bias=bias))
+
+    class Rounded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(dequantize(quantize(x, 0.05, 120), 0.05, 120))
+
+    model, x = Rounded().eval(), torch.randn(*rows, 32)
+    program = export(graphwright.trace(model, x, leaf_modules=["layer"]), x)
+    assert program.report.operators["Gemm"] == 1
+    torch.testing.assert_close(program(x), model(x), atol=1e-4, rtol=1e-4)

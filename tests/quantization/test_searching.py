@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from graphwright.errors import QuantizationError
-from graphwright.quantization import calibrate, convert, prepare, search, sensitivity, static_int8
+from graphwright.quantization import calibrate, convert, prepare, search, searching, sensitivity, static_int8
 
 
 def _model() -> nn.Module:
@@ -45,3 +45,33 @@ def test_the_search_leaves_out_what_it_must() -> None:
 def test_what_cannot_be_reached_is_said() -> None:
     with pytest.raises(QuantizationError, match="every layer in float"):
         search(_model(), static_int8(), _batches(), target=1.5)
+
+
+class _Attending(nn.Module):
+    """Two layers that read one value, one of which has an outlier that its weight hides; and a harmless one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.query, self.key, self.last = (nn.Linear(16, 16) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x).relu()
+        return self.last((self.query(x) + self.key(x)).relu())
+
+
+def test_layers_that_read_one_value_are_lifted_together() -> None:
+    torch.manual_seed(0)
+    model = _Attending().eval()
+    with torch.no_grad():
+        model.first.weight[3] *= 3000
+        for layer in (model.query, model.key):
+            layer.weight[:, 3] = 0
+    found = search(model, static_int8("minmax", smooth=False), _batches(), target=0.9995)
+    assert [rule.key for rule in found.rules if rule.kind == "module name"][:2] == ["query", "key"]
+
+
+def test_what_costs_least_time_is_lifted_first() -> None:
+    """Two layers lose alike, and one of them reads a hundredth of what the other does."""
+    trial = searching._Group(("small",), True, 0.1, 10, 10), searching._Group(("large",), True, 0.11, 1000, 1000)
+    for order in (searching._Group.loss_for_ranges, searching._Group.loss_for_floats):
+        assert max(trial, key=order).paths == ("small",)

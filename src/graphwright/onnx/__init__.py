@@ -12,6 +12,7 @@ first.
     running_apart.py  what that process runs
     original.py       the program, run at sizes of its inputs
     program.py        a model, how arguments become its inputs, and what is known of it
+    overflow.py       sessions whose sums of integers do not overflow
     sizes.py          example sizes that leave sizes open, and which sizes stay so
     inputs.py         arguments of a program as inputs of a model
     running.py        a captured program run while torch.export watches
@@ -19,6 +20,7 @@ first.
     layers.py         layers as what they come to
     translation.py    our operators as If and Loop
     quantize_linear.py  quantization as QuantizeLinear and DequantizeLinear
+    fused_by_runtimes.py  operators in the spelling that runtimes fuse
     optimizing.py     onnxscript's optimizer, weights left as they are
     module_functions.py  modules as functions of a model
     regions.py        branches and loops as operators of tensors and sizes
@@ -53,6 +55,7 @@ FLOORS = (
     "checking",
     "program",
     "original",
+    "overflow",
     "sizes",
     "inputs",
     "running",
@@ -60,6 +63,7 @@ FLOORS = (
     "layers",
     "translation",
     "quantize_linear",
+    "fused_by_runtimes",
     "optimizing",
     "module_functions",
     "regions",

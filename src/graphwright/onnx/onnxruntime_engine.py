@@ -14,6 +14,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _runtime  # type: ign
 from torch import Tensor
 
 from graphwright.onnx.export import export
+from graphwright.onnx.overflow import open_session
 from graphwright.onnx.program import OnnxProgram
 from graphwright.runtime import GraphModule
 
@@ -63,7 +64,7 @@ class _Session:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
             self._program.save(path)
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self._session = open_session(path, options)
         inside, self._threads = self._session._sess, threads
         self._run = inside.run_with_ort_values if _BY_DLPACK else inside.run
         wanted = {value.name for value in self._session.get_inputs()}

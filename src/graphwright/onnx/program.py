@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from graphwright.errors import ExportError
 from graphwright.interop import Collected, is_filled
 from graphwright.onnx.inputs import Arguments
+from graphwright.onnx.overflow import open_session
 from graphwright.onnx.sizes import Place, empty_places
 
 __all__ = ["Leaf", "OnnxProgram", "OnnxReport", "Outputs", "Part"]
@@ -181,5 +182,5 @@ class OnnxProgram:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.onnx"
                 self.save(path)
-                self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+                self._session = open_session(path, options)
         return self._session

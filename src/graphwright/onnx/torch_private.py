@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import onnx_ir as ir
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -25,6 +26,7 @@ __all__ = [
     "as_python",
     "assumed_of",
     "call_operator",
+    "constant",
     "if_operator",
     "loop_operator",
     "check_release",
@@ -502,3 +504,8 @@ def record(node: Any) -> Any:
     assert _core.current_tracer is not None
     _core.current_tracer.nodes.append(node)
     return node
+
+
+def constant(value: Any) -> Any:
+    """A value of numpy's that is written into the model."""
+    return record(ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(value))])).outputs[0]

@@ -10,6 +10,7 @@ import numpy
 import onnx_ir as ir
 from onnxscript import opset18
 
+from graphwright.onnx.fused_by_runtimes import translations_for_runtimes
 from graphwright.onnx.module_functions import DOMAIN
 from graphwright.onnx.quantize_linear import translations_of_integers
 from graphwright.onnx.torch_private import (
@@ -111,7 +112,12 @@ def translations(bodies: dict[Any, ir.Function]) -> dict[Any, Callable[..., Any]
         return written
 
     written = {each: noting(write) for each, write in _WRITERS.items()}
-    return {**written, **translations_of_integers(), operator.floordiv: _write_floor_division}
+    return {
+        **written,
+        **translations_for_runtimes(),
+        **translations_of_integers(),
+        operator.floordiv: _write_floor_division,
+    }
 
 
 _WRITERS: dict[Any, Callable[..., Any]] = {

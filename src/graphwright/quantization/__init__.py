@@ -15,6 +15,7 @@ Read schemes.py first, then converting.py.
     record.py          what became of each layer, and why
     drawing.py         a picture of what each loses
     grids.py           which values share a grid
+    results.py         which results may be written as integers
     decide.py          what becomes of each layer, sum and concatenation
     programs/          programs made ready, and observers in them
     sites.py           where they are
@@ -165,6 +166,7 @@ FLOORS = (
     "record",
     "drawing",
     "grids",
+    "results",
     "decide",
     "programs",
     "sites",

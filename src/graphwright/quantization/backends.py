@@ -20,8 +20,8 @@ class Backend:
 
     static, dynamic, weights: the kinds of sites whose inputs have ranges of calibration, ranges of each call, or stay
     in float. activation: the dtype of activations. is_symmetric: all zero points are 0. adds_float: a sum takes the
-    output of a convolution before that is rounded. keeps_bias: biases stay in float. moves: what moves values has the
-    grid of its input before and after.
+    output of a convolution before that is rounded. writes_results: convolutions have kernels of integers only where
+    these give integers, and so have sums, products and means.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Backend:
     activation: torch.dtype = torch.uint8
     is_symmetric: bool = False
     adds_float: bool = False
-    keeps_bias: bool = True
+    writes_results: bool = False
 
 
 x86 = Backend(
@@ -46,9 +46,9 @@ onnxruntime = Backend(
     frozenset({*_CONVS, *_TRANSPOSED, "linear", "add", "cat"}),
     frozenset({"linear"}),
     frozenset({*_CONVS, *_TRANSPOSED, "linear", "embedding"}),
-    keeps_bias=False,
+    writes_results=True,
 )
-openvino = dataclasses.replace(onnxruntime, name="openvino", keeps_bias=True)
+openvino = dataclasses.replace(onnxruntime, name="openvino", writes_results=False)
 tensorrt = Backend(
     "tensorrt",
     frozenset({*_CONVS, *_TRANSPOSED, "linear", "add", "cat"}),

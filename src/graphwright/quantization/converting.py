@@ -37,6 +37,7 @@ from graphwright.quantization.programs.observing import take_observers
 from graphwright.quantization.programs.simplifying import with_own_modules
 from graphwright.quantization.programs.state import without_gradients
 from graphwright.quantization.record import QUANTIZED, record_of
+from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import PerToken
 from graphwright.quantization.sites import Program, after
 from graphwright.quantization.training.preparing import evaluated
@@ -111,7 +112,7 @@ def parts_of(gm: GraphModule) -> Parts:
     for change in (equalize_layers, functools.partial(smooth, batches=preparation.batches)):
         if preparation.batches and change(program, decisions):
             program, decisions, observers = _observed_again(made, preparation)
-    ranges = _ranges(observers, decisions, preparation.backend)
+    ranges = _ranges(program, observers, decisions, preparation.backend)
     refine_ranges(made, decisions, observers, ranges, preparation.backend, preparation.batches)
     _leave_unreached(decisions, ranges)
     grids = value_grids(program, decisions, ranges, preparation.backend)
@@ -130,18 +131,17 @@ def _ask(gm: GraphModule) -> None:
 
 
 def _ranges(
-    observers: Mapping[Node, Observer], decisions: Mapping[Node, Decision], backend: Backend
+    program: Program, observers: Mapping[Node, Observer], decisions: Mapping[Node, Decision], backend: Backend
 ) -> dict[Node, Range]:
     """What was seen of each value, as far as any was, with the bounds for how it will be written."""
+    static = [each for each in decisions.values() if each.mode == "static"]
+    read = {value: each for each in reversed(static) for value in each.site.inputs}
     ranges: dict[Node, Range] = {}
-    for decision in decisions.values():
-        if decision.mode == "static" and decision.config is not None:
-            scheme = activation_scheme(decision.config, backend)
-            for value in decision.site.inputs:
-                observer = observers.get(value)
-                if observer is not None and value not in ranges and int(observer.count):
-                    low, high = observer.range(scheme)
-                    ranges[value] = range_of(low, high, observer.mean_square)
+    for value, decision in {**results_of(program, decisions), **read}.items():
+        observer = observers.get(value)
+        if observer is not None and int(observer.count) and decision.config is not None:
+            low, high = observer.range(activation_scheme(decision.config, backend))
+            ranges[value] = range_of(low, high, observer.mean_square)
     return ranges
 
 

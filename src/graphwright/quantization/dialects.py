@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -16,8 +16,9 @@ from graphwright.quantization.affine import dequantize, quantize
 from graphwright.quantization.backends import BACKENDS, Backend
 from graphwright.quantization.converting import put_on_grids
 from graphwright.quantization.decide import Decision, put_sums
-from graphwright.quantization.grids import Range, ValueGrid, value_grids
+from graphwright.quantization.grids import Range, ValueGrid, activation_scheme, grid_for, root_of, value_grids
 from graphwright.quantization.record import QUANTIZED, record_in
+from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import QConfig, Scheme
 from graphwright.quantization.sites import Program
 from graphwright.runtime import GraphModule, entry_points_of
@@ -62,7 +63,11 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
     ranges = _ranges(program, record)
     _leave_unknown(decisions, ranges)
     grids = value_grids(program, decisions, ranges, backend)
-    put_on_grids(grids, decisions)
+    results = _put_results(program, decisions, ranges, grids, backend) if backend.writes_results else ()
+    read = put_on_grids(grids, decisions)
+    if backend.writes_results:
+        _read_results(program, results, read)
+        _leave_padded(program, grids, read)
     _drop_rectifiers(program, grids, backend)
     made.recompile()
     made.meta = {**gm.meta, QUANTIZED: {**record, "dialect": dialect}}
@@ -122,6 +127,56 @@ def _leave_unknown(decisions: Mapping[Node, Decision], ranges: Mapping[Node, Ran
     for decision in decisions.values():
         if decision.mode == "static" and any(edge not in ranges for edge in decision.edges):
             decision.mode, decision.config, decision.edges = "float", None, ()
+
+
+def _put_results(
+    program: Program,
+    decisions: Mapping[Node, Decision],
+    ranges: Mapping[Node, Range],
+    grids: dict[Node, ValueGrid],
+    backend: Backend,
+) -> list[Node]:
+    """Put the results of layers and arithmetic on grids, as far as their ranges are known; gives these."""
+    moved = {root_of(edge, program): grid for edge, grid in grids.items()}
+    found = []
+    for value, decision in results_of(program, decisions).items():
+        if not all(each in grids for each in _operands(value, program)):
+            continue
+        if value not in grids and value in moved:
+            grids[value] = moved[value]
+        elif value not in grids and value in ranges and decision.config is not None:
+            grids[value] = grid_for(ranges[value], activation_scheme(decision.config, backend))
+        if value in grids:
+            found.append(value)
+    return found
+
+
+def _operands(result: Node, program: Program) -> list[Node]:
+    """What a result is computed of."""
+    return (program.rectified(result) or result).all_input_nodes
+
+
+def _read_results(program: Program, results: Iterable[Node], read: Mapping[Node, Node]) -> None:
+    """Have all that reads a result read the integers, and what computes it read those of its operands."""
+    for value in results:
+        for operand in _operands(value, program):
+            if operand in read:
+                (program.rectified(value) or value).replace_input_with(operand, read[operand])
+        for user in list(value.users):
+            if user is not read[value].args[0]:
+                user.replace_input_with(value, read[value])
+
+
+def _leave_padded(program: Program, grids: Mapping[Node, ValueGrid], read: Mapping[Node, Node]) -> None:
+    """Leave what is integers with zeros around as it is: ONNX Runtime has that in the convolution behind it."""
+    for value in grids:
+        call = program.calls.of(value)
+        if call is not None and call.key == "pad" and value.args[0] in read.values():
+            written = read[value].args[0]
+            assert isinstance(written, Node)
+            for each in (read[value], written):
+                each.replace_all_uses_with(value)
+                each.graph.erase_node(each)
 
 
 def _drop_rectifiers(program: Program, grids: Mapping[Node, ValueGrid], backend: Backend) -> None:

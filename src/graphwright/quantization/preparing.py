@@ -23,6 +23,7 @@ from graphwright.quantization.programs.observing import call_observer, put_obser
 from graphwright.quantization.programs.simplifying import simplify, simplify_in_both_modes, with_own_modules
 from graphwright.quantization.programs.state import own_state
 from graphwright.quantization.record import QUANTIZED
+from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import QConfig, static_int8
 from graphwright.quantization.sites import Program
 from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
@@ -78,7 +79,7 @@ def prepare(
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
     >>> prepared = prepare(model, static_int8(), torch.randn(1, 3, 8, 8))
     >>> sorted(name for name, _ in prepared.named_modules() if name.startswith("observers."))
-    ['observers.input_1']
+    ['observers.input_1', 'observers.input_4']
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     rules, table = mapping_of(mapping), backend_of(backend)
@@ -202,8 +203,9 @@ def _check(model: nn.Module) -> None:
 
 
 def add_observers(program: Program, decisions: Mapping[Node, Decision]) -> None:
-    """Have each value that a static site reads be seen by an observer."""
+    """Have each value that a static site reads, and each result that a backend may write, be seen by an observer."""
     observed: dict[Node, Node] = {}
+    results = results_of(program, decisions)
     for decision in decisions.values():
         if decision.mode != "static":
             continue
@@ -213,3 +215,10 @@ def add_observers(program: Program, decisions: Mapping[Node, Decision]) -> None:
                 made = observer_of(decision.config.activation, f"the input {value.name} of {decision.site.path}")
                 observed[value] = call_observer(value, put_observer(program.gm, made, value.name))
             decision.site.node.replace_input_with(value, observed[value])
+    for value, decision in results.items():
+        if value in observed:
+            continue
+        assert decision.config is not None and decision.config.activation is not None
+        made = observer_of(decision.config.activation, f"the result {value.name}")
+        seen = call_observer(value, put_observer(program.gm, made, value.name))
+        value.replace_all_uses_with(seen, lambda user, seen=seen: user is not seen)  # type: ignore[misc]

@@ -61,26 +61,51 @@ def search(
 ) -> QConfigMapping:
     """Find rules under which the metric is at least `target`, with as few changes as that takes.
 
-    The layers that are the most harmful alone are lifted: linear layers to ranges of each token, and, where all of that
-    is not enough, left in float. metric: as for `sensitivity`.
+    Layers are lifted in the order of what the metric loses by them for the time that it takes: linear layers to ranges
+    of each token, and, where all of that is not enough, left in float. Linear layers that read one value, which compute
+    as one, are lifted together. metric: as for `sensitivity`.
 
     Raises QuantizationError where not even the float program reaches the target.
     """
     trial = _Trial(model, mapping, calibration, metric)
     if trial.value(trial.mapping) >= target:
         return trial.mapping
-    worst = [(each.path, each.op) for each in trial.harm()]
-    linear = [path for path, op in worst if op == "linear"]
-    lifted = _least(len(linear), lambda count: trial.value(trial.lifted(linear[:count])) >= target)
+    groups = trial.groups()
+    linear = sorted([each for each in groups if each.is_linear], key=_Group.loss_for_ranges, reverse=True)
+    lifted = _least(len(linear), lambda count: trial.value(trial.lifted(_paths(linear[:count]))) >= target)
     if lifted is not None:
-        return trial.lifted(linear[:lifted])
-    base = trial.lifted(linear)
-    left = _least(len(worst), lambda count: trial.value(_left(base, worst[:count])) >= target)
+        return trial.lifted(_paths(linear[:lifted]))
+    base = trial.lifted(_paths(linear))
+    worst = sorted(groups, key=_Group.loss_for_floats, reverse=True)
+    left = _least(len(worst), lambda count: trial.value(_left(base, _paths(worst[:count]))) >= target)
     if left is None:
         raise QuantizationError(
             f"the metric is below {target} with every layer in float", fix="ask for less, or look at the metric"
         )
-    return _left(base, worst[:left])
+    return _left(base, _paths(worst[:left]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Group:
+    """Layers that read one value. loss: of the metric by them alone; read, products: how many numbers and products."""
+
+    paths: tuple[str, ...]
+    is_linear: bool
+    loss: float
+    read: int
+    products: int
+
+    def loss_for_ranges(self) -> float:
+        """What the metric loses for the time that ranges of each call take, which are found of what is read."""
+        return self.loss / max(self.read, 1)
+
+    def loss_for_floats(self) -> float:
+        """What the metric loses for the time of the products that floats take longer for."""
+        return self.loss / max(self.products, 1)
+
+
+def _paths(groups: Sequence[_Group]) -> list[str]:
+    return [path for each in groups for path in each.paths]
 
 
 def _least(most: int, holds: Callable[[int], bool]) -> int | None:
@@ -94,9 +119,9 @@ def _least(most: int, holds: Callable[[int], bool]) -> int | None:
     return high
 
 
-def _left(mapping: QConfigMapping, layers: Sequence[tuple[str, str]]) -> QConfigMapping:
+def _left(mapping: QConfigMapping, paths: Sequence[str]) -> QConfigMapping:
     made = mapping.copy()
-    for path, _ in layers:
+    for path in paths:
         made.set_module_name(path, None)
     return made
 
@@ -124,13 +149,26 @@ class _Trial:
         by_path: dict[str, list[Node]] = {}
         for node in parts.layers:
             by_path.setdefault(parts.decisions[node].site.path, []).append(node)
-        found = []
-        for path, nodes in by_path.items():
-            functions = {node: _instead(parts, node) for node in nodes}
-            with watching(parts.program.gm, functions):
-                value = self._measured(parts.program.gm)
-            found.append(Sensitivity(path, parts.decisions[nodes[0]].site.kind, value))
+        found = [
+            Sensitivity(path, parts.decisions[nodes[0]].site.kind, self._with(parts, nodes))
+            for path, nodes in by_path.items()
+        ]
         return sorted(found, key=lambda each: each.value)
+
+    def groups(self) -> list[_Group]:
+        """The layers that lifting changes, those together that read one value, with what the metric loses by them."""
+        parts = parts_of(self.prepared)
+        by_value: dict[Any, list[Node]] = {}
+        for node in parts.layers:
+            site = parts.decisions[node].site
+            by_value.setdefault(site.inputs[0] if site.kind == "linear" else site.path, []).append(node)
+        best = self._measured(parts.program.gm)
+        return [_group(parts, nodes, best - self._with(parts, nodes)) for nodes in by_value.values()]
+
+    def _with(self, parts: Parts, nodes: Sequence[Node]) -> float:
+        """The metric with some layers alone quantized in the float program."""
+        with watching(parts.program.gm, {node: _instead(parts, node) for node in nodes}):
+            return self._measured(parts.program.gm)
 
     def lifted(self, paths: Sequence[str]) -> QConfigMapping:
         """Rules under which these linear layers have ranges of each token."""
@@ -162,6 +200,21 @@ class _Trial:
         if not parts:
             raise QuantizationError("the module gives no tensor of numbers", fix="give a metric of a module")
         return torch.cat(parts)
+
+
+def _group(parts: Parts, nodes: Sequence[Node], loss: float) -> _Group:
+    shapes, sites = parts.program.shapes, [parts.decisions[node].site for node in nodes]
+    value = shapes.known_value(sites[0].inputs[0])
+    given = [shapes.known_value(node) for node in nodes]
+    read = value.numel() if isinstance(value, Tensor) else 0
+    weights = [getattr(parts.layers[node], "weight", None) for node in nodes]
+    products = sum(
+        y.numel() * (weight.numel() // max(weight.shape[0], 1))
+        for y, weight in zip(given, weights, strict=True)
+        if isinstance(y, Tensor) and isinstance(weight, Tensor)
+    )
+    paths = tuple(dict.fromkeys(site.path for site in sites))
+    return _Group(paths, sites[0].kind == "linear", loss, read, products)
 
 
 def _instead(parts: Parts, node: Node) -> See:
