@@ -91,7 +91,8 @@ class _Finding:
     """Looks for sites in one program."""
 
     def __init__(self, program: Searched) -> None:
-        self._shapes, self._tensors, self._gm = program.shapes, program.tensors, program.gm
+        self._program, self._shapes = program, program.shapes
+        self._tensors, self._gm = program.tensors, program.gm
         self._moving = Moving(program, ())
         self._effects: dict[Any, GraphEffects] = {}
 
@@ -206,8 +207,9 @@ class _Finding:
         if node is None or not is_sum(node):
             return found
         other: Any = node.args[1] if node.args[0] is found.last else node.args[0]
-        shape = self._shape(other)
-        if other is found.last or shape is None or shape != self._shape(found.last) or shape != self._shape(node):
+        if other is found.last or self._shape(other) is None:
+            return found
+        if not self._program.are_of_one_shape(other, found.last, node):
             return found
         if is_written_sum(node) and node.args[0] is not found.last:
             return found  # the other one is written to

@@ -216,19 +216,27 @@ def _turned(weight: Tensor) -> Tensor:
     return _whole(weight).contiguous().t()
 
 
+def _in_a_row(calls: Calls, site: Linear, x: Any) -> Any:
+    """The vectors of a value as rows, however many there are in a call."""
+    return x if len(site.shape) == 2 else calls.call(torch.reshape, x, (-1, site.inputs))
+
+
 def _product(calls: Calls, site: Linear, x: Any) -> Any:
     """The product of integers, exact, with the rows in a row."""
-    if len(site.shape) != 2:
-        x = calls.call(torch.reshape, x, _flat_shape(site))
-    return _product_of(calls, site, x)
+    return _product_of(calls, site, _in_a_row(calls, site, x))
 
 
 def _product_of(calls: Calls, site: Linear, rows: Any) -> Any:
     return calls.call(torch._int_mm, rows, _packed(calls, site, _turned, "w"))
 
 
-def _shaped(calls: Calls, site: Linear, value: Any) -> Any:
-    return value if len(site.shape) == 2 else calls.call(torch.reshape, value, (*site.shape[:-1], site.outputs))
+def _in_places_of(rows: Tensor, x: Tensor) -> Tensor:
+    """Rows as the vectors of a value are."""
+    return rows.reshape(x.shape[:-1] + rows.shape[-1:])
+
+
+def _shaped(calls: Calls, site: Linear, value: Any, x: Any) -> Any:
+    return value if len(site.shape) == 2 else calls.call(_in_places_of, value, x)
 
 
 def _factor(scale: Tensor, step: float) -> Tensor:
@@ -249,7 +257,7 @@ def integer_rows(calls: Calls, site: Linear, x: Any) -> Any:
     value = calls.call(torch.addcmul, offset, calls.call(torch.Tensor.float, _product(calls, site, x)), factor)
     value = activated(calls, site.activation, value)
     value = value if site.output is None else as_integers(calls, value, site.output, quickly=True)
-    return _shaped(calls, site, value)
+    return _shaped(calls, site, value, x)
 
 
 # ---- integers, whose range is found in the call
@@ -261,8 +269,7 @@ def _bytes_of_call(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
 
 def _rows(calls: Calls, site: Linear, x: Any) -> tuple[Any, Any, Any]:
     """The rows as bytes, their scales, and their zero points."""
-    if len(site.shape) != 2:
-        x = calls.call(torch.reshape, x, _flat_shape(site))
+    x = _in_a_row(calls, site, x)
     pair = calls.call(range_of_call, x, site.range_of)
     scale, zero_point = (calls.call(operator.getitem, pair, i) for i in (0, 1))
     return calls.call(_bytes_of_call, x, scale, zero_point), scale, zero_point
@@ -283,9 +290,8 @@ def _moved_and_scaled(
 
 def _integers_in_call(calls: Calls, site: Linear, x: Any) -> Any:
     rows, scale, zero_point = _rows(calls, site, x)
-    return _ended_rows(
-        calls, site, _product_of(calls, site, rows), scale, zero_point, _packed(calls, site, _scales, "s")
-    )
+    product, factor = _product_of(calls, site, rows), _packed(calls, site, _scales, "s")
+    return _ended_rows(calls, site, product, scale, zero_point, factor, x)
 
 
 def _onednn_in_call(calls: Calls, site: Linear, x: Any) -> Any:
@@ -308,13 +314,13 @@ def _onednn_in_call(calls: Calls, site: Linear, x: Any) -> Any:
         [],
         "",
     )
-    return _ended_rows(calls, site, value, scale, zero_point, None)
+    return _ended_rows(calls, site, value, scale, zero_point, None, x)
 
 
-def _ended_rows(calls: Calls, site: Linear, value: Any, scale: Any, zero_point: Any, factor: Any) -> Any:
+def _ended_rows(calls: Calls, site: Linear, value: Any, scale: Any, zero_point: Any, factor: Any, x: Any) -> Any:
     sums = _packed(calls, site, _sums, "ws")
     value = calls.call(_moved_and_scaled, value, scale, zero_point, factor, sums, _bias(calls, site))
-    return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True))
+    return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True), x)
 
 
 # ---- weights alone, with inputs in half precision: these kernels are slow with others
@@ -325,16 +331,14 @@ def _half(tensor: Tensor) -> Tensor:
 
 
 def _half_rows(calls: Calls, site: Linear, x: Any) -> Any:
-    if len(site.shape) != 2:
-        x = calls.call(torch.reshape, x, _flat_shape(site))
-    return calls.call(torch.Tensor.bfloat16, x)
+    return calls.call(torch.Tensor.bfloat16, _in_a_row(calls, site, x))
 
 
-def _ended_half(calls: Calls, site: Linear, value: Any) -> Any:
+def _ended_half(calls: Calls, site: Linear, value: Any, x: Any) -> Any:
     value = calls.call(torch.Tensor.float, value)
     if site.biases:
         value = calls.call(torch.Tensor.add_, value, _bias(calls, site))
-    return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True))
+    return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True), x)
 
 
 def _half_scales(scale: Tensor) -> Tensor:
@@ -344,7 +348,7 @@ def _half_scales(scale: Tensor) -> Tensor:
 def _half_inputs(calls: Calls, site: Linear, x: Any) -> Any:
     weight, scale = _packed(calls, site, itself, "w"), _packed(calls, site, _half_scales, "s")
     value = calls.call(_aten._weight_int8pack_mm.default, _half_rows(calls, site, x), weight, scale)
-    return _ended_half(calls, site, value)
+    return _ended_half(calls, site, value, x)
 
 
 def _of_groups(weight: Tensor) -> Tensor:
@@ -363,4 +367,4 @@ def _half_groups(calls: Calls, site: Linear, x: Any) -> Any:
     weight, scale = _packed(calls, site, _of_groups, "w"), _packed(calls, site, _scales_of_groups, "s")
     size = site.inputs // site.groups
     value = calls.call(_aten._weight_int4pack_mm_for_cpu.default, _half_rows(calls, site, x), weight, size, scale)
-    return _ended_half(calls, site, value)
+    return _ended_half(calls, site, value, x)
