@@ -101,5 +101,5 @@ def test_layers_of_transformers_are_entered_and_those_inside_of_others_named() -
     torch.testing.assert_close(q(X), encoder(X), atol=0.05, rtol=0.1)
     held = graphwright.trace(Held().eval(), X, leaf_modules=nn.Sequential)
     rows = graphwright.quantize(held, weight_only_int8(), args=(X,), engine=None).quantization.rows
-    assert [(row.path, row.decision) for row in rows] == [("lstm", "float"), ("inside", "float")]
-    assert "recurrent layers stay in float" in rows[0].reason and "leaf_modules=None" in rows[1].reason
+    assert [(row.path, row.decision) for row in rows] == [("lstm", "weight"), ("inside", "float")]
+    assert "leaf_modules=None" in rows[1].reason

@@ -28,7 +28,7 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     bound_tensors.py   what inlined code takes for granted of modules, looked at in one check a call
 """
 
-from graphwright.engines.alternatives import ACTIVATIONS, Activation, Calls, Kernel, Site, off_by
+from graphwright.engines.alternatives import ACTIVATIONS, Activation, Calls, Kernel, Site, as_image, off_by
 from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.cuda_graphs import CudaGraph, cuda_graph, launch, recorded_for
 from graphwright.engines.inlining import Inlined, inline
@@ -46,6 +46,7 @@ from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_
 from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_region
 from graphwright.engines.reporting import OptimizedReport, RunsOn, add_notes
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched, together
+from graphwright.engines.specializing import reads_sizes
 from graphwright.engines.staging import writes_state
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "activation_of",
     "arguments_of",
     "add_notes",
+    "as_image",
     "calling",
     "cuda_graph",
     "engines_of_auto",
@@ -85,6 +87,7 @@ __all__ = [
     "only_user",
     "optimize_for_inference",
     "packed_for",
+    "reads_sizes",
     "recorded_for",
     "run_region",
     "tensors_of",

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphwright.engines.pack import itself
 
-__all__ = ["ACTIVATIONS", "Activation", "Calls", "Convolution", "Kernel", "Linear", "Site", "off_by"]
+__all__ = ["ACTIVATIONS", "Activation", "Calls", "Convolution", "Kernel", "Linear", "Site", "as_image", "off_by"]
 
 _mkldnn, _mkl = torch.ops.mkldnn, torch.ops.mkl
 
@@ -493,17 +493,24 @@ def _conv_addmv(calls: Calls, site: Convolution, x: Any, other: Any = None) -> A
     return _ended(calls, site, calls.call(torch.reshape, value, (1, site.weight_shape[0], 1, 1)), other)
 
 
+def as_image(rows: Tensor, x: Tensor) -> Tensor:
+    """Rows as the pixels of an image of the size of another one.
+
+    >>> as_image(torch.ones(6, 4), torch.ones(1, 8, 2, 3)).shape
+    torch.Size([1, 4, 2, 3])
+    """
+    return rows.reshape(x.shape[:1] + x.shape[2:] + rows.shape[-1:]).permute(0, 3, 1, 2)
+
+
 def _conv_addmm(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
     """As a product of matrices: a pixel of an image whose channels come last is a row."""
-    count, channels, height, width = site.shape
     weight, bias = _tensors(calls, site, _weight_plain)
-    pixels = calls.call(torch.reshape, calls.call(torch.permute, x, (0, 2, 3, 1)), (-1, channels))
+    pixels = calls.call(torch.reshape, calls.call(torch.permute, x, (0, 2, 3, 1)), (-1, site.shape[1]))
     if bias is None:
         value = calls.call(torch.mm, pixels, weight)
     else:
         value = calls.call(torch.addmm, bias, pixels, weight)
     if not site.is_added:
         value = _activated(calls, site.activation, value)
-    value = calls.call(torch.reshape, value, (count, height, width, site.weight_shape[0]))
-    value = calls.call(torch.permute, value, (0, 3, 1, 2))
+    value = calls.call(as_image, value, x)
     return _ended(calls, site, value, other) if site.is_added else value

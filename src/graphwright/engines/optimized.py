@@ -1,4 +1,4 @@
-"""The form of optimized code: kernels and engines for inputs of one size, and the program for all others beside it."""
+"""The form of optimized code: kernels and engines for inputs like some, and the program for all others beside it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 
 from graphwright.codegen import PythonCode, graph_to_readable_source
 from graphwright.engines.bound_tensors import Facts
 from graphwright.engines.choosing import Choice, Writing, put_kernel
-from graphwright.engines.fitting import Sizes, fits, is_watched
+from graphwright.engines.fitting import example_of, fits, is_watched, with_open_sizes
 from graphwright.engines.inlining import binding_of
 from graphwright.engines.naming import free_names, names_of_tensors, path_of_several
 from graphwright.engines.opening import opening
 from graphwright.engines.pack import Held, Packs, Recipe, is_trained, itself, kind_of
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
-from graphwright.engines.specializing import by_parameter, specialized
+from graphwright.engines.specializing import by_parameter, shapes_with, specialized
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_inplace, written_attributes
@@ -41,7 +40,8 @@ class Plan:
     inputs: what each argument has to be like, see `facts_of`. kernels: of each site by its key. merged: the keys of
     linear layers that are computed as one. engines: those of the longest piece of the graph, the next one and so on;
     "" is torch. finders: what says where sites are. again: how to make the module again; empty where a file has the
-    program, without what it runs on.
+    program, without what it runs on. others: what the inputs may be like besides, with other sizes: those of them that
+    differ may be any then.
     """
 
     inputs: tuple[Any, ...]
@@ -50,6 +50,7 @@ class Plan:
     engines: tuple[str, ...] = ()
     finders: tuple[Finder, ...] = (FloatLayers(),)
     again: str = "optimize what is loaded: graphwright.optimize_for_inference"
+    others: tuple[tuple[Any, ...], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,8 +69,9 @@ class Optimized:
 
     def write(self, module: GraphModule, entry: Entry) -> PythonCode:
         """Write the code for the modules as they are now."""
-        program = Program(module, entry.graph, self.beside, self.plan.inputs, self.plan.finders)
-        prepared = program.prepare(self.plan)
+        plan = self.plan
+        program = Program(module, entry.graph, self.beside, plan.inputs, plan.finders, plan.others)
+        prepared = program.prepare(plan)
         entry.held = prepared
         free_names(prepared.graph, prepared.names)
         return graph_to_readable_source(
@@ -132,24 +134,31 @@ def _path(recipe: Recipe) -> str:
 
 
 class Program:
-    """A program for inputs of one size, before it is decided what it runs on."""
+    """A program for inputs of one size, or of others too, before it is decided what it runs on."""
 
     def __init__(
-        self, module: GraphModule, graph: Graph, beside: str, inputs: Sequence[Any], finders: Sequence[Finder]
+        self,
+        module: GraphModule,
+        graph: Graph,
+        beside: str,
+        inputs: Sequence[Any],
+        finders: Sequence[Finder],
+        others: Sequence[Sequence[Any]] = (),
     ) -> None:
         binding = binding_of(module, entry_points_of(module)[beside])
         places = [place for place in binding.places if place.table != "__dict__"]
         self.paths = [f"{place.owner}.{place.name}".lstrip(".") for place in places]
         self.counters = _counters(module, self.paths)
         self.beside, self.inputs = beside, tuple(inputs)
-        args = [_example(fact) for fact in inputs]
-        self.gm, self.shapes = specialized(module, graph, binding, args)
+        args = [example_of(fact) for fact in inputs]
+        self.gm, self.shapes = specialized(module, graph, binding, args, is_general=bool(others))
         self.attributes = _take_attributes(self.gm, module, self.paths)
         written = _written(self.gm, self.paths)
         packable = [path for path in (*self.paths, *self.counters.values()) if path not in written]
         self.tensors = _plain_tensors(module, packable)
         self._finders = finders
-        self._searched = Searched(self.gm, self.shapes, self.tensors, self.counters)
+        known = tuple([shapes_with(self.gm, each) for each in others])
+        self._searched = Searched(self.gm, self.shapes, self.tensors, self.counters, known)
 
     def sites(self, besides: Collection[Node] = ()) -> list[Found]:
         """Where other kernels may compute, besides of some nodes; this may edit the program."""
@@ -186,7 +195,7 @@ class Program:
                 node.target = writing.name(Recipe(itself, (str(node.target),)))
         used = {str(node.target) for node in self.gm.graph.all_nodes() if node.op == "get_attr"}
         recipes = {recipe: name for recipe, name in writing.recipes.items() if name in used}
-        return Prepared(self, self.beside, plan.inputs, recipes, self.attributes)
+        return Prepared(self, self.beside, with_open_sizes(plan.inputs, plan.others), recipes, self.attributes)
 
     def _keep_layouts(self, plan: Plan, found: list[Found]) -> None:
         """Have results and views be as they are where kernels give images whose channels come last.
@@ -370,15 +379,6 @@ def _tensor(module: nn.Module, path: str) -> Any:
     above, _, name = path.rpartition(".")
     owner = module.get_submodule(above)
     return owner._parameters.get(name, owner._buffers.get(name))
-
-
-def _example(fact: Any) -> Any:
-    """A value that has some facts."""
-    if isinstance(fact, Sizes):
-        return torch.zeros(fact.shape, dtype=fact.dtype, device=fact.device)
-    if type(fact) in (tuple, list):
-        return type(fact)(map(_example, fact))
-    return {key: _example(item) for key, item in fact.items()} if type(fact) is dict else fact
 
 
 # ---- the text

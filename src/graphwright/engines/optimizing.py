@@ -7,7 +7,7 @@ import copy
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from graphwright.capture import trace
 from graphwright.engines.alternatives import Site
 from graphwright.engines.choosing import Choice, choose, choose_merged, numerics_of, reason_against
 from graphwright.engines.decisions import Decisions
-from graphwright.engines.fitting import facts_of
+from graphwright.engines.fitting import facts_of, other_sizes, tensors_of_facts, with_open_sizes
 from graphwright.engines.inlining import inline
 from graphwright.engines.measure import fastest
 from graphwright.engines.numerics import Numerics, numerics
@@ -25,6 +25,7 @@ from graphwright.engines.optimized import Optimized, Plan, Prepared, Program
 from graphwright.engines.regions import ENGINES, Region, ends_of, installed
 from graphwright.engines.reporting import META, RunsOn
 from graphwright.engines.sites import Finder, FloatLayers, Found
+from graphwright.engines.specializing import runs_with
 from graphwright.engines.staging import INLINED, bound_values, staged, writes_state
 from graphwright.errors import PassError
 from graphwright.ir import Node
@@ -102,7 +103,7 @@ class Search:
     engines: those beside torch. finders: what says where sites are. is_exact: whether kernels of half precision are
     left out. tolerance: of the largest difference of a result, relative to its largest value; site_tolerance: what
     sites are told of it. is_checked_by_site: whether each site has to be right on what it reads in the program. again:
-    how to make the module of a file.
+    how to make the module of a file. is_general: whether kernels of torch run at all sizes that the program takes.
     """
 
     engines: tuple[str, ...] = ()
@@ -114,12 +115,21 @@ class Search:
     examples: tuple[tuple[Any, ...], ...] = ()
     decisions: Decisions | None = None
     again: str = "optimize what is loaded: graphwright.optimize_for_inference"
+    is_general: bool = False
 
 
 def fastest_form(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any], search: Search) -> GraphModule:
     """Give the fastest copy of a captured module: its program, or another form of its code that computes the same."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         return _Optimizing(gm, args, dict(kwargs), search).result()
+
+
+class _Looked(NamedTuple):
+    """A program for inputs of some sizes, the sites in it, and how many pieces engines may have."""
+
+    program: Program
+    sites: list[Found]
+    pieces: int
 
 
 class _Optimizing:
@@ -132,6 +142,7 @@ class _Optimizing:
         self._notes: list[str] = []
         self._error: dict[str, float] = {}
         self._numerics: dict[str, Numerics] = {}
+        self._looked: dict[bool, _Looked] = {}  # by whether inputs of other sizes are taken, too
 
     @contextlib.contextmanager
     def _keeping_state(self, *modules: GraphModule) -> Iterator[None]:
@@ -153,13 +164,14 @@ class _Optimizing:
         except TypeError as error:
             self._notes.append(f"not for given sizes: {error}")
         else:
-            self._look(inputs)
-            plan, parts = self._kernels(inputs)
+            others = self._other_sizes(inputs) if self._search.is_general else ()
+            plan, parts = self._kernels(inputs, others)
             self._add(forms, "torch", plan)
             unpacked = dataclasses.replace(plan, kernels=_plain(plan), merged=frozenset())
             if plan.merged or any(choice.kernel != "torch" for choice in plan.kernels.values()):
                 self._add(forms, "torch, unpacked", unpacked)
-            self._add_engines(forms, plan)
+            if self._search.engines and self._look(inputs).pieces:
+                self._add_engines(forms, self._kernels(inputs, ())[0] if others else plan)
         calls = {name: self._call(form) for name, form in forms.items()}
         with self._keeping_state(*forms.values()):
             measured = fastest(calls, _SECONDS_A_PROGRAM)
@@ -178,16 +190,29 @@ class _Optimizing:
         bound = bound_values(self._staged, graph, self._args, self._kwargs)
         return tuple(map(facts_of, bound))
 
-    def _look(self, inputs: tuple[Any, ...]) -> None:
+    def _look(self, inputs: tuple[Any, ...], others: tuple[tuple[Any, ...], ...] = ()) -> _Looked:
         """Make the program for inputs of these sizes, and find its pieces, and then its sites, which may edit it."""
-        entries = entry_points_of(self._staged)
-        program = Program(self._staged, entries["forward"].graph, INLINED, inputs, self._search.finders)
-        self._pieces = len(program.pieces()) if self._search.engines else 0
-        self._program, self._sites = program, program.sites()
+        known = self._looked.get(bool(others))
+        if known is None:
+            program = self._program(inputs, others)
+            pieces = len(program.pieces()) if self._search.engines and not others else 0
+            known = self._looked[bool(others)] = _Looked(program, program.sites(), pieces)
+        return known
 
-    def _kernels(self, inputs: tuple[Any, ...]) -> tuple[Plan, list[RunsOn]]:
+    def _other_sizes(self, inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+        """Inputs of other sizes that the program takes; says which may be others."""
+        gm = self._program(inputs, (inputs,)).gm
+        found = tuple(map(tuple, other_sizes(inputs, lambda facts: runs_with(gm, facts))))
+        if found:
+            names = [str(node.target).lstrip("*") for node in gm.graph.find_nodes(op="placeholder")]
+            self._notes.append(f"for any size of {_open_sizes(names, with_open_sizes(inputs, found))}")
+        else:
+            self._notes.append("for inputs of these sizes alone: the program takes no others, as far as shapes say")
+        return found
+
+    def _kernels(self, inputs: tuple[Any, ...], others: tuple[tuple[Any, ...], ...]) -> tuple[Plan, list[RunsOn]]:
         """Choose the kernel of each layer."""
-        program, sites = self._program, self._sites
+        program, sites, _ = self._look(inputs, others)
         choices: dict[str, Choice] = {}
         for found in sites:
             key = found.site.key
@@ -207,7 +232,7 @@ class _Optimizing:
             for key, choice in choices.items()
             if key not in groups or key in merged
         ]
-        return Plan(inputs, choices, frozenset(merged), (), self._search.finders, self._search.again), parts
+        return Plan(inputs, choices, frozenset(merged), (), self._search.finders, self._search.again, others), parts
 
     def _choice(self, site: Site, program: Program) -> Choice:
         search = self._search
@@ -231,9 +256,13 @@ class _Optimizing:
                 dropped = (*choice.dropped, f"{choice.kernel} at {found.last.name}: {reason}")
                 choices[found.site.key] = Choice("torch", choice.times_us, dropped)
 
+    def _program(self, inputs: tuple[Any, ...], others: tuple[tuple[Any, ...], ...] = ()) -> Program:
+        graph = entry_points_of(self._staged)["forward"].graph
+        return Program(self._staged, graph, INLINED, inputs, self._search.finders, others)
+
     def _add_engines(self, forms: dict[str, GraphModule], plan: Plan) -> None:
-        for engine in self._search.engines if self._pieces else ():
-            self._add(forms, engine, dataclasses.replace(plan, engines=(engine,) * self._pieces))
+        for engine in self._search.engines:
+            self._add(forms, engine, dataclasses.replace(plan, engines=(engine,) * self._look(plan.inputs).pieces))
 
     def _add(self, forms: dict[str, GraphModule], name: str, plan: Plan) -> None:
         """Add a candidate, if it computes the same."""
@@ -275,9 +304,10 @@ class _Optimizing:
         """Say of kernels how far they are off on what their sites read of the example."""
         form = entry_points_of(module)["forward"].form
         assert isinstance(form, Optimized)
-        program, values = self._program, self._values(self._program)
+        program, sites, _ = self._look(form.plan.inputs, form.plan.others)
+        values = self._values(program)
         found: dict[str, Numerics] = {}
-        for each in self._sites:
+        for each in sites:
             choice = form.plan.kernels[each.site.key]
             if values.keys() >= set(each.inputs):
                 off = numerics_of(each.site, choice.kernel, [values[node] for node in each.inputs], program.tensors)
@@ -292,7 +322,8 @@ class _Optimizing:
         opened = [(each, made) for recipe, made in held.items() for each in recipe.settings if isinstance(each, Region)]
         if not opened or not isinstance(entry.form, Optimized):
             return []
-        ends, values = [*map(ends_of, self._program.pieces())], self._values(self._program)
+        program, _, _ = self._look(entry.form.plan.inputs)
+        ends, values = [*map(ends_of, program.pieces())], self._values(program)
         rows = []
         for (region, made), (inputs, outputs) in zip(opened, ends, strict=False):
             off = None
@@ -311,6 +342,16 @@ def _with_form(staged: GraphModule, form: Optimized) -> GraphModule:
     made = copy.copy(staged)
     entry_points_of(made)["forward"].form = form
     return made
+
+
+def _open_sizes(names: Sequence[str], facts: Sequence[Any]) -> str:
+    """Say which dimensions of inputs may have any size: "x.shape[0, 2]"."""
+    said: dict[str, None] = {}
+    for name, fact in zip(names, facts, strict=True):
+        for each in tensors_of_facts(fact):
+            if each.open:
+                said[f"{name}.shape[{', '.join(map(str, sorted(each.open)))}]"] = None
+    return ", ".join(said)
 
 
 def _weights(key: str, sites: Sequence[Found]) -> tuple[str, ...]:

@@ -45,13 +45,23 @@ class Searched:
     """A specialized program in which sites are looked for.
 
     tensors: those that may be packed, by path. counters: by the path of a running statistic, that of what tells when it
-    is written to.
+    is written to. others: what is known of its values at other sizes of its inputs, where it is for these, too.
     """
 
     gm: GraphModule
     shapes: Shapes
     tensors: Mapping[str, Tensor]
     counters: Mapping[str, str]
+    others: tuple[Shapes, ...] = ()
+
+    def are_of_one_shape(self, *values: Node) -> bool:
+        """Tell whether values are tensors of one shape, at all sizes of inputs that the program is for."""
+        return all(_is_one_shape(shapes, values) for shapes in (self.shapes, *self.others))
+
+
+def _is_one_shape(shapes: Shapes, values: Sequence[Node]) -> bool:
+    found = [getattr(shapes.known_value(value), "shape", None) for value in values]
+    return found[0] is not None and all(shape == found[0] for shape in found)
 
 
 class Finder(Protocol):
@@ -76,7 +86,7 @@ class FloatLayers:
 
     def find(self, program: Searched) -> list[Found]:
         """The sites of a program."""
-        finding = _Finding(program.gm, program.shapes, program.tensors, program.counters)
+        finding = _Finding(program)
         found = [site for node in program.gm.graph.all_nodes() for site in [finding.site(node)] if site is not None]
         return found + finding.merged(found)
 
@@ -87,11 +97,10 @@ class FloatLayers:
 class _Finding:
     """Looks for sites in one program."""
 
-    def __init__(
-        self, gm: GraphModule, shapes: Shapes, tensors: Mapping[str, Tensor], counters: Mapping[str, str]
-    ) -> None:
-        self._shapes, self._tensors, self._counters = shapes, tensors, counters
-        self._calls = Calls(gm)
+    def __init__(self, program: Searched) -> None:
+        self._program, self._shapes = program, program.shapes
+        self._tensors, self._counters = program.tensors, program.counters
+        self._calls = Calls(program.gm)
         self._effects: dict[Any, GraphEffects] = {}
 
     def site(self, node: Node) -> Found | None:
@@ -155,9 +164,10 @@ class _Finding:
         node = only_user(found.last)
         if node is None or not is_sum(node):
             return found
-        other = node.args[1] if node.args[0] is found.last else node.args[0]
-        shape = self._shape(other)
-        if other is found.last or shape is None or shape != self._shape(found.last) or shape != self._shape(node):
+        other: Any = node.args[1] if node.args[0] is found.last else node.args[0]
+        if other is found.last or self._shape(other) is None:
+            return found
+        if not self._program.are_of_one_shape(other, found.last, node):
             return found
         if is_written_sum(node) and node.args[0] is not found.last:
             return found  # the other one is written to

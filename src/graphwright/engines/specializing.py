@@ -1,11 +1,13 @@
-"""The program for inputs of given sizes, in evaluation: functions of tensors, and sizes as literals."""
+"""The program in evaluation, for inputs of given sizes, which are literals, or for all: functions of tensors."""
 
 from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import math
 import operator
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,15 +17,18 @@ from torch import nn
 
 from graphwright.analysis import Shapes
 from graphwright.engines.bound_tensors import Binding
+from graphwright.engines.fitting import example_of
 from graphwright.engines.kernels import use_kernel
+from graphwright.errors import GraphwrightError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_impure
 from graphwright.passes import FoldConditions, UseScaledDotProductAttention, put_in_place, substitute, use_function
 from graphwright.runtime import GraphModule, is_guard
 
-__all__ = ["by_parameter", "specialized"]
+__all__ = ["by_parameter", "reads_sizes", "runs_with", "shapes_with", "specialized"]
 
 _OF_TENSORS = frozenset({"size", "dim", "numel", "ndimension", "is_floating_point"})
+_OF_SIZES = frozenset({"size", "numel", "shape"})
 _OF_NUMBERS = frozenset({
     operator.getitem, operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod,
     operator.neg, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.not_,
@@ -36,12 +41,15 @@ _DROPOUTS = frozenset({F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dro
                        F.feature_alpha_dropout})  # fmt: skip
 
 
-def specialized(module: nn.Module, graph: Graph, binding: Binding, args: Sequence[Any]) -> tuple[GraphModule, Shapes]:
+def specialized(
+    module: nn.Module, graph: Graph, binding: Binding, args: Sequence[Any], is_general: bool = False
+) -> tuple[GraphModule, Shapes]:
     """Copy a program for the sizes of these inputs, one for each parameter, and for evaluation.
 
     Modules of which the code that `binding` is about calls functions are functions, training flags are False, numbers
     that come of sizes are literals, and what was taken for granted of the inputs is not looked at again. Gives the
-    copy, which shares its tensors with `module`, and what is known of its values.
+    copy, which shares its tensors with `module`, and what is known of its values. is_general: sizes stay computed, so
+    that the copy takes the sizes that the program takes.
     """
     graph = copy.deepcopy(graph)
     for node in [node for node in graph.all_nodes() if node.op == "call_module"]:
@@ -58,7 +66,7 @@ def specialized(module: nn.Module, graph: Graph, binding: Binding, args: Sequenc
             _drop(node)
     positional = by_parameter(gm.graph, args)
     shapes = Shapes(gm, *positional[0], **positional[1])
-    _fold_sizes(gm.graph, shapes, args)
+    _fold_sizes(gm.graph, shapes, args, is_general)
     FoldConditions().run(gm)
     if any("softmax" in str(node.target) for node in gm.graph.all_nodes()):
         for node in gm.graph.all_nodes():
@@ -111,8 +119,8 @@ def _drop(node: Node) -> None:
 # ---- sizes
 
 
-def _fold_sizes(graph: Graph, shapes: Shapes, args: Sequence[Any]) -> None:
-    """Write what comes of sizes alone as literals, and leave out checks of it."""
+def _fold_sizes(graph: Graph, shapes: Shapes, args: Sequence[Any], is_general: bool) -> None:
+    """Write what comes of sizes alone as literals, and leave out checks of it; in general of ranks, dtypes, devices."""
     inputs = dict(zip(graph.find_nodes(op="placeholder"), args, strict=True))
     known: dict[Node, Any] = {}
     for node, value in inputs.items():
@@ -122,7 +130,7 @@ def _fold_sizes(graph: Graph, shapes: Shapes, args: Sequence[Any]) -> None:
         if is_guard(node) and all(used in known or used in inputs for used in node.all_input_nodes):
             if not node.users:
                 graph.erase_node(node)  # it held for the example, and each call is compared with that
-        elif _is_of_sizes(node, known, shapes):
+        elif not (is_general and reads_sizes(node)) and _is_of_sizes(node, known, shapes):
             value = shapes.value(node)
             if _is_number(value):
                 known[node] = value
@@ -144,6 +152,12 @@ def _is_of_sizes(node: Node, known: dict[Node, Any], shapes: Shapes) -> bool:
     if node.target is torch.is_autocast_enabled:
         return True
     return node.target in _OF_NUMBERS and all(used in known for used in node.all_input_nodes)
+
+
+def reads_sizes(node: Node) -> bool:
+    """Tell whether a node reads sizes of a tensor."""
+    name = node.target if node.op == "call_method" else node.args[1] if node.target is getattr else None
+    return isinstance(name, str) and name in _OF_SIZES
 
 
 def _write_literal(node: Node, value: Any, users: Sequence[Node]) -> None:
@@ -180,3 +194,38 @@ def _erase_unused(graph: Graph) -> None:
 
 def _is_in(target: Any, functions: frozenset[Any]) -> bool:
     return type(target).__hash__ is not None and target in functions
+
+
+# ---- at other sizes
+
+
+def shapes_with(gm: GraphModule, facts: Sequence[Any]) -> Shapes:
+    """What the nodes of a program give for inputs of these facts, one for each parameter."""
+    args, kwargs = by_parameter(gm.graph, [example_of(fact) for fact in facts])
+    return Shapes(gm, *args, **kwargs)
+
+
+def runs_with(gm: GraphModule, facts: Sequence[Any]) -> bool:
+    """Tell whether a program runs with inputs of these facts, as far as shapes say."""
+    shapes = shapes_with(gm, facts)
+    logger, quiet = logging.getLogger("torch._subclasses.fake_tensor"), _OfOtherThreads()
+    logger.addFilter(quiet)  # it tells of each operation that fails
+    try:
+        for node in gm.graph.nodes:
+            shapes.value(node)
+    except (GraphwrightError, RuntimeError, IndexError, ValueError, TypeError):
+        return False
+    finally:
+        logger.removeFilter(quiet)
+    return True
+
+
+class _OfOtherThreads(logging.Filter):
+    """Lets through what other threads log than the one that made it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.thread != self._thread

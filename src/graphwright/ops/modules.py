@@ -55,7 +55,8 @@ class FunctionalForm:
     @property
     def positional(self) -> tuple[str, ...]:
         """The parameters of the function that may be given by their places, in their order."""
-        return forms_of(self.operator)[0].positional
+        forms = forms_of(self.operator)  # none, where there are keywords of any name
+        return forms[0].positional if forms else ()
 
 
 class ModuleOfFunction(nn.Module):
@@ -126,7 +127,8 @@ def _own_form(module: ModuleOfFunction) -> FunctionalForm | None:
     function, tensors, settings = given
     operator = operator_of_target("call_function", function)
     assert operator is not None, f"{function.__name__} is not declared: has_no_side_effect"
-    names = [name for name in forms_of(operator)[0].names if name not in tensors and name not in settings]
+    parameters = [each for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    names = [each.name for each in parameters if each.name not in tensors and each.name not in settings]
     present = {name: path for name, path in tensors.items() if getattr(module, path) is not None}
     values = {name: getattr(module, path) for name, path in settings.items()}
     return FunctionalForm(function, operator, tuple(names), present, values, tuple(settings.values()))

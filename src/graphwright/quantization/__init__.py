@@ -24,6 +24,8 @@ Read schemes.py first, then converting.py.
     mapping.py         rules of the user's
     lowering/          reference programs as programs of integers
     in_place.py        `quantize_`: layers of a module, without a capture
+    recurrent_layers.py    LSTM, GRU and their cells with weights of integers
+    recurrent_functions.py  what they compute
     layers.py          layers with weights of integers
     layer_functions.py what they compute
     algorithms/        better weights, biases and scales for the same integers
@@ -74,6 +76,19 @@ from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.preparing import Preparation, preparation_of, prepare, with_mapping
 from graphwright.quantization.record import Explanation, Quantization, Row, quantization_of
+from graphwright.quantization.recurrent_functions import (
+    quantized_gru,
+    quantized_gru_cell,
+    quantized_lstm,
+    quantized_lstm_cell,
+)
+from graphwright.quantization.recurrent_layers import (
+    QuantizedGRU,
+    QuantizedGRUCell,
+    QuantizedLSTM,
+    QuantizedLSTMCell,
+    QuantizedRecurrent,
+)
 from graphwright.quantization.schemes import (
     Granularity,
     PerAxis,
@@ -111,8 +126,13 @@ __all__ = [
     "QuantizedConvTranspose2d",
     "QuantizedConvTranspose3d",
     "QuantizedEmbedding",
+    "QuantizedGRU",
+    "QuantizedGRUCell",
+    "QuantizedLSTM",
+    "QuantizedLSTMCell",
     "QuantizedLayer",
     "QuantizedLinear",
+    "QuantizedRecurrent",
     "Row",
     "Rule",
     "Scheme",
@@ -139,7 +159,11 @@ __all__ = [
     "quantized_conv",
     "quantized_conv_transpose",
     "quantized_embedding",
+    "quantized_gru",
+    "quantized_gru_cell",
     "quantized_linear",
+    "quantized_lstm",
+    "quantized_lstm_cell",
     "search",
     "sensitivity",
     "sqnr",
@@ -175,6 +199,8 @@ FLOORS = (
     "mapping",
     "lowering",
     "in_place",
+    "recurrent_layers",
+    "recurrent_functions",
     "layers",
     "layer_functions",
     "algorithms",

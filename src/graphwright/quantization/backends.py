@@ -11,6 +11,7 @@ import torch
 __all__ = ["BACKENDS", "Backend", "onnxruntime", "openvino", "tensorrt", "x86"]
 
 _CONVS = ("conv1d", "conv2d", "conv3d")
+_RECURRENT = ("lstm", "gru", "lstm_cell", "gru_cell")
 _TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 
 
@@ -37,15 +38,15 @@ class Backend:
 x86 = Backend(
     "x86",
     frozenset({*_CONVS, *_TRANSPOSED, "linear", "add", "cat"}),
-    frozenset({"linear"}),
-    frozenset({*_CONVS, *_TRANSPOSED, "linear", "embedding"}),
+    frozenset({"linear", *_RECURRENT}),
+    frozenset({*_CONVS, *_TRANSPOSED, *_RECURRENT, "linear", "embedding"}),
     adds_float=True,
 )
 onnxruntime = Backend(
     "onnxruntime",
     frozenset({*_CONVS, *_TRANSPOSED, "linear", "add", "cat"}),
-    frozenset({"linear"}),
-    frozenset({*_CONVS, *_TRANSPOSED, "linear", "embedding"}),
+    frozenset({"linear", *_RECURRENT}),
+    frozenset({*_CONVS, *_TRANSPOSED, *_RECURRENT, "linear", "embedding"}),
     writes_results=True,
 )
 openvino = dataclasses.replace(onnxruntime, name="openvino", writes_results=False)
@@ -53,7 +54,7 @@ tensorrt = Backend(
     "tensorrt",
     frozenset({*_CONVS, *_TRANSPOSED, "linear", "add", "cat"}),
     frozenset(),
-    frozenset({*_CONVS, *_TRANSPOSED, "linear", "embedding"}),
+    frozenset({*_CONVS, *_TRANSPOSED, *_RECURRENT, "linear", "embedding"}),
     activation=torch.int8,
     is_symmetric=True,
 )

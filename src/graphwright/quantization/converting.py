@@ -37,6 +37,7 @@ from graphwright.quantization.programs.observing import take_observers
 from graphwright.quantization.programs.simplifying import with_own_modules
 from graphwright.quantization.programs.state import without_gradients
 from graphwright.quantization.record import QUANTIZED, record_of
+from graphwright.quantization.recurrent_layers import RECURRENT_FORMS, QuantizedRecurrent
 from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import PerToken
 from graphwright.quantization.sites import Program, after
@@ -178,6 +179,13 @@ def _layers(decisions: Mapping[Node, Decision], weights: Mapping[Node, tuple[Ten
         if key not in made:
             made[key] = _layer(decision, weight, grid)
         layers[node] = made[key]
+    for node, decision in decisions.items():
+        module, config = decision.site.module, decision.config
+        if decision.mode != "float" and module is not None and config is not None and type(module) in RECURRENT_FORMS:
+            key = id(module), decision.mode, config
+            if key not in made:
+                made[key] = RECURRENT_FORMS[type(module)].from_float(module, config)
+            layers[node] = made[key]
     return layers
 
 
@@ -208,7 +216,11 @@ def _put_layers(gm: GraphModule, layers: Mapping[Node, nn.Module]) -> dict[Node,
     for node, layer in layers.items():
         nodes_of.setdefault(id(layer), []).append(node)
     for nodes in nodes_of.values():
-        calls.replace(nodes, layers[nodes[0]], "quantized")
+        layer = layers[nodes[0]]
+        calls.replace(nodes, layer, "quantized")
+        if isinstance(layer, QuantizedRecurrent):
+            for node in nodes:  # the function of the layer reads both
+                node.args = (*node.args, None) if len(node.args) == 1 else node.args
     return {node: str(node.target) for node in layers}
 
 

@@ -11,17 +11,19 @@ from graphwright.errors import QuantizationError
 from graphwright.ir import Node
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.mapping import QConfigMapping, Rule
+from graphwright.quantization.recurrent_layers import RECURRENT_KINDS, fitting_recurrent
 from graphwright.quantization.schemes import PerAxis, PerGroup, QConfig, Scheme
 from graphwright.quantization.sites import Program, Site
 
 __all__ = ["Decision", "decide", "put_sums"]
 
 _FLOAT_ALWAYS = {
-    **dict.fromkeys(("lstm", "gru", "rnn"), "recurrent layers stay in float: their steps have no form with integers"),
+    **dict.fromkeys(("rnn", "rnn_cell"), "of recurrent layers, LSTM and GRU alone have a form with integers"),
     "attention": "attention as one module stays in float",
     "bilinear": "bilinear layers stay in float",
     "embedding_bag": "bags of embeddings stay in float",
 }
+_RECURRENT = {*RECURRENT_KINDS.values()}
 _PRODUCTS = {"matmul", "bmm", "baddbmm", "addmm", "mm", "scaled_dot_product_attention", "einsum"}
 
 
@@ -91,6 +93,8 @@ def _against(site: Site, program: Program, mode: str, config: QConfig, backend: 
         return "its weight is computed by the program"
     if config.weight is None:
         return "the rule has no scheme for its weight"
+    if site.kind in _RECURRENT and mode == "static":
+        return "recurrent layers have no static form, each step reads what the one before gave: ask for a dynamic one"
     if site.kind != "embedding" and not all(map(program.is_float, site.inputs)):
         return "its input is no tensor of single precision"
     if mode == "static" and any(map(program.is_written, site.inputs)):
@@ -102,6 +106,9 @@ def _against(site: Site, program: Program, mode: str, config: QConfig, backend: 
 def _fitting(site: Site, config: QConfig, rule: Rule | None) -> tuple[QConfig, str]:
     """A config that fits the weight of a layer: integers of 8 bits where groups do not."""
     assert site.module is not None and config.weight is not None
+    if site.kind in _RECURRENT:
+        scheme, why = fitting_recurrent(config.weight)
+        return dataclasses.replace(config, weight=scheme), why
     weight, scheme = site.module.weight, config.weight
     if not isinstance(scheme.granularity, PerGroup):
         if isinstance(scheme.granularity, PerAxis):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 from graphwright.errors import QuantizationError
 from graphwright.quantization.layers import QuantizedEmbedding, QuantizedLinear
 from graphwright.quantization.observers.weight_grid import weight_grid
+from graphwright.quantization.recurrent_layers import RECURRENT_FORMS, fitting_recurrent
 from graphwright.quantization.schemes import PerGroup, PerToken, QConfig
 
 __all__ = ["quantize_"]
@@ -17,11 +19,12 @@ Filter = Callable[[nn.Module, str], bool]
 
 
 def quantize_(model: nn.Module, config: QConfig, filter_fn: Filter | None = None) -> None:
-    """Replace linear layers and embeddings of a module by quantized ones, in place: the names of torchao, no capture.
+    """Replace layers of a module by quantized ones, in place: the names of torchao, no capture.
 
     config: `dynamic_int8()`, `weight_only_int8()` or `weight_only_int4()`, whose algorithm is rounding. filter_fn: is
-    given each module and its path, and tells which to replace; by default every nn.Linear. Groups that do not divide
-    the inputs of a layer leave it as it is, unless `filter_fn` chose it.
+    given each linear layer, embedding, LSTM, GRU and cell of these, and its path, and tells which to replace; by
+    default every nn.Linear. Groups that do not divide the inputs of a layer leave it as it is, unless `filter_fn` chose
+    it.
 
     Raises QuantizationError, before anything is changed, for a config that needs data.
 
@@ -43,7 +46,7 @@ def quantize_(model: nn.Module, config: QConfig, filter_fn: Filter | None = None
     for path, module in model.named_modules():
         for name, child in module._modules.items():
             full = f"{path}.{name}".lstrip(".")
-            if child is None or type(child) not in (nn.Linear, nn.Embedding):
+            if child is None or type(child) not in (nn.Linear, nn.Embedding, *RECURRENT_FORMS):
                 continue
             if type(child) is nn.Linear if filter_fn is None else filter_fn(child, full):
                 layer = _quantized(child, full, config, filter_fn is not None)
@@ -55,7 +58,11 @@ def quantize_(model: nn.Module, config: QConfig, filter_fn: Filter | None = None
 
 def _quantized(module: nn.Module, path: str, config: QConfig, is_asked: bool) -> nn.Module | None:
     scheme = config.weight
-    assert scheme is not None and isinstance(module, nn.Linear | nn.Embedding)
+    assert scheme is not None
+    if type(module) in RECURRENT_FORMS:
+        fitting = dataclasses.replace(config, weight=fitting_recurrent(scheme)[0])
+        return RECURRENT_FORMS[type(module)].from_float(module, fitting)
+    assert isinstance(module, nn.Linear | nn.Embedding)
     if isinstance(scheme.granularity, PerGroup) and module.weight.shape[1] % scheme.granularity.size:
         if not is_asked:
             return None

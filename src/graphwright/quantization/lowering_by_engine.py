@@ -32,7 +32,8 @@ def lower(
     """Copy a reference program, with kernels and engines that compute with integers where these are the fastest.
 
     The graph of the result is that of `r`, in the dialect of the engine, and its tensors and its state are the same.
-    What runs is chosen by measuring, for inputs like these, and other inputs run the reference program. Between layers
+    What runs is chosen by measuring, for inputs like these; those of other sizes that the program takes run on the same
+    kernels of torch, and others the reference program. Between layers
     values stay bytes: convolutions and linear layers read and write them, with the sums and activations behind; max
     pooling, padding, joining and reshaping are done on them. Weights are packed at the first call. Each kernel was
     compared with the reference on what it reads in the program: bytes are within one step, floats have noise 40 dB

@@ -116,9 +116,14 @@ def slower_layers(module: GraphModule, paths: Collection[str]) -> dict[str, str]
         reason = "there is no kernel of integers for it here"
         if floats and integers:
             reason = f"integers took {min(integers) / min(floats):.2f} of the time of floats"
-        found |= {weight.removesuffix(".weight"): reason for weight in part.weights}
+        found |= {_owner(weight): reason for weight in part.weights}
     rounded = {row["path"] for row in module.meta[QUANTIZED]["rows"] if row["decision"] in ("static", "dynamic")}
     return {path: reason for path, reason in found.items() if path in rounded and path in paths}
+
+
+def _owner(weight: str) -> str:
+    """The path of the layer that has a weight; of a weight of the module itself, its name."""
+    return weight.rpartition(".")[0] or weight
 
 
 def _is_float(kernel: str) -> bool:
@@ -129,7 +134,7 @@ def _with_kernels(rows: Sequence[Mapping[str, Any]], report: Any) -> list[dict[s
     """Rows with what runs each layer, as far as a lowered module says so."""
     if not isinstance(report, OptimizedReport):
         return [dict(row) for row in rows]
-    parts = {weight.removesuffix(".weight"): part for part in report.parts for weight in part.weights}
+    parts = {_owner(weight): part for part in report.parts for weight in part.weights}
     whole = report.program.runs_on
     noted = []
     for row in rows:

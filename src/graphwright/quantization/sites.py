@@ -12,21 +12,22 @@ from torch import Tensor, nn
 
 from graphwright.analysis import Shapes
 from graphwright.ir import Graph, Node
-from graphwright.ops import is_inplace, is_untouched
+from graphwright.ops import is_inplace, is_untouched, positional_inputs
 from graphwright.quantization.attention import why_closed
 from graphwright.quantization.layers import FORMS, KINDS
+from graphwright.quantization.recurrent_layers import RECURRENT_FORMS, RECURRENT_KINDS
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
 __all__ = ["LAYERS", "Program", "Site", "after", "owners_of_tensors"]
 
 LAYERS = tuple(FORMS)  # the classes that have a form with an integer weight
-_QUANTIZED = tuple(FORMS.values())
+_QUANTIZED = (*FORMS.values(), *RECURRENT_FORMS.values())
+_RECURRENT = tuple(RECURRENT_FORMS)
 # Other modules with weights: they are listed, and stay in float.
 _WHOLE = {
-    nn.LSTM: "lstm",
-    nn.GRU: "gru",
     nn.RNN: "rnn",
+    nn.RNNCell: "rnn_cell",
     nn.MultiheadAttention: "attention",
     nn.Bilinear: "bilinear",
     nn.EmbeddingBag: "embedding_bag",
@@ -47,7 +48,8 @@ class Site:
     """One call that integers could compute.
 
     path: of its module, or of the module around it with the name of its value. target: the class or function that rules
-    name. module: one of `LAYERS`, which has a weight of its own; None for functions. inputs: the values that it reads.
+    name. module: one of `LAYERS`, which has a weight of its own, or a recurrent one; None for functions. inputs: the
+    values that it reads, of a recurrent one without its states.
     """
 
     node: Node
@@ -79,7 +81,10 @@ class Program:
         module = self.calls.module(node)
         if module is not None and type(module) in _QUANTIZED:
             inputs = tuple(node.all_input_nodes)
-            return Site(node, str(node.target), KINDS[type(module)], type(module), module, inputs)
+            kind = {**KINDS, **RECURRENT_KINDS}[type(module)]
+            return Site(node, str(node.target), kind, type(module), module, inputs)
+        if isinstance(module, _RECURRENT):
+            return self._recurrent_site(node, module)
         if module is not None and _has_layers(module):
             trouble = "its layers are inside of it: capture it with leaf_modules=None, which enters it"
             return Site(node, str(node.target), type(module).__name__, type(module), None, (), trouble)
@@ -118,6 +123,25 @@ class Program:
         elif isinstance(module, nn.Embedding) and is_own and module.max_norm is not None:
             trouble = "it changes its weight when it is called"
         return Site(node, str(node.target), kind, type(module), module if is_own else None, inputs, trouble)
+
+    def _recurrent_site(self, node: Node, module: nn.Module) -> Site:
+        kind = next(RECURRENT_KINDS[base] for base in _RECURRENT if isinstance(module, base))
+        (x, *_), kwargs = positional_inputs(module, node.args, node.kwargs)
+        inputs = (x,) if isinstance(x, Node) else ()
+        value, trouble = self.shapes.known_value(x) if inputs else None, ""
+        if type(module) not in _RECURRENT:
+            trouble = f"{type(module).__name__} may compute something else than a {kind}"
+        elif not is_untouched(module):
+            trouble = "it has hooks or a forward of its own"
+        elif nn.utils.parametrize.is_parametrized(module):
+            trouble = "its weight is parametrized"
+        elif any(weight.dtype is not torch.float32 for weight in module.parameters()):
+            trouble = "its weights are not all of single precision"
+        elif isinstance(value, nn.utils.rnn.PackedSequence):
+            trouble = "its input is a packed sequence, of which each step has another number of vectors"
+        elif kwargs or not inputs or not isinstance(value, Tensor):
+            trouble = "it is called with something else than a tensor"
+        return Site(node, str(node.target), kind, type(module), module, inputs, trouble)
 
     def _is_sum(self, node: Node) -> bool:
         """Tell whether a node adds two tensors of one shape."""
@@ -171,7 +195,7 @@ class Program:
 
 def _has_layers(module: nn.Module) -> bool:
     """Tell whether a module that is called as one has layers inside that could have weights of integers."""
-    if isinstance(module, (*LAYERS, *_WHOLE)):
+    if isinstance(module, (*LAYERS, *_RECURRENT, *_WHOLE)):
         return False
     return any(isinstance(each, LAYERS) for each in module.modules())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -62,7 +63,10 @@ def losses_of_layers(
     """What each layer that is quantized loses by that alone, fed with float inputs of the first batches."""
     losses = {node: Loss() for node in layers}
     functions = {
-        node: _seeing(layer, grid_of_input(decisions[node], grids), losses[node]) for node, layer in layers.items()
+        node: _seeing(layer, grid_of_input(decisions[node], grids), losses[node])
+        for node, layer in layers.items()
+        if not any(isinstance(arg, Node | tuple) for arg in node.args[1:])  # states, which recurrent layers read
+        and not node.kwargs  # without states of the program's
     }
     with watching(gm, functions):
         run_batches(gm, list(batches)[:2])
@@ -70,7 +74,9 @@ def losses_of_layers(
 
 
 def _seeing(layer: nn.Module, grid: ValueGrid | None, loss: Loss) -> See:
-    def see(x: Tensor, y: Tensor) -> None:
-        loss.see(y, layer(x if grid is None else grid.rounded(x)))
+    def see(x: Tensor, y: Any) -> None:
+        given = layer(x if grid is None else grid.rounded(x))
+        is_several = isinstance(y, tuple)  # the outputs of recurrent layers, and their states
+        loss.see(y[0] if is_several else y, given[0] if is_several else given)
 
     return see

@@ -17,7 +17,7 @@ from graphwright.quantization.decide import Decision
 from graphwright.quantization.improving.watching import Batches, See, in_chunks, run_batches, watching
 from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import Scheme
-from graphwright.quantization.sites import Program
+from graphwright.quantization.sites import LAYERS, Program
 
 __all__ = ["rounded_weights"]
 
@@ -48,7 +48,7 @@ def rounded_weights(
 
 def _has_weight(decision: Decision) -> bool:
     config = decision.config
-    is_layer = decision.mode != "float" and decision.site.module is not None
+    is_layer = decision.mode != "float" and isinstance(decision.site.module, LAYERS)
     return is_layer and config is not None and config.weight is not None
 
 

@@ -18,18 +18,21 @@ def max_pool_of_integers(
     stride: tuple[int, ...],
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
-    sizes: tuple[int, ...],
+    ceil_mode: bool = False,
 ) -> Tensor:
-    """Give the largest integer of each window over the last dimensions, of which the result has these sizes.
+    """Give the largest integer of each window over the last dimensions, as `F.max_pool2d` and its like do of floats.
 
-    >>> max_pool_of_integers(torch.tensor([[1, 5, 2, 4]], dtype=torch.uint8), (2,), (2,), (0,), (1,), (2,))
+    >>> max_pool_of_integers(torch.tensor([[1, 5, 2, 4]], dtype=torch.uint8), (2,), (2,), (0,), (1,))
     tensor([[5, 4]], dtype=torch.uint8)
     """
     least = torch.iinfo(input.dtype).min
-    padded, around = input, []
+    padded, around, sizes = input, [], []
     for i in range(len(kernel)):
-        reach = (sizes[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1
-        over = reach - input.shape[i - len(kernel)] - padding[i]
+        size, window = input.shape[i - len(kernel)], (kernel[i] - 1) * dilation[i] + 1
+        sizes.append((size + 2 * padding[i] - window + (stride[i] - 1 if ceil_mode else 0)) // stride[i] + 1)
+        if ceil_mode and (sizes[i] - 1) * stride[i] >= size + padding[i]:
+            sizes[i] -= 1  # a window begins in the image, or in what is before it
+        over = (sizes[i] - 1) * stride[i] + window - size - padding[i]
         around += [[padding[i], max(over, 0)]]
     if any(before or after for before, after in around):
         padded = F.pad(input, [size for pair in reversed(around) for size in pair], value=least)

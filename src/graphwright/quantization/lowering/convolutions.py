@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines import ACTIVATIONS, Calls, Kernel, itself
+from graphwright.engines import ACTIVATIONS, Calls, Kernel, as_image, itself
 from graphwright.quantization.layer_functions import dequantized_weight, quantized_conv, quantized_conv_transpose
 from graphwright.quantization.lowering.computing import (
     as_floats,
@@ -241,15 +241,9 @@ def _rows_of(calls: Calls, x: Any, channels: int) -> Any:
     return calls.call(torch.reshape, calls.call(torch.permute, x, (0, 2, 3, 1)), (-1, channels))
 
 
-def _image_of(calls: Calls, site: Convolution, rows: Any) -> Any:
-    count, channels, height, width = site.output_shape
-    value = calls.call(torch.reshape, rows, (count, height, width, channels))
-    return calls.call(torch.permute, value, (0, 3, 1, 2))
-
-
 def _rows_of_integers(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
     value = integer_rows(calls, site.as_rows, _rows_of(calls, x, site.shape[1]))
-    value = _image_of(calls, site, value)
+    value = calls.call(as_image, value, x)
     if not site.is_added:
         return value
     other = other if site.added is None else as_floats(calls, other, site.added, quickly=True)
@@ -257,7 +251,7 @@ def _rows_of_integers(calls: Calls, site: Convolution, x: Any, other: Any = None
 
 
 def _rows_of_onednn(calls: Calls, site: Convolution, x: Any) -> Any:
-    return _image_of(calls, site, onednn_rows(calls, site.as_rows, _rows_of(calls, x, site.shape[1])))
+    return calls.call(as_image, onednn_rows(calls, site.as_rows, _rows_of(calls, x, site.shape[1])), x)
 
 
 def _is_sum(site: Convolution) -> bool:

@@ -29,7 +29,14 @@ from graphwright.quantization.lowering.convolutions import Convolution, Transpos
 from graphwright.quantization.lowering.integers import Steps, is_quantize, quantized
 from graphwright.quantization.lowering.linears import Linear
 from graphwright.quantization.lowering.moving import Moving
+from graphwright.quantization.lowering.recurrent import Recurrent
 from graphwright.quantization.lowering.rounding_alone import Conversion
+from graphwright.quantization.recurrent_functions import (
+    quantized_gru,
+    quantized_gru_cell,
+    quantized_lstm,
+    quantized_lstm_cell,
+)
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
@@ -84,6 +91,12 @@ def _is_read(user: Node) -> bool:
     return is_kernel or gives_fresh_value(user, lambda node: None)
 
 
+_RECURRENT = {
+    quantized_lstm: ("lstm", False),
+    quantized_gru: ("gru", False),
+    quantized_lstm_cell: ("lstm", True),
+    quantized_gru_cell: ("gru", True),
+}
 _Start = tuple[tuple[Node, ...], tuple[Node, ...], tuple[int, ...], Steps | None, tuple[str, str, str | None]]
 
 
@@ -91,7 +104,8 @@ class _Finding:
     """Looks for sites in one program."""
 
     def __init__(self, program: Searched) -> None:
-        self._shapes, self._tensors, self._gm = program.shapes, program.tensors, program.gm
+        self._program, self._shapes = program, program.shapes
+        self._tensors, self._gm = program.tensors, program.gm
         self._moving = Moving(program, ())
         self._effects: dict[Any, GraphEffects] = {}
 
@@ -99,9 +113,11 @@ class _Finding:
         """The site of a layer."""
         is_call = node.op == "call_function" and type(node.target).__hash__ is not None
         make = _LAYERS.get(node.target) if is_call else None
-        found = None if make is None else make(self, node)
+        found: Found | None = None if make is None else make(self, node)
         if found is None:
             return None
+        if isinstance(found.site, Recurrent):
+            return found
         found = self._with_sum(found) if isinstance(found.site, Convolution) else found
         found = self._with_output(self._with_activation(found))
         return found if self._are_together(found) else None
@@ -182,6 +198,24 @@ class _Finding:
             return None
         return Found(TransposedConvolution(*paths, shape, sizes, settings, steps), nodes, inputs)
 
+    def _recurrent(self, node: Node) -> Found | None:
+        """A recurrent layer or cell, whose states are tensors of the program, or none."""
+        function, (x, hx) = node.target, node.args
+        states = () if hx is None else tuple(hx) if isinstance(hx, tuple | list) else (hx,)
+        settings = {name: value for name, value in node.kwargs.items() if type(value) is not Node}
+        paths = {name: self._path(value) for name, value in node.kwargs.items() if name not in settings}
+        sizes = [self._shape(value) for value in (x, *states)]
+        kind, is_cell = _RECURRENT[function]
+        if None in sizes or None in paths.values() or len(states) not in (0, 2 if kind == "lstm" else 1):
+            return None
+        rows = next(self._tensors[str(path)].shape[0] for name, path in paths.items() if name.startswith("weight_hh"))
+        named = tuple([(name, str(path)) for name, path in paths.items()])
+        given = {"num_layers": 1, "bidirectional": False, "batch_first": False, "activation": "float", **settings}
+        shape, *others = (tuple(size or ()) for size in sizes)
+        return Found(
+            Recurrent(function, kind, is_cell, named, shape, tuple(others), rows, **given), (node,), (x, *states)
+        )
+
     def _start(self, node: Node, given: dict[str, Any]) -> _Start | None:
         """The nodes that a layer begins with, what it reads, of which sizes and as what, and where its tensors are."""
         weight, scale, bias = (self._path(given[name]) for name in ("weight", "scale", "bias"))
@@ -206,8 +240,9 @@ class _Finding:
         if node is None or not is_sum(node):
             return found
         other: Any = node.args[1] if node.args[0] is found.last else node.args[0]
-        shape = self._shape(other)
-        if other is found.last or shape is None or shape != self._shape(found.last) or shape != self._shape(node):
+        if other is found.last or self._shape(other) is None:
+            return found
+        if not self._program.are_of_one_shape(other, found.last, node):
             return found
         if is_written_sum(node) and node.args[0] is not found.last:
             return found  # the other one is written to
@@ -278,6 +313,7 @@ _LAYERS: dict[Any, Any] = {
     quantized_linear: _Finding._linear,
     quantized_conv: _Finding._convolution,
     quantized_conv_transpose: _Finding._transposed,
+    **dict.fromkeys(_RECURRENT, _Finding._recurrent),
 }
 
 

@@ -30,7 +30,17 @@ from graphwright.quantization.lowering.computing import (
 )
 from graphwright.quantization.lowering.integers import Steps
 
-__all__ = ["Linear", "integer_rows", "no_zero_points", "onednn_rows"]
+__all__ = [
+    "Linear",
+    "bytes_of_call",
+    "integer_rows",
+    "moved_and_scaled",
+    "no_zero_points",
+    "onednn_rows",
+    "scales_in_a_row",
+    "sums_of_rows",
+    "turned",
+]
 
 _onednn, _mkl, _aten = torch.ops.onednn, torch.ops.mkl, torch.ops.aten
 _INSIDE = ("relu", "relu6", "gelu", "gelu_tanh", "hardswish", "silu", "tanh")  # of the kernel of oneDNN
@@ -93,7 +103,9 @@ class Linear:
             is_byte = self.input is None or self.input.is_byte
             if has_onednn() and is_byte:
                 kernels["oneDNN int8"] = _onednn_in_call if is_computed else onednn_rows
-        if self.input is None and self.range_of == "float":
+        if (
+            self.input is None and self.range_of == "float" and not self.inputs % 32
+        ):  # with others it reads past the end
             kernels["half inputs"] = _half_groups if self.groups > 1 or self.bits == 4 else _half_inputs
         return kernels
 
@@ -174,7 +186,8 @@ def _whole(weight: Tensor) -> Tensor:
     return unpack_int4(weight) if weight.dtype is torch.uint8 else weight.flatten(1)
 
 
-def _scales(scale: Tensor) -> Tensor:
+def scales_in_a_row(scale: Tensor) -> Tensor:
+    """The scales of a weight, as kernels want them."""
     return scale.reshape(-1).contiguous()
 
 
@@ -200,7 +213,7 @@ def _inside(site: Linear) -> tuple[bool, tuple[str, list[float], str]]:
 def onednn_rows(calls: Calls, site: Linear, x: Any) -> Any:
     assert site.input is not None
     weight = _packed(calls, site, _for_onednn, "w", _flat_shape(site))
-    scale, zeros = _packed(calls, site, _scales, "s"), _packed(calls, site, no_zero_points, "s")
+    scale, zeros = _packed(calls, site, scales_in_a_row, "s"), _packed(calls, site, no_zero_points, "s")
     is_inside, post = _inside(site)
     output = site.output if is_inside else None
     given = (1.0, 0, torch.float32) if output is None else (output.scale, output.zero_point, output.dtype)
@@ -211,24 +224,32 @@ def onednn_rows(calls: Calls, site: Linear, x: Any) -> Any:
     return value if is_inside else ended(calls, value, None, site.activation, site.output, quickly=True)
 
 
-def _turned(weight: Tensor) -> Tensor:
+def turned(weight: Tensor) -> Tensor:
     """A weight (out, in) as a view (in, out)."""
     return _whole(weight).contiguous().t()
 
 
+def _in_a_row(calls: Calls, site: Linear, x: Any) -> Any:
+    """The vectors of a value as rows, however many there are in a call."""
+    return x if len(site.shape) == 2 else calls.call(torch.reshape, x, (-1, site.inputs))
+
+
 def _product(calls: Calls, site: Linear, x: Any) -> Any:
     """The product of integers, exact, with the rows in a row."""
-    if len(site.shape) != 2:
-        x = calls.call(torch.reshape, x, _flat_shape(site))
-    return _product_of(calls, site, x)
+    return _product_of(calls, site, _in_a_row(calls, site, x))
 
 
 def _product_of(calls: Calls, site: Linear, rows: Any) -> Any:
-    return calls.call(torch._int_mm, rows, _packed(calls, site, _turned, "w"))
+    return calls.call(torch._int_mm, rows, _packed(calls, site, turned, "w"))
 
 
-def _shaped(calls: Calls, site: Linear, value: Any) -> Any:
-    return value if len(site.shape) == 2 else calls.call(torch.reshape, value, (*site.shape[:-1], site.outputs))
+def _in_places_of(rows: Tensor, x: Tensor) -> Tensor:
+    """Rows as the vectors of a value are."""
+    return rows.reshape(x.shape[:-1] + rows.shape[-1:])
+
+
+def _shaped(calls: Calls, site: Linear, value: Any, x: Any) -> Any:
+    return value if len(site.shape) == 2 else calls.call(_in_places_of, value, x)
 
 
 def _factor(scale: Tensor, step: float) -> Tensor:
@@ -249,30 +270,31 @@ def integer_rows(calls: Calls, site: Linear, x: Any) -> Any:
     value = calls.call(torch.addcmul, offset, calls.call(torch.Tensor.float, _product(calls, site, x)), factor)
     value = activated(calls, site.activation, value)
     value = value if site.output is None else as_integers(calls, value, site.output, quickly=True)
-    return _shaped(calls, site, value)
+    return _shaped(calls, site, value, x)
 
 
 # ---- integers, whose range is found in the call
 
 
-def _bytes_of_call(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
+def bytes_of_call(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
+    """Vectors as bytes of a range that was found in the call."""
     return x.mul(1 / scale).add_(zero_point + 0.5).clamp_(0, 255).short().byte()  # short cuts what is after the point
 
 
 def _rows(calls: Calls, site: Linear, x: Any) -> tuple[Any, Any, Any]:
     """The rows as bytes, their scales, and their zero points."""
-    if len(site.shape) != 2:
-        x = calls.call(torch.reshape, x, _flat_shape(site))
+    x = _in_a_row(calls, site, x)
     pair = calls.call(range_of_call, x, site.range_of)
     scale, zero_point = (calls.call(operator.getitem, pair, i) for i in (0, 1))
-    return calls.call(_bytes_of_call, x, scale, zero_point), scale, zero_point
+    return calls.call(bytes_of_call, x, scale, zero_point), scale, zero_point
 
 
-def _sums(weight: Tensor, scale: Tensor) -> Tensor:
+def sums_of_rows(weight: Tensor, scale: Tensor) -> Tensor:
+    """What zero points of inputs are multiplied with."""
     return -_whole(weight).sum(1, dtype=torch.float32) * scale.reshape(-1)
 
 
-def _moved_and_scaled(
+def moved_and_scaled(
     product: Tensor, scale: Tensor, zero_point: Tensor, factor: Tensor | None, sums: Tensor, bias: Tensor | None
 ) -> Tensor:
     """What a product of bytes stands for: `(product * factor + zero_point * sums) * scale + bias`."""
@@ -283,15 +305,14 @@ def _moved_and_scaled(
 
 def _integers_in_call(calls: Calls, site: Linear, x: Any) -> Any:
     rows, scale, zero_point = _rows(calls, site, x)
-    return _ended_rows(
-        calls, site, _product_of(calls, site, rows), scale, zero_point, _packed(calls, site, _scales, "s")
-    )
+    product, factor = _product_of(calls, site, rows), _packed(calls, site, scales_in_a_row, "s")
+    return _ended_rows(calls, site, product, scale, zero_point, factor, x)
 
 
 def _onednn_in_call(calls: Calls, site: Linear, x: Any) -> Any:
     rows, scale, zero_point = _rows(calls, site, x)
     weight = _packed(calls, site, _for_onednn, "w", _flat_shape(site))
-    scales, zeros = _packed(calls, site, _scales, "s"), _packed(calls, site, no_zero_points, "s")
+    scales, zeros = _packed(calls, site, scales_in_a_row, "s"), _packed(calls, site, no_zero_points, "s")
     value = calls.call(
         _onednn.qlinear_pointwise.default,
         rows,
@@ -308,13 +329,13 @@ def _onednn_in_call(calls: Calls, site: Linear, x: Any) -> Any:
         [],
         "",
     )
-    return _ended_rows(calls, site, value, scale, zero_point, None)
+    return _ended_rows(calls, site, value, scale, zero_point, None, x)
 
 
-def _ended_rows(calls: Calls, site: Linear, value: Any, scale: Any, zero_point: Any, factor: Any) -> Any:
-    sums = _packed(calls, site, _sums, "ws")
-    value = calls.call(_moved_and_scaled, value, scale, zero_point, factor, sums, _bias(calls, site))
-    return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True))
+def _ended_rows(calls: Calls, site: Linear, value: Any, scale: Any, zero_point: Any, factor: Any, x: Any) -> Any:
+    sums = _packed(calls, site, sums_of_rows, "ws")
+    value = calls.call(moved_and_scaled, value, scale, zero_point, factor, sums, _bias(calls, site))
+    return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True), x)
 
 
 # ---- weights alone, with inputs in half precision: these kernels are slow with others
@@ -325,26 +346,24 @@ def _half(tensor: Tensor) -> Tensor:
 
 
 def _half_rows(calls: Calls, site: Linear, x: Any) -> Any:
-    if len(site.shape) != 2:
-        x = calls.call(torch.reshape, x, _flat_shape(site))
-    return calls.call(torch.Tensor.bfloat16, x)
+    return calls.call(torch.Tensor.bfloat16, _in_a_row(calls, site, x))
 
 
-def _ended_half(calls: Calls, site: Linear, value: Any) -> Any:
+def _ended_half(calls: Calls, site: Linear, value: Any, x: Any) -> Any:
     value = calls.call(torch.Tensor.float, value)
     if site.biases:
         value = calls.call(torch.Tensor.add_, value, _bias(calls, site))
-    return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True))
+    return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True), x)
 
 
 def _half_scales(scale: Tensor) -> Tensor:
-    return _half(_scales(scale))
+    return _half(scales_in_a_row(scale))
 
 
 def _half_inputs(calls: Calls, site: Linear, x: Any) -> Any:
     weight, scale = _packed(calls, site, itself, "w"), _packed(calls, site, _half_scales, "s")
     value = calls.call(_aten._weight_int8pack_mm.default, _half_rows(calls, site, x), weight, scale)
-    return _ended_half(calls, site, value)
+    return _ended_half(calls, site, value, x)
 
 
 def _of_groups(weight: Tensor) -> Tensor:
@@ -363,4 +382,4 @@ def _half_groups(calls: Calls, site: Linear, x: Any) -> Any:
     weight, scale = _packed(calls, site, _of_groups, "w"), _packed(calls, site, _scales_of_groups, "s")
     size = site.inputs // site.groups
     value = calls.call(_aten._weight_int4pack_mm_for_cpu.default, _half_rows(calls, site, x), weight, size, scale)
-    return _ended_half(calls, site, value)
+    return _ended_half(calls, site, value, x)

@@ -49,5 +49,6 @@ def lower(
         tolerance=_TOLERANCE,
         is_checked_by_site=True,
         again="",
+        is_general=True,
     )
     return fastest_form(r, args if isinstance(args, tuple) else (args,), dict(kwargs or {}), search)

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphwright.engines import Searched, activation_of, arguments_of
-from graphwright.ir import Graph, Node
+from graphwright.engines import Searched, activation_of, arguments_of, reads_sizes
+from graphwright.ir import Node
 from graphwright.ops import is_inplace, operator_of
 from graphwright.passes import substitute
 from graphwright.quantization.affine import dequantize
@@ -64,21 +64,35 @@ class Moving:
         if is_quantize(node):
             self._cancel(node)
             return
-        read = [self.source(used) for used in node.all_input_nodes]
+        if reads_sizes(node):
+            self._read_sizes(node)
+            return
+        inputs = [used for used in node.all_input_nodes if not self._is_size(used)]
+        read = [self.source(used) for used in inputs]
         pairs = [pair for pair in read if pair is not None]
         if not pairs or len(pairs) != len(read) or len({steps for _, steps in pairs}) != 1:
             return
-        if any(self._is_written(used, node) for used in node.all_input_nodes) or self._is_written(node, node):
+        if any(self._is_written(used, node) for used in inputs) or self._is_written(node, node):
             return
-        if is_inplace(node) and any(len(used.users) > 1 for used in node.all_input_nodes):
+        if is_inplace(node) and any(len(used.users) > 1 for used in inputs):
             return
         steps = pairs[0][1]
-        made = self._on_integers(node, [q for q, _ in pairs], steps)
+        made = self._on_integers(node, dict(zip(inputs, [q for q, _ in pairs], strict=True)), steps)
         if made is not None:
             made.origin = node.origin
             with node.graph.inserting_before(node):
                 floats = node.graph.call_function(dequantize, (made, steps.scale, steps.zero_point))
             self._replace(node, floats)
+
+    def _read_sizes(self, node: Node) -> None:
+        """Read sizes of integers, which are made before what they stand for."""
+        used, *_ = node.args
+        pair = self.source(used)
+        if pair is None or type(used) is not Node:
+            return
+        node.replace_input_with(used, pair[0])
+        if not used.users:
+            used.graph.erase_node(used)
 
     def _replace(self, node: Node, value: Node) -> None:
         value.origin = node.origin
@@ -100,43 +114,52 @@ class Moving:
         if not target[0].users:
             target[0].graph.erase_node(target[0])
 
-    def _on_integers(self, node: Node, read: list[Node], steps: Steps) -> Node | None:
+    def _on_integers(self, node: Node, by_value: dict[Node, Node], steps: Steps) -> Node | None:
+        """The operation on the integers of what it reads; None where there is none that gives the same."""
         value, known = self._program.shapes.known_value(node), operator_of(node)
         if not isinstance(value, Tensor) or known is None:
             return None
-        key, graph = known.key, node.graph
+        key, graph, read = known.key, node.graph, [*by_value.values()]
         with graph.inserting_before(node):
             if (known.shape_only or key == "getitem") and len(read) == 1 and not is_inplace(node):
-                return self._same(node, read, graph)
+                return self._same(node, by_value)
             if key == "cat":
-                return self._same(node, read, graph) if read else None
+                return self._same(node, by_value)
             if activation_of(node) == "relu":
                 return graph.call_function(torch.clamp_min, (read[0], steps.zero_point))
             if key in _POOLS:
-                return self._pooled(node, read[0], _POOLS[key], tuple(value.shape))
+                return self._pooled(node, read[0], _POOLS[key])
             return self._padded(node, read[0], steps) if key == "pad" else None
 
-    def _same(self, node: Node, read: list[Node], graph: Graph) -> Node:
+    def _same(self, node: Node, by_value: dict[Node, Node]) -> Node:
         """The same operation, of the integers."""
-        by_value = dict(zip(node.all_input_nodes, read, strict=True))
-        return graph.node_copy(node, by_value.__getitem__)
+        return node.graph.node_copy(node, lambda used: by_value.get(used, used))
 
-    def _pooled(self, node: Node, read: Node, dims: int, shape: tuple[int, ...]) -> Node | None:
+    def _is_size(self, node: Node) -> bool:
+        """Tell whether a node gives a number, or some, such as those that a value is viewed by."""
+        value = self._program.shapes.known_value(node)
+        items = value if isinstance(value, tuple | list) else (value,)
+        return bool(items) and all(type(item) is int for item in items)
+
+    def _pooled(self, node: Node, read: Node, dims: int) -> Node | None:
         names = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
         given = arguments_of(node, names)
         kernel = _numbers(given["kernel_size"], dims)
         stride = kernel if given["stride"] in (None, (), []) else _numbers(given["stride"], dims)
         padding = _numbers(0 if given["padding"] is None else given["padding"], dims)
         dilation = _numbers(1 if given["dilation"] is None else given["dilation"], dims)
-        if None in (kernel, stride, padding, dilation) or given["return_indices"]:
+        is_ceil = given["ceil_mode"] or False
+        if None in (kernel, stride, padding, dilation) or given["return_indices"] or type(is_ceil) is not bool:
             return None
-        args = (read, kernel, stride, padding, dilation, shape[-dims:])
+        args = (read, kernel, stride, padding, dilation, is_ceil)
         return node.graph.call_function(max_pool_of_integers, args)
 
     def _padded(self, node: Node, read: Node, steps: Steps) -> Node | None:
         given = arguments_of(node, ("input", "pad", "mode", "value"))
         sizes = given["pad"]
-        is_plain = isinstance(sizes, tuple | list) and all(type(size) is int for size in sizes)
+        is_plain = isinstance(sizes, tuple | list) and all(
+            type(size) is int or (type(size) is Node and self._is_size(size)) for size in sizes
+        )
         if not is_plain or given["mode"] not in (None, "constant") or given["value"] not in (None, 0, 0.0):
             return None
         return node.graph.call_function(F.pad, (read, tuple(sizes), "constant", steps.zero_point))

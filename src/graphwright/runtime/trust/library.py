@@ -112,6 +112,10 @@ OF_ROOMS: Mapping[str, frozenset[str]] = types.MappingProxyType({
         "quantized_conv", "quantized_conv_transpose", "quantized_embedding", "quantized_linear",
     }),
     "graphwright.quantization.layers": frozenset(),
+    "graphwright.quantization.recurrent_functions": frozenset({
+        "quantized_gru", "quantized_gru_cell", "quantized_lstm", "quantized_lstm_cell",
+    }),
+    "graphwright.quantization.recurrent_layers": frozenset(),
 })  # fmt: skip
 # Classes of ours that only hold data, of which a prepared module says what it was prepared for.
 DATA_OF_ROOMS: Mapping[str, frozenset[str]] = types.MappingProxyType({

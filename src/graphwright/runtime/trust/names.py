@@ -52,7 +52,8 @@ _MODULES = ("torch.nn.modules", "torch.nn.utils", "torch.ao.nn", "torch.ao.quant
 # And those of ours, beside what `runtime` has.
 _OUR_MODULES = (
     "graphwright.runtime", "graphwright.quantization.layers", "graphwright.quantization.observers",
-    "graphwright.quantization.training", "graphwright.passes.fusion.fuse_conv_relu",
+    "graphwright.quantization.recurrent_layers", "graphwright.quantization.training",
+    "graphwright.passes.fusion.fuse_conv_relu",
 )  # fmt: skip
 # Never, whatever `allow` says: what runs code, starts programs, reads or writes files, or loads what does.
 _CLOSED = frozenset({
