@@ -8,7 +8,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType, MappingProxyType
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -24,6 +24,7 @@ from graphwright.runtime.entries import (
     Graphs,
     callables,
     changes_modules,
+    entry_points_of,
     expect_modules,
     expectation,
     is_readable,
@@ -43,6 +44,7 @@ from graphwright.runtime.reporting.capture_report import CaptureReport, report_o
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
 from graphwright.runtime.reporting.printing import class_text
 from graphwright.runtime.reporting.showing import as_html, as_text, in_a_line
+from graphwright.runtime.shared_code import SharedCode, method_of
 from graphwright.runtime.state import State
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
@@ -241,8 +243,8 @@ class GraphModule(nn.Module):
         code = graph_to_readable_source(body, owner=self, name="body")
         return compile_source(code.src, code.globals, f"{type(self).__name__}.body", "body")(self, *operands)
 
-    def _build(self, name: str = "forward") -> FunctionType:
-        """Compile the code of an entry point, make it a method of the instance's class, and return it."""
+    def _build(self, name: str = "forward") -> Callable[..., Any]:
+        """Compile the code of an entry point, make it a method of the instance's class, and return that."""
         state = _state(self)
         entry = state.entries[name]
         code = _current_code(self) if name == "forward" else _python_code(self, name)
@@ -258,17 +260,18 @@ class GraphModule(nn.Module):
             if shared is not None:
                 shared.function = function
         entry.function = function
-        setattr(kind, name, function)
+        setattr(kind, name, method := method_of(state.entries, name))
         for other in state.entries.values():  # what code of another form calls
             if entry.form is not None and other.graph is entry.graph and other.function is None:
                 GraphModule._build(self, other.name)
         for node in entry.graph.all_nodes():
             # Called modules at once, too: a compiler that runs this must meet code, not the generating of it.
-            called = self.__dict__["_modules"].get(node._target) if node._op == "call_module" else None
-            below = called.__dict__.get(_STATE) if isinstance(called, GraphModule) else None
-            if below is not None and below.function is None:
-                GraphModule._build(called)  # type: ignore[arg-type]
-        return function
+            called: Any = (
+                self.__dict__["_modules"].get(node._target) if node._op in ("call_module", "get_attr") else None
+            )
+            for each in [each.name for each in entry_points_of(called).values() if each.function is None]:
+                GraphModule._build(called, each)
+        return method
 
     forward: Any = _LazyForward()
 
@@ -467,23 +470,19 @@ class GraphModule(nn.Module):
                 fix="move the class to the top level of a module",
             )
         identity = kind.__bases__, kind.__name__, kind._extra
-        program = graph_to_record(state.graph), state.is_readable, state.original, state.is_lazy, state.meta
-        entries = {
-            name: (
-                None if entry.graph is state.graph else graph_to_record(entry.graph),
-                entry.saved_signature(),
-                entry.form,
-                entry.facts,
-            )
-            for name, entry in state.entries.items()
-        }
+        graph = None if state.entries["forward"].shared else graph_to_record(state.graph)
+        program = graph, state.is_readable, state.original, state.is_lazy, state.meta
+        entries = {}
+        for name, entry in state.entries.items():
+            kept = entry.shared or (None if entry.graph is state.graph else graph_to_record(entry.graph))
+            entries[name] = kept, entry.saved_signature(), entry.form, entry.facts
         attributes = {key: value for key, value in self.__dict__.items() if key != _STATE}
         return rebuild_graph_module, (identity, program, entries), attributes
 
 
 def rebuild_graph_module(
     identity: tuple[tuple[type, ...], str, dict[str, Any]],
-    program: tuple[dict[str, Any], bool, type | None, bool, dict[str, Any]],
+    program: tuple[dict[str, Any] | None, bool, type | None, bool, dict[str, Any]],
     entries: Mapping[str, tuple[Any, ...]] = MappingProxyType({}),
 ) -> GraphModule:
     """Make a module from what pickle saved of its class and its program; pickle itself then restores its attributes."""
@@ -491,12 +490,13 @@ def rebuild_graph_module(
     record, is_readable, original, is_lazy, meta = program
     module: GraphModule = object.__new__(_instance_class(name, bases, extra))
     nn.Module.__init__(module)
-    state = State(record_to_graph(record), is_readable, original, meta)
+    state = State(Graph() if record is None else record_to_graph(record), is_readable, original, meta)
     state.is_lazy = is_lazy
-    for entry, (other, signature, *form) in entries.items():
-        made = Entry(entry, state.graph if other is None else record_to_graph(other), signature)
-        state.entries[entry] = made
-        made.form, made.facts = (*form, None, None)[:2]
+    for entry, (kept, signature, *form) in entries.items():
+        shared = kept if isinstance(kept, SharedCode) else None
+        graph = state.graph if kept is None else record_to_graph(kept) if shared is None else shared.graph
+        made = state.entries[entry] = Entry(entry, graph, signature)
+        made.form, made.facts, made.shared = (*(*form, None, None)[:2], shared)
     _adopt(module, state)
     return module
 
@@ -537,7 +537,7 @@ def _adopt(module: GraphModule, state: State) -> None:
 def _invalidate(module: nn.Module, name: str = "forward") -> None:
     entry = _state(module).entries[name]
     entry.code = entry.function = entry.bound = entry.called = None
-    if entry.shared is not None:
+    if entry.shared is not None and entry.shared.graph is entry.graph:
         entry.shared.code = entry.shared.function = None
     setattr(type(module), name, _LazyForward(weakref.ref(module), name))
 
