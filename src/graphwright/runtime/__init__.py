@@ -118,6 +118,7 @@ from graphwright.runtime.objects import array_facts, attribute_names, attributes
 from graphwright.runtime.outside import Found, Outside, differs
 from graphwright.runtime.packaging.classes import Stub
 from graphwright.runtime.packaging.python_file import PackageSource
+from graphwright.runtime.packaging.rolling import copied_graph, roll
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.premises import (
     HOOKS,
@@ -255,6 +256,8 @@ __all__ = [
     "names_of_values",
     "nested_in",
     "only_entry",
+    "copied_graph",
+    "roll",
     "own_class",
     "share_graph",
     "mark_fork",

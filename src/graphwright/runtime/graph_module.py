@@ -25,7 +25,6 @@ from graphwright.runtime.entries import (
     callables,
     changes_modules,
     entry_points_of,
-    expect_modules,
     expectation,
     is_readable,
     refuse_forms,
@@ -39,6 +38,7 @@ from graphwright.runtime.members.shells import copy_slots
 from graphwright.runtime.members.submodules import add_submodule, delete_submodule, unused_submodules
 from graphwright.runtime.members.yielding import yielding
 from graphwright.runtime.packaging.folder import write_package
+from graphwright.runtime.packaging.rolling import copied_graph, roll
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
@@ -250,15 +250,14 @@ class GraphModule(nn.Module):
         code = _current_code(self) if name == "forward" else _python_code(self, name)
         kind = type(self)
         place = "" if state.is_readable else entry.place(state.original)  # readable code says it line by line
-        shared = entry.shared
-        function = None if shared is None else shared.function
+        function = None if entry.shared is None else entry.shared.function
         if function is None:
             function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, place, code.run)
             signature = entry.full_signature(state.original)
             if signature is not None:
                 function.__signature__ = signature  # type: ignore[attr-defined]
-            if shared is not None:
-                shared.function = function
+            if entry.shared is not None:
+                entry.shared.function = function
         entry.function = function
         setattr(kind, name, method := method_of(state.entries, name))
         for other in state.entries.values():  # what code of another form calls
@@ -335,7 +334,7 @@ class GraphModule(nn.Module):
         replaced. Raises ExportError, leaving everything as it was, for what cannot be written so (a lambda, a class
         that no other process can import, a hook) and for a folder that holds anything else.
         """
-        return write_package(self, folder, module_name, _program_of)
+        return write_package(self, folder, module_name, _programs_of)
 
     # ---- constants and submodules
 
@@ -598,22 +597,23 @@ def _readable_code(module: nn.Module, options: dict[str, Any]) -> str | None:
     state = module.__dict__.get(_STATE)
     if state is None:
         return None
-    if state.is_readable and not any(options.values()):
-        return _all_code(module)  # type: ignore[arg-type]
     asked = {name: value for name, value in options.items() if value}
+    if state.is_readable and not asked:
+        return _all_code(module)  # type: ignore[arg-type]
     return state.graph.python_code("self", verbose=True, **asked).src  # type: ignore[no-any-return]
 
 
-def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
-    """The graph and the code of a captured module, None for other modules."""
-    if _STATE not in module.__dict__:
-        return None
+def _programs_of(module: nn.Module) -> list[tuple[Graph, PythonCode]]:
+    """The graph and the code of each entry point of a captured module, as a file has them; none for other modules."""
     refuse_forms(module)
-    graph, code = _state(module).only_graph, _python_code(module)
-    if any(value is expect_modules for value in code.globals.values()):
-        # Its other classes have no program that it could miss.
-        code = graph_to_readable_source(graph, owner=module, reads_tables=is_readable(module))
-    return graph, code
+    programs = []
+    for name, entry in entry_points_of(module).items():
+        graph, code = copied_graph(entry.graph), _python_code(module, name)
+        if is_readable(module) and is_plain(entry.graph._writer):
+            roll(graph, module)
+            code = graph_to_readable_source(graph, owner=module, name=name, reads_tables=True)
+        programs.append((graph, code))
+    return programs
 
 
 def _watch(module: nn.Module, state: State, entry: Entry) -> None:

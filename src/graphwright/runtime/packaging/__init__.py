@@ -4,6 +4,7 @@ Read folder.py first.
 
     folder.py       the package, written
     python_file.py  the text of its Python file, tried before it is written
+    rolling.py      equal calls of the modules of a list as a loop
     classes.py      the tree of modules as classes
     modules.py      one module as the expression that makes it again
     imports.py      global names as import statements

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.codegen import Globals, argument
+from graphwright.runtime.entries import STATE
 from graphwright.runtime.references import reference_to
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 WIDTH = 112
-_OF_EVERY_MODULE = frozenset(nn.Module().__dict__) | {"_compiled_call_impl"}
+_OF_EVERY_MODULE = frozenset(nn.Module().__dict__) | {"_compiled_call_impl", STATE}
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), type(...), range, torch.device)
 _SINGLETONS = (torch.dtype, torch.layout, torch.memory_format)
 
