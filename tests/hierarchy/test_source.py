@@ -112,3 +112,48 @@ def test_a_folder_has_loops_and_plain_sequences(tmp_path: Path, monkeypatch: pyt
     package = importlib.import_module("stages_written")
     assert torch.equal(package.Stages()(x), nested(x))
     del sys.modules["stages_written"]
+
+
+class Scaled(nn.Module):
+    def __init__(self, inputs: int, outputs: int, scale: float, kernel: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2)
+        self.scale, self.mode = scale, "a" * kernel
+        self.weight = nn.Parameter(torch.ones(outputs, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(x) * self.scale * self.weight
+
+
+class Twofold(nn.Module):
+    def __init__(self, inputs: int, outputs: int, scale: float) -> None:
+        super().__init__()
+        self.one, self.other = Scaled(inputs, outputs, scale), Scaled(outputs, outputs, scale + 1, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.other(self.one(x))
+
+
+class Stack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = Twofold(2, 3, 1.5), Twofold(3, 5, 1.5), Twofold(5, 5, 2.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.third(self.second(self.first(x)))
+
+
+@pytest.mark.parametrize("original_classes", [False, True])
+def test_classes_that_differ_in_numbers_are_one(original_classes: bool) -> None:
+    nested, x = trace(Stack(), floats(1, 2, 4, 4), flat=False), floats(2, 2, 5, 3)
+    text = graphwright.source(
+        nested, standalone=not original_classes, original_classes=original_classes, comments=False
+    )
+    assert text.count("\nclass ") == 3
+    head = "def __init__(self, in_channels: int, out_channels: int, kernel_size: int, scale: float, padding: int = 0)"
+    assert head.replace("kernel_size: int, scale: float", "scale: float, kernel_size: int") in text
+    assert "self.first = Twofold(" in text
+    module = written(nested, text)
+    assert torch.equal(module(x), nested(x))
+    assert isinstance(module, Stack) is original_classes
+    assert not torch.equal(module.third.one.conv.weight, module.second.one.conv.weight[:, :1])

@@ -21,6 +21,7 @@ from graphwright.codegen import Globals, PythonCode
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.entries import entry_points_of
+from graphwright.runtime.packaging.equal_classes import Statement, WrittenClass, rendered
 from graphwright.runtime.packaging.loading import rebuilt
 from graphwright.runtime.packaging.modules import (
     Call,
@@ -29,7 +30,6 @@ from graphwright.runtime.packaging.modules import (
     empty_tensor,
     own_attributes,
     quoted,
-    render,
     written_value,
 )
 from graphwright.runtime.packaging.rolling import loops_over
@@ -162,7 +162,7 @@ class ModuleWriter:
         self.uses = uses
         self.names = names
         self._original_classes = original_classes
-        self.classes: list[str] = []  # the texts of the classes, each before the first one that uses it
+        self.classes: list[WrittenClass] = []  # each before the first one that uses it
         self.paths: dict[int, str] = {}  # where each module was written first
         self.shared: list[tuple[str, str]] = []  # (another path of a module, its first path)
         self._lists: set[str] = set()  # the paths of what is written as a container of torch.nn
@@ -187,40 +187,42 @@ class ModuleWriter:
 
     # ---- classes
 
-    def members(self, module: nn.Module, path: str, indent: str = _INDENT) -> str:
+    def members(self, module: nn.Module, path: str) -> list[Statement]:
         """Write the statements of a constructor that make what a module holds."""
-        lines = []
+        found = []
         for name, parameter in module._parameters.items():
             if parameter is not None:
-                lines.append(_assignment(name, _parameter(parameter), indent))
+                found.append(_assignment(name, _parameter(parameter)))
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
-                lines.append(f"self.register_buffer({quoted(name)}, {empty_tensor(buffer)}{persistent})")
+                found.append(
+                    Statement(f"self.register_buffer({quoted(name)}, ", empty_tensor(buffer), f"{persistent})")
+                )
         for name, value in self.uses.attributes.get(id(module), {}).items():
-            lines.append(_assignment(name, self._attribute(module, path, name, value), indent))
+            found.append(_assignment(name, self._attribute(module, path, name, value)))
         for name, child in module._modules.items():
             if child is not None and self.uses.needs(child):
                 expression = self.expression(child, f"{path}.{name}" if path else name)
                 if expression == "None":  # written elsewhere: this only keeps the place
-                    lines.append(f"self.register_module({quoted(name)}, None)")
+                    found.append(Statement(f"self.register_module({quoted(name)}, None)", ""))
                 else:
-                    lines.append(_assignment(name, expression, indent))
-        return "".join(f"{indent}{line}\n" for line in lines)
+                    found.append(_assignment(name, expression))
+        return found
 
     def _class(self, module: nn.Module, path: str) -> str:
         """Write the class of a module that is no more than what it holds, and of a captured one; return its name."""
         wish = _class_name(module, path)
         base, start = self.base(module)
-        body = f"    def __init__(self) -> None:\n{_INDENT}{start}\n{self.members(module, path)}"
-        if id(module) in self.uses.programs:
-            body += f"\n{self._code_of(module)}"
-        known = self._class_names.get((wish, body))
+        statements = self.members(module, path)
+        code = f"\n{self._code_of(module)}" if id(module) in self.uses.programs else ""
+        key = wish, f"{base}\n{start}\n{rendered(statements, _INDENT)}{code}"
+        known = self._class_names.get(key)
         if known is None:
             known = next(name for name in _numbered(wish) if self.names.new(name) == name)
             self.names.add(known, Written(known))
-            self._class_names[wish, body] = known
-            self.classes.append(f"class {known}({base}):\n{body}")
+            self._class_names[key] = known
+            self.classes.append(WrittenClass(known, wish, base, start, statements, code))
         return known
 
     def base(self, module: nn.Module) -> tuple[str, str]:
@@ -352,25 +354,28 @@ class ModuleWriter:
             fix=f"let the capture look inside {kind} rather than keep it whole",
         )
 
-    def _buffer(self, module: nn.Module, name: str) -> str:
+    def _buffer(self, module: nn.Module, name: str) -> Expression:
         buffer = module._buffers[name]
         if buffer is None:
             return "None"
-        persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
-        return f"torch.nn.Buffer({empty_tensor(buffer)}{persistent})"
+        is_state = name not in module._non_persistent_buffers_set
+        flags: tuple[tuple[str, Expression], ...] = () if is_state else (("persistent=", "False"),)
+        return Call("torch.nn.Buffer", (("", empty_tensor(buffer)), *flags))
 
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-def _assignment(name: str, expression: Expression, indent: str) -> str:
+def _assignment(name: str, expression: Expression) -> Statement:
     is_plain = name.isidentifier() and not keyword.iskeyword(name)
-    target = f"self.{name} = " if is_plain else f"setattr(self, {quoted(name)}, "
-    text = render(expression, len(indent) + len(target), indent)
-    return f"{target}{text}{'' if is_plain else ')'}"
+    return (
+        Statement(f"self.{name} = ", expression)
+        if is_plain
+        else Statement(f"setattr(self, {quoted(name)}, ", expression, ")")
+    )
 
 
-def _parameter(parameter: Tensor | None) -> str:
+def _parameter(parameter: Tensor | None) -> Expression:
     if parameter is None:
         return "None"
     if type(parameter) is not nn.Parameter:
@@ -379,7 +384,8 @@ def _parameter(parameter: Tensor | None) -> str:
             fix="replace it by an ordinary torch.nn.Parameter before writing",
         )
     can_learn = parameter.is_floating_point() or parameter.is_complex()
-    return f"torch.nn.Parameter({empty_tensor(parameter)}{'' if can_learn else ', requires_grad=False'})"
+    flags: tuple[tuple[str, Expression], ...] = () if can_learn else (("requires_grad=", "False"),)
+    return Call("torch.nn.Parameter", (("", empty_tensor(parameter)), *flags))
 
 
 def _table(items: Iterator[tuple[str, Expression]]) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import types
 import warnings
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from graphwright.errors import ExportError
 from graphwright.ir import Graph
 from graphwright.runtime.entries import entry_points_of
 from graphwright.runtime.packaging.classes import ModuleWriter, ProgramsOf, Stub, Uses, Written
+from graphwright.runtime.packaging.equal_classes import Statement, merged, rendered
 from graphwright.runtime.packaging.imports import import_statements, renamed, used_names
 from graphwright.runtime.packaging.loading import load_tensors, rebuilt, tensor_slots
 from graphwright.runtime.packaging.modules import is_same_build
@@ -55,9 +57,13 @@ class PackageSource:
         }
         self._writer = ModuleWriter(self._uses, names, lambda owner: methods[id(owner)], original_classes)
         self._writer.paths[id(module)] = ""
-        root = self._root_class(methods[id(module)])
+        members = self._writer.members(self._module, "")
+        texts, called = merged(self._writer.classes)
+        root = self._root_class(
+            methods[id(module)], [dataclasses.replace(each, value=called(each.value)) for each in members]
+        )
         stubs = [value for value in names.values.values() if isinstance(value, type) and issubclass(value, Stub)]
-        classes = "\n\n".join([*[self._stub(each) for each in stubs], *self._writer.classes, root])
+        classes = "\n\n".join([*[self._stub(each) for each in stubs], *texts, root])
         self._imports = import_statements(names.values, classes, graphs, _LOADING)
         self._classes = classes
         others = (
@@ -74,15 +80,13 @@ class PackageSource:
         base = self._names.add("SimpleNamespace", types.SimpleNamespace)
         return f'class {kind.__name__}({base}):\n    """Stands for {kind.stands_for}."""\n'
 
-    def _root_class(self, method: str) -> str:
+    def _root_class(self, method: str, members: list[Statement]) -> str:
         if not self._loads_weights:
             base, start = self._writer.base(self._module)
-            members = self._writer.members(self._module, "")
             head = f"class {self._class_name}({base}):\n    def __init__(self) -> None:\n        {start}\n"
             flags = (*self._ties(), *self._training_flags(self._module), *self._gradient_flags(self._module))
-            return "".join([head, members, *[f"        {line}\n" for line in flags], "\n", method])
+            return "".join([head, rendered(members, " " * 8), *[f"        {line}\n" for line in flags], "\n", method])
         load = self._names.add("load_tensors", load_tensors)
-        members = self._writer.members(self._module, "", " " * 12)
         lines = [
             f"class {self._class_name}(torch.nn.Module):\n",
             "    def __init__(self, load_weights: bool = True) -> None:\n",
@@ -90,7 +94,7 @@ class PackageSource:
         ]
         if members:
             lines.append('        with torch.device("meta" if load_weights else "cpu"):\n')
-            lines.append(members)
+            lines.append(rendered(members, " " * 12))
         for line in (*self._ties(), *self._training_flags(self._module), *self._gradient_flags(self._module)):
             lines.append(f"        {line}\n")
         lines += ["        if load_weights:\n", f"            {load}(self, beside=__file__)\n", "\n", method]
