@@ -150,9 +150,9 @@ def test_classes_that_differ_in_numbers_are_one(original_classes: bool) -> None:
         nested, standalone=not original_classes, original_classes=original_classes, comments=False
     )
     assert text.count("\nclass ") == 3
-    head = "def __init__(self, in_channels: int, out_channels: int, kernel_size: int, scale: float, padding: int = 0)"
-    assert head.replace("kernel_size: int, scale: float", "scale: float, kernel_size: int") in text
-    assert "self.first = Twofold(" in text
+    assert "self, in_channels: int, out_channels: int, scale: float, kernel_size: int, padding: int = 0,\n" in text
+    assert "self.one = Scaled(in_channels=in_channels, out_channels=out_channels, scale=scale, kernel_size=1)" in text
+    assert "self.third = Twofold(in_channels=5, out_channels=5, scale=2.0, other_scale=3.0)" in text
     module = written(nested, text)
     assert torch.equal(module(x), nested(x))
     assert isinstance(module, Stack) is original_classes

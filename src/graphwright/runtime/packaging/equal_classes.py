@@ -248,8 +248,9 @@ def _parameters(group: _Group) -> dict[str, list[int]]:
         while wish in found or wish in taken:
             wish += "_"
         found[wish] = numbers
-    required = [name for name, numbers in found.items() if group.columns[numbers[0]].default is None]
-    return {name: found[name] for name in (*required, *[name for name in found if name not in required])}
+    has_default = {name: group.columns[numbers[0]].default is not None for name, numbers in found.items()}
+    order = sorted(found, key=lambda name: (has_default[name], not name.startswith("in_"), not name.startswith("out_")))
+    return {name: found[name] for name in order}
 
 
 def _words(expression: Expression) -> Iterator[str]:
