@@ -13,8 +13,9 @@ from torch import nn
 
 import graphwright
 from graphwright import GraphModule, GuardError, flatten, trace, unflatten
-from graphwright.passes import FuseConvBatchNorm, Pipeline
+from graphwright.passes import FuseConvBatchNorm, Pipeline, SimplifyAlgebra
 from graphwright.quantization import static_int8
+from graphwright.runtime import nested_in
 
 
 class Block(nn.Module):
@@ -299,10 +300,99 @@ def test_what_was_taken_for_granted_is_checked_by_the_module_that_it_is_of() -> 
     assert nested[0](floats(3, 4)).shape == (3, 4)
 
 
-def test_a_call_that_needs_another_graph_stays_where_it_is() -> None:
-    nested = trace(TwoWays(), floats(3, 4), flat=False)
-    assert len(nested.graph.find_nodes(op="call_module", target="block")) == 1
-    assert nested.meta["flat_calls"] == {"block@1": "block does something else than in its first call"}
+def test_a_call_that_needs_another_graph_is_a_method_beside_forward() -> None:
+    nested, x = trace(TwoWays(), floats(3, 4), flat=False), floats(3, 4)
+    assert "flat_calls" not in nested.meta
+    assert "return self.block.forward_2(block, x)" in nested.code
+    assert nested.block.graphs.names == ["forward", "forward_2"]
+    (relu,) = nested.block.graphs["forward_2"].find_nodes(op="call_method", target="relu")
+    relu.target = "tanh"
+    block = nested.block
+    first = x + block.linear(x).relu() * 2.0
+    assert torch.equal(nested(x), first + block.linear(first).tanh() * 2.0 * x)
+
+
+def test_methods_beside_forward_run_the_hooks_of_their_module() -> None:
+    model, x = TwoWays(), floats(3, 4)
+    nested = trace(model, x, flat=False)
+    seen: list[tuple[bool, int]] = []
+
+    def hook(module: nn.Module, args: Any, value: torch.Tensor) -> torch.Tensor:
+        seen.append((module in (model.block, nested.block), len(args)))
+        return value * 2
+
+    for module in (model, nested):
+        module.block.register_forward_hook(hook)
+    want = model(x)
+    seen.clear()
+    assert torch.equal(nested(x), want)
+    assert seen == [(True, 1), (True, 2)]
+    again = flatten(nested)
+    assert torch.equal(again(x), want)
+    assert again.graph.find_nodes(op="call_method", target="forward_2")
+
+
+def test_rules_and_pipelines_go_through_all_graphs_of_a_module() -> None:
+    model, x = TwoWays(), floats(3, 4)
+    nested = trace(model, x, flat=False)
+    result = graphwright.rewrite(nested, graphwright.rule(lambda x: x.relu(), lambda x: x.clamp(min=0)))
+    assert result.count == 2
+    assert "clamp" in nested.block.graphs["forward_2"].python_code("self").src
+    steps = Pipeline(SimplifyAlgebra(), inputs=[x]).run(trace(Doubling(), x, flat=False)).steps
+    assert steps[0].changes == 2
+
+
+class Doubling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Negating()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x, 1) + self.inner(x, 2)
+
+
+class Negating(nn.Module):
+    def forward(self, x: torch.Tensor, times: int) -> torch.Tensor:
+        for _ in range(times):
+            x = x.sin()
+        return x.neg().neg()
+
+
+def test_a_pass_that_changes_weights_leaves_a_module_with_several_graphs_alone() -> None:
+    class Ways(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Normed()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(self.inner(x), x)
+
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2)
+
+        def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> torch.Tensor:
+            return self.norm(self.conv(x)) if other is None else self.conv(x) + other
+
+    model, x = Ways().eval(), floats(1, 2, 3, 3)
+    model.inner.norm.running_mean.fill_(3.0)
+    nested = trace(model, x, flat=False)
+    assert len(nested.inner.graphs) == 2
+    Pipeline(FuseConvBatchNorm(), inputs=[x]).run(nested)
+    assert torch.equal(nested(x), model(x))
+
+
+def test_a_graph_that_one_module_is_given_is_its_own() -> None:
+    nested, x = trace(Masked(), floats(3, 4), flat=False), floats(3, 4)
+    want, other = nested(x), copy.deepcopy(nested.blocks[1].graph)
+    (relu,) = other.find_nodes(op="call_method", target="relu")
+    relu.target = "tanh"
+    nested.blocks[1].graph = other
+    assert "tanh" in nested.blocks[1].code
+    assert "relu" in nested.blocks[2].code
+    nested.blocks[1].graph = nested.blocks[2].graph
+    assert torch.equal(nested(x), want)
 
 
 def test_calls_that_give_other_values_share_a_graph() -> None:
@@ -323,24 +413,34 @@ def test_calls_that_give_other_values_share_a_graph() -> None:
     assert nested.first.graph is nested.second.graph
 
 
+@pytest.mark.parametrize("kind", [Masked, TwoWays])
 @pytest.mark.parametrize("way", ["deepcopy", "pickle", "save"])
-def test_copies_are_nested(way: str, tmp_path: Path) -> None:
+def test_copies_are_nested(way: str, kind: type[nn.Module], tmp_path: Path) -> None:
     x = floats(3, 4)
-    nested = trace(Masked(), x, flat=False)
+    nested = trace(kind(), x, flat=False)
     if way == "deepcopy":
         copied = copy.deepcopy(nested)
-        assert copied.blocks[0].graph is copied.blocks[1].graph
-        assert copied.blocks[0].graph is not nested.blocks[0].graph
     elif way == "pickle":
         copied = pickle.loads(pickle.dumps(nested))
     else:
         graphwright.save(nested, tmp_path / "nested.gw")
         copied = graphwright.load(tmp_path / "nested.gw", allow=[Masked.__module__])
     assert torch.equal(copied(x), nested(x))
-    assert isinstance(copied.blocks[0], Block)
-    copied.blocks[0].linear.weight.data.zero_()
-    copied.blocks[1].scale = 3.0  # read live
+    assert torch.equal(flatten(copied)(x), nested(x))
+    blocks = copied.blocks if kind is Masked else [copied.block]
+    assert isinstance(blocks[0], Block)
+    assert len(nested_in(copied)) == len(blocks)
+    assert len({id(block.graphs["forward"]) for block in blocks}) == 1
+    assert len({type(block).forward for block in blocks}) == 1  # compiled once
+    blocks[-1].scale = 3.0  # read live
     assert not torch.equal(copied(x), nested(x))
+
+
+def test_a_flat_capture_of_a_nested_one_is_taken_apart_again() -> None:
+    model, x = TwoWays(), floats(3, 4)
+    again = unflatten(flatten(trace(model, x, flat=False)))
+    assert again.block.graphs.names == ["forward", "forward_2"]
+    assert torch.equal(again(x), model(x))
 
 
 def test_a_dtype_that_the_program_asks_for_is_refused_before_anything_is_converted() -> None:

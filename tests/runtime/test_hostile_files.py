@@ -322,7 +322,7 @@ DAMAGED = [
     pytest.param(with_note("[]"), "damaged", id="a list"),
     pytest.param(with_note("{}"), "damaged", id="no format"),
     pytest.param(with_note('{"format": 1}'), "damaged", id="nothing but the format"),
-    pytest.param(with_note('{"format": 4}'), "format 4; this version reads formats up to 3", id="a later format"),
+    pytest.param(with_note('{"format": 5}'), "format 5; this version reads formats up to 4", id="a later format"),
     pytest.param(lambda good: written({}, b""), "no program", id="tensors alone"),
 ]
 

@@ -16,9 +16,11 @@ from graphwright.runtime import (
     HOOKS,
     Entry,
     GraphModule,
+    called_entry,
     captured_module,
     class_name,
     entry_points_of,
+    is_nested,
     is_readable,
     keep_calls,
     keep_modules,
@@ -95,7 +97,9 @@ class _Flat:
         written = Graph()
         values: dict[Node, Any] = {}
         for node in graph.nodes:
-            if node.op == "output":
+            if self._is_opened(node, path):
+                values[node] = None
+            elif node.op == "output":
                 output = written.output(map_arg(node.args[0], values.__getitem__), node.type)
                 output._origin = self._origin(node, path, scope)
             else:
@@ -105,11 +109,12 @@ class _Flat:
     def _node(self, written: Graph, node: Node, values: Mapping[Node, Any], path: str, scope: Scope | None) -> Any:
         args, kwargs = map_arg(node._args, values.__getitem__), map_arg(node._kwargs, values.__getitem__)
         target = node._target
-        if node._op == "call_module":
-            inner = f"{path}.{target}" if path else str(target)
-            module = self._root.get_submodule(inner)
-            if self._is_written(inner, module):
-                return self._call(written, module, node, args, kwargs, inner, scope, path)
+        called = called_entry(node, self._root.get_submodule(path))
+        if called is not None:
+            inner = f"{path}.{called[0]}" if path else called[0]
+            if self._is_written(inner, self._root.get_submodule(inner)):
+                args = args if node._op == "call_module" else args[1:]
+                return self._call(written, called[1], node, args, kwargs, inner, scope, path)
         if target is operator.getitem and isinstance(args[0], tuple) and isinstance(args[1], int):
             return args[0][args[1]]
         if target is unpack and isinstance(args[0], tuple):
@@ -130,13 +135,23 @@ class _Flat:
         if self._keep is not None and self._keep(path, module):
             return False
         points = entry_points_of(module)
-        is_one = isinstance(module, GraphModule) and len(points) == 1 and is_readable(module)
+        is_one = isinstance(module, GraphModule) and (len(points) == 1 or is_nested(module)) and is_readable(module)
         return is_one and points["forward"].form is None and not any(module.__dict__[table] for table in HOOKS)
+
+    def _is_opened(self, node: Node, path: str) -> bool:
+        """Tell whether a node reads a module for nothing but calls that are written here."""
+        if node.op != "get_attr" or not node.users:
+            return False
+        owner = self._root.get_submodule(path)
+        if not all(user.args[0] is node and called_entry(user, owner) is not None for user in node.users if user.args):
+            return False
+        inner = f"{path}.{node.target}" if path else str(node.target)
+        return self._is_written(inner, self._root.get_submodule(inner))
 
     def _call(
         self,
         written: Graph,
-        module: nn.Module,
+        entry: Entry,
         node: Node,
         args: Any,
         kwargs: Any,
@@ -145,7 +160,7 @@ class _Flat:
         outer_path: str,
     ) -> Any:
         """Write what a called module does; return the value that it gives."""
-        entry = entry_points_of(module)["forward"]
+        module = self._root.get_submodule(path)
         for inner, of_one in entry.premises.items():
             self._facts.setdefault(f"{path}.{inner}" if inner else path, dict(of_one))
         self._facts.setdefault(path, {}).update({"class": class_name(module), "hooks": {}})

@@ -10,6 +10,7 @@ from graphwright.errors import GraphError
 from graphwright.hierarchy.sharing import write_nested
 from graphwright.runtime import (
     Entry,
+    called_entry,
     captured_module,
     entry_points_of,
     facts_of_modules,
@@ -29,10 +30,11 @@ def unflatten(gm: nn.Module) -> Any:
     with the arguments and results that the source has, as far as values of the graph pass through them. Equal modules
     share one graph: an edit of it changes all of them.
 
-    A call stays part of the module around it where its module would need two graphs, where its class cannot be
-    captured, and as far as passes have mixed it with others: `gm.meta["flat_calls"]` says which and why. What hooks did
-    when the program was captured is part of the graphs; hooks that are registered later run. Raises GraphError for a
-    module that is not a captured one.
+    Where a module is called in ways that need two graphs, the second is a method `forward_2` beside its forward: a
+    call_method node on the module, which runs its hooks as a call does. A call stays part of the module around it where
+    the class cannot be captured, where the program forks inside of it, and as far as passes have mixed it with others:
+    `gm.meta["flat_calls"]` says which and why. What hooks did when the program was captured is part of the graphs;
+    hooks that are registered later run. Raises GraphError for a module that is not a captured one.
 
     >>> import torch
     >>> from graphwright import trace
@@ -51,7 +53,11 @@ def unflatten(gm: nn.Module) -> Any:
         raise GraphError(f"{type(gm).__name__} is no captured module", fix="trace it: graphwright.trace(model, args)")
     entries = list(points.values())
     graphs = list({id(entry.graph): entry.graph for entry in entries}.values())
-    written = write_nested(gm, graphs, why_not_captured)
+    called = [called_entry(node, gm) for graph in graphs for node in graph.all_nodes()]
+    kept = {id(gm.get_submodule(each[0])) for each in called if each is not None}
+    written = write_nested(
+        gm, graphs, lambda each: "it is called as a captured one" if id(each) in kept else why_not_captured(each)
+    )
     tops = dict(zip(map(id, graphs), written.tops, strict=True))
     made = [Entry(entry.name, tops[id(entry.graph)], entry.signature) for entry in entries]
     facts = _facts_by_owner(graphs, written.of_module)
@@ -60,10 +66,8 @@ def unflatten(gm: nn.Module) -> Any:
         top.meta.pop("modules", None)
         keep_modules(top, of_top)
     nested = captured_module(gm, made, type(gm).__name__)
-    first: dict[int, Any] = {}
-    for path, graph in written.of_module.items():
-        module = nested.get_submodule(path)
-        first[id(graph)] = make_captured(module, graph, facts.get(path, {}), first.get(id(graph)))
+    for path, programs in written.of_module.items():
+        make_captured(nested.get_submodule(path), programs, facts.get(path, {}))
     if written.flat:
         nested.meta["flat_calls"] = dict(written.flat)
     return nested

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import sys
 import tokenize
@@ -13,18 +12,19 @@ from torch import nn
 
 from graphwright.codegen import WITHOUT_DEL, PythonCode, graph_to_readable_source
 from graphwright.errors import ExportError
-from graphwright.ir import Graph, Node, map_aggregate
+from graphwright.ir import Graph, map_aggregate
 from graphwright.ops import is_impure
 from graphwright.runtime import (
     Entry,
     PackageSource,
     Stub,
+    copied_graph,
     entry_points_of,
     is_guard,
     is_readable,
     new_object,
-    own_class,
     refuse_forms,
+    roll,
 )
 
 __all__ = ["source"]
@@ -84,7 +84,7 @@ def source(gm: nn.Module, *, standalone: bool = False, original_classes: bool = 
     programs = _Programs(standalone, comments)
     name = type(gm).__name__
     written = PackageSource(
-        _with_plain_sequences(gm),
+        gm,
         name if name.isidentifier() else "Program",
         programs.of,
         loads_weights=False,
@@ -101,35 +101,31 @@ class _Programs:
 
     def __init__(self, standalone: bool, comments: bool) -> None:
         self._standalone, self._comments = standalone, comments
-        self._known: dict[int, tuple[Graph, PythonCode]] = {}
+        self._known: dict[tuple[str, int], tuple[Graph, PythonCode]] = {}
         self._stubs: dict[type, type[Stub]] = {}
 
-    def of(self, module: nn.Module) -> tuple[Graph, PythonCode] | None:
-        """The program of a module, None for one that is not a captured one."""
+    def of(self, module: nn.Module) -> list[tuple[Graph, PythonCode]]:
+        """The programs of a module, one for each entry point; none for one that is not a captured one."""
         points = entry_points_of(module)
-        if not points:
-            return None
-        refuse_forms(module)
-        entry: Entry = points["forward"]
-        known = self._known.get(id(entry.graph))
+        if points:
+            refuse_forms(module)
+        return [self._program(module, entry) for entry in points.values()]
+
+    def _program(self, module: nn.Module, entry: Entry) -> tuple[Graph, PythonCode]:
+        known = self._known.get((entry.name, id(entry.graph)))
         if known is None:
-            known = self._known[id(entry.graph)] = self._written(module, entry.graph)
+            known = self._known[entry.name, id(entry.graph)] = self._written(module, entry)
         return known
 
-    def _written(self, module: nn.Module, graph: Graph) -> tuple[Graph, PythonCode]:
-        copied = Graph()
-        values: dict[Node, Any] = {}
-        result = copied.graph_copy(graph, values, return_output_node=True)
-        assert isinstance(result, tuple)
-        value, output = result
-        copied.output(value, output.type)._origin = output._origin
-        copied.constants = graph.constants
+    def _written(self, module: nn.Module, entry: Entry) -> tuple[Graph, PythonCode]:
+        copied = copied_graph(entry.graph)
         copied.meta[WITHOUT_DEL] = True
         if self._standalone:
             for each in copied.all_graphs():
                 _remove_guards(each)
                 self._without_foreign_classes(each)
-        code = graph_to_readable_source(copied, owner=module, reads_tables=is_readable(module))
+        roll(copied, module)
+        code = graph_to_readable_source(copied, owner=module, name=entry.name, reads_tables=is_readable(module))
         if not self._comments:
             code = PythonCode(_without_comments(code.src), code.globals)
         return copied, code
@@ -164,30 +160,6 @@ def _without_comments(text: str) -> str:
         if token.type in (tokenize.COMMENT, tokenize.NL) and not token.line[: token.start[1]].strip()
     }
     return "".join(line for i, line in enumerate(text.splitlines(keepends=True), start=1) if i not in lines)
-
-
-def _with_plain_sequences(gm: nn.Module) -> nn.Module:
-    """The module, or a second tree of it with the same tensors: Sequential is torch's own where it does no more."""
-    if not any(_is_plain_sequence(module) for module in gm.modules() if module is not gm):
-        return gm
-    copied = copy.deepcopy(gm, {id(tensor): tensor for tensor in (*gm.parameters(), *gm.buffers())})
-    for module in list(copied.modules()):
-        for name, child in module._modules.items():
-            if child is not None and _is_plain_sequence(child):
-                module._modules[name] = made = nn.Sequential()
-                made.__dict__.update({key: value for key, value in child.__dict__.items() if key in made.__dict__})
-    return copied
-
-
-def _is_plain_sequence(module: nn.Module) -> bool:
-    points = entry_points_of(module)
-    if own_class(module) is not nn.Sequential or not points:
-        return False
-    first, *calls, output = points["forward"].graph.nodes
-    row = [first, *calls]
-    are_calls = all(node.op == "call_module" and node.args == (row[i],) for i, node in enumerate(calls))
-    names = [str(node.target) for node in calls]
-    return are_calls and names == list(module._modules) and not calls[-1].kwargs and output.args == (calls[-1],)
 
 
 def _remove_guards(graph: Graph) -> None:

@@ -12,7 +12,14 @@ from torch import nn
 from graphwright.hierarchy.chains import path_of
 from graphwright.hierarchy.writing import Nested, Writing
 from graphwright.ir import Graph, Node
-from graphwright.runtime import GraphModule, graph_of, is_nested, nested_in, own_class, share_graph
+from graphwright.runtime import (
+    SharedCode,
+    called_entry,
+    entry_points_of,
+    nested_in,
+    own_class,
+    share_graph,
+)
 
 __all__ = ["Written", "apart", "write_nested"]
 
@@ -20,12 +27,12 @@ _MOST_ROUNDS = 20
 
 
 class Written:
-    """The graphs of a captured module and of the modules in it: `of_module` by path, equal modules with the same one.
+    """The graphs of a captured module and of the modules in it: `of_module` by path and name of the entry point.
 
-    `flat` are the calls that have no graph of their own, each with the reason.
+    Equal modules have the same ones. `flat` are the calls that have no graph of their own, each with the reason.
     """
 
-    def __init__(self, tops: list[Graph], of_module: dict[str, Graph], flat: dict[str, str]) -> None:
+    def __init__(self, tops: list[Graph], of_module: dict[str, dict[str, SharedCode]], flat: dict[str, str]) -> None:
         self.tops, self.of_module, self.flat = tops, of_module, flat
 
 
@@ -35,23 +42,24 @@ def write_nested(
     """Write graphs as nested ones. `may_be_nested` says of a module why it cannot have a graph, or None.
 
     Calls of equal modules, and of one module, get one graph where they do the same; they may need different ones of
-    the values that it has, and then it gives all of these.
+    the values that it has, and then it gives all of these. Where calls of one module do not do the same, the first is
+    its `forward`, and the others are methods beside it.
     """
     flat: dict[str, str] = {}
     more: dict[str, set[Node]] = {}
+    names: dict[str, str] = {}
     for _ in range(_MOST_ROUNDS):
-        writing = Writing(root, flat, more)
+        writing = Writing(root, flat, more, names)
         tops = [writing.whole(graph) for graph in graphs]
         refused = _refused(root, writing.nested, may_be_nested)
         if refused:
             flat |= refused
             continue
         programs = _programs(root, writing.nested)
-        unlike = _unlike_calls(writing.nested, programs)
-        if not unlike and not _ask_for_more(writing.nested, programs, more):
+        before, names = names, _names(root, writing.nested, programs)
+        if names == before and not _ask_for_more(writing.nested, programs, more):
             flat |= dict.fromkeys(writing.split, "the program forks inside of it")
-            return Written(tops, _shared(root, writing.nested), flat)
-        flat |= unlike
+            return Written(tops, _shared(root, writing.nested, names), flat)
     raise AssertionError("the graphs of equal modules do not come to be equal")
 
 
@@ -72,10 +80,10 @@ def apart(gm: nn.Module) -> Iterator[list[nn.Module]]:
     nested = nested_in(gm)
     seen: set[int] = set()
     for module in nested:
-        graph = graph_of(module)
-        if id(graph) in seen:
-            share_graph(module, copy.deepcopy(graph))
-        seen.add(id(graph))
+        for name, entry in entry_points_of(module).items():
+            if id(entry.graph) in seen:
+                share_graph(module, name, SharedCode(copy.deepcopy(entry.graph)))
+            seen.add(id(entry.graph))
     try:
         yield [gm, *nested]
     finally:
@@ -83,15 +91,16 @@ def apart(gm: nn.Module) -> Iterator[list[nn.Module]]:
 
 
 def _share_equal(gm: nn.Module) -> None:
-    first: dict[Hashable, GraphModule] = {}
+    first: dict[Hashable, SharedCode] = {}
     for module in reversed(nested_in(gm)):  # what is inside of a module before it
-        graph = graph_of(module)
-        inside = [module.get_submodule(str(node.target)) for node in graph.all_nodes() if node.op == "call_module"]
-        same = [id(graph_of(each)) for each in inside if is_nested(each)]
         kind: Any = own_class(module)
-        other = first.setdefault((kind, tuple(same), _rows(graph)), module)
-        if other is not module:
-            share_graph(module, graph_of(other), other)
+        for name, entry in entry_points_of(module).items():
+            calls = [called_entry(node, module) for node in entry.graph.all_nodes()]
+            same = [id(called[1].graph) for called in calls if called is not None]
+            assert entry.shared is not None
+            shared = first.setdefault((kind, name, tuple(same), _rows(entry.graph)), entry.shared)
+            if shared is not entry.shared:
+                share_graph(module, name, shared)
 
 
 def _refused(
@@ -110,7 +119,7 @@ def _programs(root: nn.Module, nested: Mapping[str, Nested]) -> dict[str, int]:
     numbers: dict[Hashable, int] = {}
     found: dict[str, int] = {}
     for key, call in nested.items():  # what is inside of a call comes before it
-        kind: Any = type(root.get_submodule(path_of(key)))
+        kind: Any = own_class(root.get_submodule(path_of(key)))
         program = kind, *[found[each] for each in call.inside], *_rows(call.graph, with_output=False)
         found[key] = numbers.setdefault(program, len(numbers))
     return found
@@ -144,15 +153,26 @@ def _plain(value: Any, numbers: Mapping[Node, int]) -> Hashable:
     return type(value), value if type(value).__hash__ is not None else id(value)
 
 
-def _unlike_calls(nested: Mapping[str, Nested], programs: Mapping[str, int]) -> dict[str, str]:
-    """The calls of modules that do something else than the first call of the same module."""
-    first: dict[str, str] = {}
-    unlike = {}
+def _names(root: nn.Module, nested: Mapping[str, Nested], programs: Mapping[str, int]) -> dict[str, str]:
+    """The entry points that calls are of: `forward` for the first of a module and what does the same, then others."""
+    found: dict[str, dict[int, str]] = {}
+    names = {}
     for key in nested:
         path = path_of(key)
-        if programs[first.setdefault(path, key)] != programs[key]:
-            unlike[key] = f"{path} does something else than in its first call"
-    return unlike
+        of_module = found.setdefault(path, {})
+        if programs[key] not in of_module:
+            of_module[programs[key]] = (
+                _free_name(root.get_submodule(path), len(of_module) + 1) if of_module else "forward"
+            )
+        names[key] = of_module[programs[key]]
+    return names
+
+
+def _free_name(module: nn.Module, number: int) -> str:
+    name = f"forward_{number}"
+    while hasattr(own_class(module), name) or name in module.__dict__ or name in module._modules:
+        name += "_"
+    return name
 
 
 def _ask_for_more(nested: Mapping[str, Nested], programs: Mapping[str, int], more: dict[str, set[Node]]) -> bool:
@@ -168,16 +188,18 @@ def _ask_for_more(nested: Mapping[str, Nested], programs: Mapping[str, int], mor
     return has_changed
 
 
-def _shared(root: nn.Module, nested: Mapping[str, Nested]) -> dict[str, Graph]:
-    """One graph for all modules of a class that do and give the same."""
-    first: dict[Hashable, Graph] = {}
-    found: dict[str, Graph] = {}
+def _shared(
+    root: nn.Module, nested: Mapping[str, Nested], names: Mapping[str, str]
+) -> dict[str, dict[str, SharedCode]]:
+    """The graphs of each module, by its path and their names: modules of a class that do and give the same have one."""
+    first: dict[Hashable, SharedCode] = {}
+    found: dict[str, dict[str, SharedCode]] = {}
     ids: dict[str, int] = {}
     for key, call in nested.items():
-        path = path_of(key)
+        path, name = path_of(key), names[key]
         inside = tuple([ids[each] for each in call.inside])
-        kind = type(root.get_submodule(path))
-        graph = first.setdefault((kind, inside, _rows(call.graph)), call.graph)
-        ids[key] = id(graph)
-        found.setdefault(path, graph)
+        kind: Any = own_class(root.get_submodule(path))
+        shared = first.setdefault((kind, name, inside, _rows(call.graph)), SharedCode(call.graph))
+        ids[key] = id(shared)
+        found.setdefault(path, {}).setdefault(name, shared)
     return found

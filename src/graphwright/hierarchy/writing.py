@@ -42,16 +42,23 @@ class Writing:
     """Writes the graphs of one captured module.
 
     `flat` are the calls that are no graphs of their own; `more` says of calls which values they are to give beyond
-    those that are used.
+    those that are used, and `names` which entry points of their modules they are, `forward` if nothing.
     """
 
-    def __init__(self, root: nn.Module, flat: Collection[str], more: Mapping[str, Collection[Node]]) -> None:
+    def __init__(
+        self,
+        root: nn.Module,
+        flat: Collection[str],
+        more: Mapping[str, Collection[Node]],
+        names: Mapping[str, str],
+    ) -> None:
         self.root = root
         self.nested: dict[str, Nested] = {}
         self.split: set[str] = set()  # the calls that forks cut in two
         self._chains = Chains(root)
         self._flat = frozenset(flat)
         self._more = more
+        self._names = names
         self._entries: set[Graph] = set()
         self._numbers: dict[Graph, int] = {}  # of these and of bodies
         self._noted: Mapping[str, Any] = {}
@@ -124,6 +131,10 @@ class Writing:
         inside.append(call)
         self.nested[call] = Nested(level.graph, places, wanted, level.inside)
         return parameters, given
+
+    def entry_of(self, program: Program, part: Part) -> str:
+        """The entry point that a call is of."""
+        return self._names.get(call_in(part.key, program.number), "forward")
 
     def relative(self, path: str, chain: Chain) -> str:
         """A path as seen from the module of the last call of a chain."""
@@ -273,7 +284,14 @@ class _Level:
         target = writing.relative(path_of(part.key), self._chain)
         place = None if site is None else place_of(site.code, site.instruction)
         name = place.target if place is not None and (not given.count or given.is_source) else ""
-        made = self.graph.create_node("call_module", target, args, kwargs, name or _name_of_module(target))
+        name = name or _name_of_module(target)
+        entry = writing.entry_of(self._program, part)
+        if entry == "forward":
+            made = self.graph.create_node("call_module", target, args, kwargs, name)
+        else:
+            module = self.graph.create_node("get_attr", target, (), {}, _name_of_module(target))
+            module._origin = _part_of(site)
+            made = self.graph.create_node("call_method", entry, (module, *args), kwargs, name)
         made._origin = site
         if site is not None:
             made._meta = dict(site.initial_meta())

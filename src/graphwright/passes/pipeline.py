@@ -14,7 +14,17 @@ from graphwright.analysis import verify
 from graphwright.errors import GraphwrightError, PassError
 from graphwright.hierarchy import apart
 from graphwright.passes.support.pass_base import PassResult
-from graphwright.runtime import graphs_of, transaction
+from graphwright.runtime import (
+    GraphModule,
+    SharedCode,
+    Snapshot,
+    entry_points_of,
+    graphs_of,
+    is_nested,
+    only_entry,
+    share_graph,
+    transaction,
+)
 
 __all__ = ["Pipeline", "PipelineResult", "Step"]
 
@@ -144,8 +154,41 @@ class Pipeline:
 def _run(each: Any, gm: nn.Module) -> Step:
     """Run one pass on a module and on the captured modules in it, and check the structure of what it leaves."""
     with apart(gm) as modules:
-        steps = [_run_on(each, module) for module in modules]
+        steps = [step for module in modules for step in _steps(each, module)]
     return Step(steps[0].name, sum(step.changes for step in steps), sum(step.seconds for step in steps))
+
+
+def _steps(each: Any, gm: nn.Module) -> list[Step]:
+    """Run one pass on a module, and on each graph of one that its program calls in several ways.
+
+    What such a module holds is that of all its graphs: a pass that changes it leaves the module as it was.
+    """
+    if not isinstance(gm, GraphModule) or not is_nested(gm) or len(entry_points_of(gm)) == 1:
+        return [_run_on(each, gm)]
+    before, held = Snapshot(gm), _held(gm)
+    graphs = {name: entry.graph for name, entry in entry_points_of(gm).items()}
+    steps = []
+    for name in graphs:
+        with only_entry(gm, name):
+            steps.append(_run_on(each, gm))
+    if _held(gm) == held:
+        return steps
+    for name, graph in graphs.items():
+        share_graph(gm, name, SharedCode(graph))
+    before.restore()
+    if _held(gm) != held:
+        raise PassError(
+            f"{_name(each)} changed tensors of a {type(gm).__name__}, which has a graph for each way to call it",
+            fix="flatten the capture first: graphwright.flatten(gm)",
+        )
+    return [Step(step.name, 0, step.seconds) for step in steps]
+
+
+def _held(gm: nn.Module) -> list[Any]:
+    """What tells whether modules and tensors inside of a module, or their values, are others."""
+    tensors = [*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False)]
+    modules = [(path, id(module)) for path, module in gm.named_modules(remove_duplicate=False)]
+    return [*modules, *[(path, id(tensor), tensor._version) for path, tensor in tensors]]
 
 
 def _run_on(each: Any, gm: nn.Module) -> Step:

@@ -11,6 +11,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     state.py          what it keeps for itself
     dtypes.py         which conversions would make its dtypes wrong
     packaging/        a captured module as a folder of source and weights
+    shared_code.py    graphs that several modules have, and methods that are calls
     pickling.py       graphs for pickle
     reporting/        what people read: of a capture, of a module, of an error
     members/          attributes, submodules and hooks, and stand-ins that hold the same
@@ -27,8 +28,8 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     unrolled.py       many looks at tables as functions without a loop
     references.py     where an object is found when its module is imported
 
-Generated code, graphs as text and pickles name the modules of what they call, so guards, dispatch, objects, pickling
-and graph_module stay where they are.
+Generated code, graphs as text and pickles name the modules of what they call, so guards, dispatch, objects, pickling,
+shared_code and graph_module stay where they are.
 """
 
 from graphwright.runtime.called import FoundModules, Plainness, calls_are_plain, is_called_plainly
@@ -102,13 +103,22 @@ from graphwright.runtime.modules.lazy import (
     use_lazy_graph_modules,
 )
 from graphwright.runtime.modules.loose_parts import BareModule, forward_from_source
-from graphwright.runtime.modules.nested import is_nested, make_captured, nested_in, share_graph, why_not_captured
+from graphwright.runtime.modules.nested import (
+    called_entry,
+    is_nested,
+    make_captured,
+    nested_in,
+    only_entry,
+    share_graph,
+    why_not_captured,
+)
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
 from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts, new_object
 from graphwright.runtime.outside import Found, Outside, differs
 from graphwright.runtime.packaging.classes import Stub
 from graphwright.runtime.packaging.python_file import PackageSource
+from graphwright.runtime.packaging.rolling import copied_graph, roll
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.premises import (
     HOOKS,
@@ -138,6 +148,7 @@ from graphwright.runtime.reporting.capture_report import (
 from graphwright.runtime.reporting.printing import first_module_stack, lazy_graph_text, node_context
 from graphwright.runtime.saving.loading import load
 from graphwright.runtime.saving.saving import save
+from graphwright.runtime.shared_code import SharedCode
 from graphwright.runtime.unrolled import unrolled_checks, unrolled_reads
 from graphwright.runtime.watching import Watch, Watched
 
@@ -239,9 +250,14 @@ __all__ = [
     "load",
     "make_graph_module",
     "make_captured",
+    "SharedCode",
+    "called_entry",
     "is_nested",
     "names_of_values",
     "nested_in",
+    "only_entry",
+    "copied_graph",
+    "roll",
     "own_class",
     "share_graph",
     "mark_fork",
@@ -283,6 +299,7 @@ FLOORS = (
     "state",
     "dtypes",
     "packaging",
+    "shared_code",
     "pickling",
     "reporting",
     "members",

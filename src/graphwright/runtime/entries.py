@@ -26,7 +26,6 @@ __all__ = [
     "Entry",
     "Form",
     "Graphs",
-    "SharedCode",
     "callables",
     "changes_modules",
     "entry_points_of",
@@ -55,16 +54,6 @@ class Form(Protocol):
         """Write the code, and keep in `entry.held` what its calls look at."""
 
 
-class SharedCode:
-    """The code that modules with one graph have between them, as soon as one of them has it."""
-
-    __slots__ = ("code", "function")
-
-    def __init__(self) -> None:
-        self.code: PythonCode | None = None
-        self.function: FunctionType | None = None
-
-
 class Entry:
     """One entry point: its name, its graph, and the code generated from it."""
 
@@ -83,14 +72,13 @@ class Entry:
         self.called: Called | None = None  # the modules that it calls; None: to be found
         self.held: Any = None  # what the calls of code of another form look at
         self.facts: Mapping[str, Facts] | None = None  # taken for granted of the modules; None: those of the graph
-        self.shared: SharedCode | None = None  # with modules that have the same graph
+        self.shared: Any = None  # the SharedCode of modules that have the same graph
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Entry:
         copied = Entry(self.name, copy.deepcopy(self.graph, memo), self.signature)
         copied.form = self.form
         copied.facts = copy.deepcopy(self.facts, memo)
-        if self.shared is not None:
-            copied.shared = memo.setdefault(id(self.shared), SharedCode())
+        copied.shared = copy.deepcopy(self.shared, memo)
         return copied
 
     @property

@@ -10,7 +10,7 @@ from graphwright.ir import Graph, Node
 __all__ = [
     "Facts", "Forwards", "buffers_of", "facts_of_modules", "forget_module", "forget_modules", "forwards_of",
     "calls_of_modules", "keep_buffers", "keep_calls", "keep_forwards", "keep_modules", "meta_with_modules",
-    "names_of_values",
+    "names_of_values", "take_facts",
 ]  # fmt: skip
 
 _MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
@@ -116,6 +116,13 @@ def calls_of_modules(graph: Graph) -> Mapping[str, Any]:
 def meta_with_modules(graph: Graph, facts: Mapping[str, Facts] | None) -> dict[str, Any]:
     """The meta of a graph, with what is taken for granted of the modules of one of those that share it."""
     return {**(graph._meta or {}), **({_MODULES: dict(facts)} if facts else {})}
+
+
+def take_facts(graph: Graph, meta: dict[str, Any]) -> Mapping[str, Facts]:
+    """What `meta_with_modules` put into the meta of a graph, for one of the modules that share it."""
+    if graph._meta is not None:
+        graph._meta.pop(_MODULES, None)
+    return meta.get(_MODULES) or {}
 
 
 def forget_modules(graph: Graph) -> None:

@@ -8,7 +8,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType, MappingProxyType
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -24,7 +24,7 @@ from graphwright.runtime.entries import (
     Graphs,
     callables,
     changes_modules,
-    expect_modules,
+    entry_points_of,
     expectation,
     is_readable,
     refuse_forms,
@@ -38,11 +38,13 @@ from graphwright.runtime.members.shells import copy_slots
 from graphwright.runtime.members.submodules import add_submodule, delete_submodule, unused_submodules
 from graphwright.runtime.members.yielding import yielding
 from graphwright.runtime.packaging.folder import write_package
+from graphwright.runtime.packaging.rolling import copied_graph, roll
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
 from graphwright.runtime.reporting.printing import class_text
 from graphwright.runtime.reporting.showing import as_html, as_text, in_a_line
+from graphwright.runtime.shared_code import SharedCode, method_of
 from graphwright.runtime.state import State
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
@@ -241,34 +243,34 @@ class GraphModule(nn.Module):
         code = graph_to_readable_source(body, owner=self, name="body")
         return compile_source(code.src, code.globals, f"{type(self).__name__}.body", "body")(self, *operands)
 
-    def _build(self, name: str = "forward") -> FunctionType:
-        """Compile the code of an entry point, make it a method of the instance's class, and return it."""
+    def _build(self, name: str = "forward") -> Callable[..., Any]:
+        """Compile the code of an entry point, make it a method of the instance's class, and return that."""
         state = _state(self)
         entry = state.entries[name]
         code = _current_code(self) if name == "forward" else _python_code(self, name)
         kind = type(self)
         place = "" if state.is_readable else entry.place(state.original)  # readable code says it line by line
-        shared = entry.shared
-        function = None if shared is None else shared.function
+        function = None if entry.shared is None else entry.shared.function
         if function is None:
             function = compile_source(code.src, code.globals, f"{kind.__name__}.{name}", name, place, code.run)
             signature = entry.full_signature(state.original)
             if signature is not None:
                 function.__signature__ = signature  # type: ignore[attr-defined]
-            if shared is not None:
-                shared.function = function
+            if entry.shared is not None:
+                entry.shared.function = function
         entry.function = function
-        setattr(kind, name, function)
+        setattr(kind, name, method := method_of(state.entries, name))
         for other in state.entries.values():  # what code of another form calls
             if entry.form is not None and other.graph is entry.graph and other.function is None:
                 GraphModule._build(self, other.name)
         for node in entry.graph.all_nodes():
             # Called modules at once, too: a compiler that runs this must meet code, not the generating of it.
-            called = self.__dict__["_modules"].get(node._target) if node._op == "call_module" else None
-            below = called.__dict__.get(_STATE) if isinstance(called, GraphModule) else None
-            if below is not None and below.function is None:
-                GraphModule._build(called)  # type: ignore[arg-type]
-        return function
+            called: Any = (
+                self.__dict__["_modules"].get(node._target) if node._op in ("call_module", "get_attr") else None
+            )
+            for each in [each.name for each in entry_points_of(called).values() if each.function is None]:
+                GraphModule._build(called, each)
+        return method
 
     forward: Any = _LazyForward()
 
@@ -332,7 +334,7 @@ class GraphModule(nn.Module):
         replaced. Raises ExportError, leaving everything as it was, for what cannot be written so (a lambda, a class
         that no other process can import, a hook) and for a folder that holds anything else.
         """
-        return write_package(self, folder, module_name, _program_of)
+        return write_package(self, folder, module_name, _programs_of)
 
     # ---- constants and submodules
 
@@ -467,23 +469,19 @@ class GraphModule(nn.Module):
                 fix="move the class to the top level of a module",
             )
         identity = kind.__bases__, kind.__name__, kind._extra
-        program = graph_to_record(state.graph), state.is_readable, state.original, state.is_lazy, state.meta
-        entries = {
-            name: (
-                None if entry.graph is state.graph else graph_to_record(entry.graph),
-                entry.saved_signature(),
-                entry.form,
-                entry.facts,
-            )
-            for name, entry in state.entries.items()
-        }
+        graph = None if state.entries["forward"].shared else graph_to_record(state.graph)
+        program = graph, state.is_readable, state.original, state.is_lazy, state.meta
+        entries = {}
+        for name, entry in state.entries.items():
+            kept = entry.shared or (None if entry.graph is state.graph else graph_to_record(entry.graph))
+            entries[name] = kept, entry.saved_signature(), entry.form, entry.facts
         attributes = {key: value for key, value in self.__dict__.items() if key != _STATE}
         return rebuild_graph_module, (identity, program, entries), attributes
 
 
 def rebuild_graph_module(
     identity: tuple[tuple[type, ...], str, dict[str, Any]],
-    program: tuple[dict[str, Any], bool, type | None, bool, dict[str, Any]],
+    program: tuple[dict[str, Any] | None, bool, type | None, bool, dict[str, Any]],
     entries: Mapping[str, tuple[Any, ...]] = MappingProxyType({}),
 ) -> GraphModule:
     """Make a module from what pickle saved of its class and its program; pickle itself then restores its attributes."""
@@ -491,12 +489,13 @@ def rebuild_graph_module(
     record, is_readable, original, is_lazy, meta = program
     module: GraphModule = object.__new__(_instance_class(name, bases, extra))
     nn.Module.__init__(module)
-    state = State(record_to_graph(record), is_readable, original, meta)
+    state = State(Graph() if record is None else record_to_graph(record), is_readable, original, meta)
     state.is_lazy = is_lazy
-    for entry, (other, signature, *form) in entries.items():
-        made = Entry(entry, state.graph if other is None else record_to_graph(other), signature)
-        state.entries[entry] = made
-        made.form, made.facts = (*form, None, None)[:2]
+    for entry, (kept, signature, *form) in entries.items():
+        shared = kept if isinstance(kept, SharedCode) else None
+        graph = state.graph if kept is None else record_to_graph(kept) if shared is None else shared.graph
+        made = state.entries[entry] = Entry(entry, graph, signature)
+        made.form, made.facts, made.shared = (*(*form, None, None)[:2], shared)
     _adopt(module, state)
     return module
 
@@ -537,7 +536,7 @@ def _adopt(module: GraphModule, state: State) -> None:
 def _invalidate(module: nn.Module, name: str = "forward") -> None:
     entry = _state(module).entries[name]
     entry.code = entry.function = entry.bound = entry.called = None
-    if entry.shared is not None:
+    if entry.shared is not None and entry.shared.graph is entry.graph:
         entry.shared.code = entry.shared.function = None
     setattr(type(module), name, _LazyForward(weakref.ref(module), name))
 
@@ -598,22 +597,23 @@ def _readable_code(module: nn.Module, options: dict[str, Any]) -> str | None:
     state = module.__dict__.get(_STATE)
     if state is None:
         return None
-    if state.is_readable and not any(options.values()):
-        return _all_code(module)  # type: ignore[arg-type]
     asked = {name: value for name, value in options.items() if value}
+    if state.is_readable and not asked:
+        return _all_code(module)  # type: ignore[arg-type]
     return state.graph.python_code("self", verbose=True, **asked).src  # type: ignore[no-any-return]
 
 
-def _program_of(module: nn.Module) -> tuple[Graph, PythonCode] | None:
-    """The graph and the code of a captured module, None for other modules."""
-    if _STATE not in module.__dict__:
-        return None
+def _programs_of(module: nn.Module) -> list[tuple[Graph, PythonCode]]:
+    """The graph and the code of each entry point of a captured module, as a file has them; none for other modules."""
     refuse_forms(module)
-    graph, code = _state(module).only_graph, _python_code(module)
-    if any(value is expect_modules for value in code.globals.values()):
-        # Its other classes have no program that it could miss.
-        code = graph_to_readable_source(graph, owner=module, reads_tables=is_readable(module))
-    return graph, code
+    programs = []
+    for name, entry in entry_points_of(module).items():
+        graph, code = copied_graph(entry.graph), _python_code(module, name)
+        if is_readable(module) and is_plain(entry.graph._writer):
+            roll(graph, module)
+            code = graph_to_readable_source(graph, owner=module, name=name, reads_tables=True)
+        programs.append((graph, code))
+    return programs
 
 
 def _watch(module: nn.Module, state: State, entry: Entry) -> None:

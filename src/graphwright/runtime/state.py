@@ -11,6 +11,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph
 from graphwright.runtime.entries import Entry
 from graphwright.runtime.members.hooks import Hooks
+from graphwright.runtime.shared_code import SharedCode
 
 __all__ = ["State"]
 
@@ -47,6 +48,7 @@ class State:
         for entry in self.entries.values():
             if entry.graph is before:
                 entry.graph = graph
+                entry.shared = None if entry.shared is None else SharedCode(graph)
 
     @property
     def only_graph(self) -> Graph:

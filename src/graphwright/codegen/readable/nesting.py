@@ -217,8 +217,11 @@ def _may_stand_inside(node: Node, writer: ReadableWriter) -> bool:
 
 
 def _is_iterator(node: Node, user: Node) -> bool:
-    """Tell whether a node makes what a loop goes through: `range(n)`, or `zip(x, y)` in `enumerate(zip(x, y))`."""
-    return node._target in _ITERATORS and (user._target is for_loop or user._target in _ITERATORS)
+    """Tell whether it makes what a loop goes through: `range(n)`, `zip(x, y)` in `enumerate(zip(x, y))`, `y[1:]`."""
+    if user._target is operator.getitem:
+        return node._op == "get_attr" and user._origin is None and any(_is_iterator(user, each) for each in user.users)
+    is_read = node._op == "get_attr" or (node._target is operator.getitem and isinstance(node._args[1], slice))
+    return (is_read or node._target in _ITERATORS) and (user._target is for_loop or user._target in _ITERATORS)
 
 
 _ORDERINGS = ("sorted", "max", "min")

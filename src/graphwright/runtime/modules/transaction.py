@@ -26,8 +26,9 @@ class Snapshot:
 
     def __init__(self, gm: nn.Module) -> None:
         self._gm = gm
-        self._nested = [(module, module.__dict__[STATE].entries["forward"]) for module in nested_in(gm)]
-        self._entries = [(entry, entry.graph, entry.shared) for _, entry in self._nested]
+        self._nested = nested_in(gm)
+        entries = [entry for module in self._nested for entry in module.__dict__[STATE].entries.values()]
+        self._entries = [(entry, entry.graph, entry.shared) for entry in entries]
         graphs = list({id(graph): graph for graph in (*graphs_of(gm), *[each[1] for each in self._entries])}.values())
         self._graphs = [GraphSnapshot(inner) for graph in graphs for inner in graph.all_graphs()]
         self._constants = [(graph, dict(graph.constants)) for graph in graphs]
@@ -41,7 +42,7 @@ class Snapshot:
             current.update(table)
         for entry, graph, shared in self._entries:
             entry.graph, entry.shared = graph, shared
-        for module, _ in self._nested:
+        for module in self._nested:
             _adopt(module, module.__dict__[STATE])
         for graph, constants in self._constants:
             graph.constants.clear()

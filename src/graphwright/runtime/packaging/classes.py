@@ -20,6 +20,8 @@ from torch.nn.utils import parametrize
 from graphwright.codegen import Globals, PythonCode
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node
+from graphwright.runtime.entries import entry_points_of
+from graphwright.runtime.packaging.equal_classes import Statement, WrittenClass, rendered
 from graphwright.runtime.packaging.loading import rebuilt
 from graphwright.runtime.packaging.modules import (
     Call,
@@ -28,20 +30,20 @@ from graphwright.runtime.packaging.modules import (
     empty_tensor,
     own_attributes,
     quoted,
-    render,
     written_value,
 )
+from graphwright.runtime.packaging.rolling import loops_over
 from graphwright.runtime.premises import own_class
 from graphwright.runtime.references import describe, reference_to, why_unimportable
 
-__all__ = ["ModuleWriter", "ProgramOf", "Stub", "Uses", "Written"]
+__all__ = ["ModuleWriter", "ProgramsOf", "Stub", "Uses", "Written"]
 
 _INDENT = " " * 8
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-# The graph and the generated code of a captured module; None for other modules.
-ProgramOf = Callable[[nn.Module], tuple[Graph, PythonCode] | None]
+# The graph and the generated code of each entry point of a captured module; none for other modules.
+ProgramsOf = Callable[[nn.Module], list[tuple[Graph, PythonCode]]]
 
 
 class Written:
@@ -57,14 +59,26 @@ class Stub(types.SimpleNamespace):
     stands_for = ""
 
 
+def _is_plain_sequence(module: nn.Module) -> bool:
+    """Tell whether a captured module is a Sequential whose program calls what it holds, one after the other."""
+    points = entry_points_of(module)
+    if own_class(module) is not nn.Sequential or len(points) != 1:
+        return False
+    first, *calls, output = points["forward"].graph.nodes
+    row = [first, *calls]
+    are_calls = all(node.op == "call_module" and node.args == (row[i],) for i, node in enumerate(calls))
+    names = [str(node.target) for node in calls]
+    return are_calls and names == list(module._modules) and not calls[-1].kwargs and output.args == (calls[-1],)
+
+
 class Uses:
     """What the graphs of a module need of the modules below it."""
 
-    def __init__(self, root: nn.Module, program_of: ProgramOf) -> None:
-        self.programs: dict[int, tuple[Graph, PythonCode]] = {}  # of the captured modules that run, the root first
+    def __init__(self, root: nn.Module, programs_of: ProgramsOf) -> None:
+        self.programs: dict[int, list[tuple[Graph, PythonCode]]] = {}  # of captured modules that run, the root first
         self.callers: dict[int, Node | None] = {}  # the modules that run as they are, and which node calls each
         self.attributes: dict[int, dict[str, Any]] = {}  # the plain attributes that the graphs read
-        self._program_of = program_of
+        self._programs_of = programs_of
         self._kept: dict[int, bool] = {}
         self._run(root, "", None)
 
@@ -78,29 +92,50 @@ class Uses:
                 at=None if caller is None else caller.origin,
                 fix="remove the hook first: keep what register_forward_hook returned, and call remove() on it",
             )
-        program = self._program_of(module)
-        if program is None:
+        programs = [] if path and _is_plain_sequence(module) else self._programs_of(module)
+        if not programs:
             self.callers[id(module)] = caller
             for name, child in module._modules.items():
                 if child is not None:
                     self._run(child, f"{path}.{name}", caller)
             return
-        self.programs[id(module)] = program
-        for node in program[0].all_nodes():
-            if node.op == "call_module" or node.op == "get_attr":
-                self._follow(module, node)
+        self.programs[id(module)] = programs
+        for graph, _ in programs:
+            for node in graph.all_nodes():
+                if node.op == "call_module" or node.op == "get_attr":
+                    self._follow(module, node)
 
     def _follow(self, module: nn.Module, node: Node) -> None:
         value: Any = module
         for atom in node.target.split("."):
             child = value._modules.get(atom)
             if child is None:
-                read = self.attributes.setdefault(id(value), {})
-                if value._parameters.get(atom) is None and value._buffers.get(atom) is None and atom != "training":
-                    read[atom] = getattr(value, atom)
+                self._read(value, atom)
                 return
             value = child
-        self._run(value, node.target, node)
+        loops = list(loops_over(node))
+        for numbers, item in loops:
+            for name in list(value._modules)[numbers]:
+                self._follow_item(value._modules[name], f"{node.target}.{name}", item)
+        if not loops:
+            self._run(value, node.target, node)
+
+    def _follow_item(self, module: nn.Module, path: str, value: Node) -> None:
+        """Note what is done with a module that a loop goes over, or with one inside of it, as a value of its body."""
+        for user in value.users:
+            name: Any = user.args[1] if user.target is getattr else user.target
+            child = module._modules.get(name) if isinstance(name, str) else None
+            if child is None:
+                self._read(module, name) if user.target is getattr else self._run(module, path, user)
+            elif user.target is getattr:
+                self._follow_item(child, f"{path}.{name}", user)
+            else:
+                self._run(child, f"{path}.{name}", user)
+
+    def _read(self, module: nn.Module, name: str) -> None:
+        read = self.attributes.setdefault(id(module), {})
+        if module._parameters.get(name) is None and module._buffers.get(name) is None and name != "training":
+            read[name] = getattr(module, name)
 
     def needs(self, module: nn.Module) -> bool:
         """Tell whether a module is there for something: it runs, is read, has tensors, or holds what has."""
@@ -127,7 +162,7 @@ class ModuleWriter:
         self.uses = uses
         self.names = names
         self._original_classes = original_classes
-        self.classes: list[str] = []  # the texts of the classes, each before the first one that uses it
+        self.classes: list[WrittenClass] = []  # each before the first one that uses it
         self.paths: dict[int, str] = {}  # where each module was written first
         self.shared: list[tuple[str, str]] = []  # (another path of a module, its first path)
         self._lists: set[str] = set()  # the paths of what is written as a container of torch.nn
@@ -152,40 +187,42 @@ class ModuleWriter:
 
     # ---- classes
 
-    def members(self, module: nn.Module, path: str, indent: str = _INDENT) -> str:
+    def members(self, module: nn.Module, path: str) -> list[Statement]:
         """Write the statements of a constructor that make what a module holds."""
-        lines = []
+        found = []
         for name, parameter in module._parameters.items():
             if parameter is not None:
-                lines.append(_assignment(name, _parameter(parameter), indent))
+                found.append(_assignment(name, _parameter(parameter)))
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
-                lines.append(f"self.register_buffer({quoted(name)}, {empty_tensor(buffer)}{persistent})")
+                found.append(
+                    Statement(f"self.register_buffer({quoted(name)}, ", empty_tensor(buffer), f"{persistent})")
+                )
         for name, value in self.uses.attributes.get(id(module), {}).items():
-            lines.append(_assignment(name, self._attribute(module, path, name, value), indent))
+            found.append(_assignment(name, self._attribute(module, path, name, value)))
         for name, child in module._modules.items():
             if child is not None and self.uses.needs(child):
                 expression = self.expression(child, f"{path}.{name}" if path else name)
                 if expression == "None":  # written elsewhere: this only keeps the place
-                    lines.append(f"self.register_module({quoted(name)}, None)")
+                    found.append(Statement(f"self.register_module({quoted(name)}, None)", ""))
                 else:
-                    lines.append(_assignment(name, expression, indent))
-        return "".join(f"{indent}{line}\n" for line in lines)
+                    found.append(_assignment(name, expression))
+        return found
 
     def _class(self, module: nn.Module, path: str) -> str:
         """Write the class of a module that is no more than what it holds, and of a captured one; return its name."""
         wish = _class_name(module, path)
         base, start = self.base(module)
-        body = f"    def __init__(self) -> None:\n{_INDENT}{start}\n{self.members(module, path)}"
-        if id(module) in self.uses.programs:
-            body += f"\n{self._code_of(module)}"
-        known = self._class_names.get((wish, body))
+        statements = self.members(module, path)
+        code = f"\n{self._code_of(module)}" if id(module) in self.uses.programs else ""
+        key = wish, f"{base}\n{start}\n{rendered(statements, _INDENT)}{code}"
+        known = self._class_names.get(key)
         if known is None:
             known = next(name for name in _numbered(wish) if self.names.new(name) == name)
             self.names.add(known, Written(known))
-            self._class_names[wish, body] = known
-            self.classes.append(f"class {known}({base}):\n{body}")
+            self._class_names[key] = known
+            self.classes.append(WrittenClass(known, wish, base, start, statements, code))
         return known
 
     def base(self, module: nn.Module) -> tuple[str, str]:
@@ -235,7 +272,7 @@ class ModuleWriter:
         """Write a container of torch.nn, and a module that holds numbered modules and nothing else."""
         runs = id(module) in self.uses.callers
         kind = next((kind for kind in _CONTAINERS if isinstance(module, kind)), None)
-        if kind is None or type(module) is not kind:
+        if kind is None or own_class(module) is not kind:
             if runs or (kind is None and (type(module) is not nn.Module or not module._modules)):
                 return None
             kind = kind or nn.ModuleList
@@ -317,25 +354,28 @@ class ModuleWriter:
             fix=f"let the capture look inside {kind} rather than keep it whole",
         )
 
-    def _buffer(self, module: nn.Module, name: str) -> str:
+    def _buffer(self, module: nn.Module, name: str) -> Expression:
         buffer = module._buffers[name]
         if buffer is None:
             return "None"
-        persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
-        return f"torch.nn.Buffer({empty_tensor(buffer)}{persistent})"
+        is_state = name not in module._non_persistent_buffers_set
+        flags: tuple[tuple[str, Expression], ...] = () if is_state else (("persistent=", "False"),)
+        return Call("torch.nn.Buffer", (("", empty_tensor(buffer)), *flags))
 
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
-def _assignment(name: str, expression: Expression, indent: str) -> str:
+def _assignment(name: str, expression: Expression) -> Statement:
     is_plain = name.isidentifier() and not keyword.iskeyword(name)
-    target = f"self.{name} = " if is_plain else f"setattr(self, {quoted(name)}, "
-    text = render(expression, len(indent) + len(target), indent)
-    return f"{target}{text}{'' if is_plain else ')'}"
+    return (
+        Statement(f"self.{name} = ", expression)
+        if is_plain
+        else Statement(f"setattr(self, {quoted(name)}, ", expression, ")")
+    )
 
 
-def _parameter(parameter: Tensor | None) -> str:
+def _parameter(parameter: Tensor | None) -> Expression:
     if parameter is None:
         return "None"
     if type(parameter) is not nn.Parameter:
@@ -344,7 +384,8 @@ def _parameter(parameter: Tensor | None) -> str:
             fix="replace it by an ordinary torch.nn.Parameter before writing",
         )
     can_learn = parameter.is_floating_point() or parameter.is_complex()
-    return f"torch.nn.Parameter({empty_tensor(parameter)}{'' if can_learn else ', requires_grad=False'})"
+    flags: tuple[tuple[str, Expression], ...] = () if can_learn else (("requires_grad=", "False"),)
+    return Call("torch.nn.Parameter", (("", empty_tensor(parameter)), *flags))
 
 
 def _table(items: Iterator[tuple[str, Expression]]) -> Call:

@@ -12,7 +12,7 @@ from torch import nn
 from graphwright.errors import ExportError
 from graphwright.ir import is_reserved
 from graphwright.runtime.packaging import loading
-from graphwright.runtime.packaging.classes import ProgramOf
+from graphwright.runtime.packaging.classes import ProgramsOf
 from graphwright.runtime.packaging.loading import WEIGHTS_FILE
 from graphwright.runtime.packaging.python_file import PackageSource, stored_tensors
 from graphwright.runtime.packaging.weights import save_tensors
@@ -35,17 +35,17 @@ __all__ = ["{name}"]
 '''
 
 
-def write_package(module: nn.Module, folder: str | Path, module_name: str, program_of: ProgramOf) -> list[Path]:
+def write_package(module: nn.Module, folder: str | Path, module_name: str, programs_of: ProgramsOf) -> list[Path]:
     """Write a captured module as a Python package with a class `module_name`; return the paths of its files.
 
-    `program_of` gives the graph and the generated code of a captured module, None for other modules. The package
+    `programs_of` gives the graphs and the generated code of a captured module, none for other modules. The package
     replaces an earlier one; whatever fails, the folder stays as it was. Raises ExportError for what no package can
     hold, for names that are no identifiers, and for a folder with anything else in it.
     """
     target = Path(folder).absolute()
     _check_names(target.name, module_name)
     _check_free(target)
-    source = PackageSource(module, module_name, program_of)
+    source = PackageSource(module, module_name, programs_of)
     tensors = stored_tensors(module, source.build())
     init = _INIT.format(original=type(module).__name__, mark=_MARK, package=target.name, name=module_name)
     texts = (init, _LOADING, source.text)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.codegen import Globals, argument
+from graphwright.runtime.entries import STATE
 from graphwright.runtime.references import reference_to
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 WIDTH = 112
-_OF_EVERY_MODULE = frozenset(nn.Module().__dict__) | {"_compiled_call_impl"}
+_OF_EVERY_MODULE = frozenset(nn.Module().__dict__) | {"_compiled_call_impl", STATE}
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), type(...), range, torch.device)
 _SINGLETONS = (torch.dtype, torch.layout, torch.memory_format)
 
@@ -88,14 +89,15 @@ def quoted(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
 
 
-def empty_tensor(tensor: Tensor) -> str:
+def empty_tensor(tensor: Tensor) -> Call:
     """Write a call that makes a tensor of this shape and dtype.
 
-    >>> empty_tensor(torch.zeros(2, 3)), empty_tensor(torch.tensor(1))
+    >>> render(empty_tensor(torch.zeros(2, 3)), 0, ""), render(empty_tensor(torch.tensor(1)), 0, "")
     ('torch.empty(2, 3)', 'torch.empty((), dtype=torch.int64)')
     """
-    shape = ", ".join(map(str, tensor.shape)) or "()"
-    return f"torch.empty({shape}{'' if tensor.dtype is torch.float32 else f', dtype={tensor.dtype}'})"
+    sizes: list[tuple[str, Expression]] = [("", str(size)) for size in tensor.shape] or [("", "()")]
+    dtype = [] if tensor.dtype is torch.float32 else [("dtype=", str(tensor.dtype))]
+    return Call("torch.empty", (*sizes, *dtype))
 
 
 def written_value(value: Any, names: Globals) -> Expression | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import types
 import warnings
 from collections.abc import Iterator
@@ -15,10 +16,13 @@ from torch import Tensor, nn
 from graphwright.codegen import Globals, PythonCode
 from graphwright.errors import ExportError
 from graphwright.ir import Graph
-from graphwright.runtime.packaging.classes import ModuleWriter, ProgramOf, Stub, Uses, Written
+from graphwright.runtime.entries import entry_points_of
+from graphwright.runtime.packaging.classes import ModuleWriter, ProgramsOf, Stub, Uses, Written
+from graphwright.runtime.packaging.equal_classes import Statement, merged, rendered
 from graphwright.runtime.packaging.imports import import_statements, renamed, used_names
 from graphwright.runtime.packaging.loading import load_tensors, rebuilt, tensor_slots
 from graphwright.runtime.packaging.modules import is_same_build
+from graphwright.runtime.premises import own_class
 
 __all__ = ["PackageSource", "stored_tensors"]
 
@@ -33,7 +37,7 @@ class PackageSource:
         self,
         module: nn.Module,
         class_name: str,
-        program_of: ProgramOf,
+        programs_of: ProgramsOf,
         *,
         loads_weights: bool = True,
         original_classes: bool = False,
@@ -41,18 +45,25 @@ class PackageSource:
         self._module = module
         self._loads_weights = loads_weights
         self._class_name = class_name
-        self._uses = Uses(module, program_of)
-        graphs = [graph for graph, _ in self._uses.programs.values()]
+        self._uses = Uses(module, programs_of)
+        graphs = [graph for programs in self._uses.programs.values() for graph, _ in programs]
         local_names = {name for graph in graphs for name in _local_names(graph)}
         self._names = names = Globals(local_names - {"torch", class_name}, short=True)
         names.add("torch", torch)
         names.add(class_name, Written(class_name))
-        methods = {number: _method(code, names) for number, (_, code) in self._uses.programs.items()}
+        methods = {
+            number: "\n".join([_method(code, names) for _, code in programs])
+            for number, programs in self._uses.programs.items()
+        }
         self._writer = ModuleWriter(self._uses, names, lambda owner: methods[id(owner)], original_classes)
         self._writer.paths[id(module)] = ""
-        root = self._root_class(methods[id(module)])
+        members = self._writer.members(self._module, "")
+        texts, called = merged(self._writer.classes)
+        root = self._root_class(
+            methods[id(module)], [dataclasses.replace(each, value=called(each.value)) for each in members]
+        )
         stubs = [value for value in names.values.values() if isinstance(value, type) and issubclass(value, Stub)]
-        classes = "\n\n".join([*[self._stub(each) for each in stubs], *self._writer.classes, root])
+        classes = "\n\n".join([*[self._stub(each) for each in stubs], *texts, root])
         self._imports = import_statements(names.values, classes, graphs, _LOADING)
         self._classes = classes
         others = (
@@ -69,15 +80,13 @@ class PackageSource:
         base = self._names.add("SimpleNamespace", types.SimpleNamespace)
         return f'class {kind.__name__}({base}):\n    """Stands for {kind.stands_for}."""\n'
 
-    def _root_class(self, method: str) -> str:
+    def _root_class(self, method: str, members: list[Statement]) -> str:
         if not self._loads_weights:
             base, start = self._writer.base(self._module)
-            members = self._writer.members(self._module, "")
             head = f"class {self._class_name}({base}):\n    def __init__(self) -> None:\n        {start}\n"
             flags = (*self._ties(), *self._training_flags(self._module), *self._gradient_flags(self._module))
-            return "".join([head, members, *[f"        {line}\n" for line in flags], "\n", method])
+            return "".join([head, rendered(members, " " * 8), *[f"        {line}\n" for line in flags], "\n", method])
         load = self._names.add("load_tensors", load_tensors)
-        members = self._writer.members(self._module, "", " " * 12)
         lines = [
             f"class {self._class_name}(torch.nn.Module):\n",
             "    def __init__(self, load_weights: bool = True) -> None:\n",
@@ -85,7 +94,7 @@ class PackageSource:
         ]
         if members:
             lines.append('        with torch.device("meta" if load_weights else "cpu"):\n')
-            lines.append(members)
+            lines.append(rendered(members, " " * 12))
         for line in (*self._ties(), *self._training_flags(self._module), *self._gradient_flags(self._module)):
             lines.append(f"        {line}\n")
         lines += ["        if load_weights:\n", f"            {load}(self, beside=__file__)\n", "\n", method]
@@ -166,8 +175,9 @@ class PackageSource:
             warnings.simplefilter("ignore")
             built: nn.Module = scope[self._class_name]()
         self._compare(built)
-        for number, (_, code) in self._uses.programs.items():
-            lost = _lost_subscript(code.src, built.get_submodule(self._writer.paths[number]))
+        sources = [(number, code.src) for number, programs in self._uses.programs.items() for _, code in programs]
+        for number, source in sources:
+            lost = _lost_subscript(source, built.get_submodule(self._writer.paths[number]))
             if lost is not None:
                 raise ExportError(
                     f"cannot write {lost!r}: a class of the program gives its children by number or key, and the "
@@ -194,9 +204,7 @@ class PackageSource:
             original = self._module.get_submodule(path)
             if original.training is not module.training:
                 raise _differs(path, f"its `training` would be {module.training}")
-            holds = type(original) in _CONTAINERS and any(
-                id(each) in self._uses.programs for each in original.modules()
-            )
+            holds = own_class(original) in _CONTAINERS and any(map(entry_points_of, original.modules()))
             if id(original) in self._uses.callers and not holds and not is_same_build(original, module, ()):
                 raise _differs(path, f"it would be another {type(original).__name__}")
 

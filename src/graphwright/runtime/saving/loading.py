@@ -17,7 +17,8 @@ from torch.nn.utils import parametrize
 from graphwright.errors import GraphwrightError, LoadError
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import may_set_attribute, write_attribute
-from graphwright.runtime.entries import Entry
+from graphwright.runtime.entries import Entry, entry_points_of
+from graphwright.runtime.graph_facts import take_facts
 from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class
 from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
@@ -26,9 +27,10 @@ from graphwright.runtime.packaging.whole_files import check_sum
 from graphwright.runtime.saving.plain_data import PlainReader, damaged, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
 from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE, SUMMED
+from graphwright.runtime.shared_code import SharedCode
 from graphwright.runtime.state import State
 from graphwright.runtime.trust.members import is_field
-from graphwright.runtime.trust.methods import called_methods, method_at
+from graphwright.runtime.trust.methods import called_methods, entry_at, method_at
 from graphwright.runtime.trust.names import Trust, names_in
 from graphwright.runtime.trust.sizes import check_bounds
 from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
@@ -105,6 +107,7 @@ class _Rebuilding:
 
     def __init__(self, program: dict[str, Any], tensors: dict[str, torch.Tensor], trust: Trust) -> None:
         self._trust = trust
+        self._shared: dict[tuple[Any, Any], SharedCode] = {}
         trust.check_names(names_in(program))
         self._records = program["modules"]
         self._modules = [self._made(record) for record in self._records]
@@ -114,9 +117,9 @@ class _Rebuilding:
 
     def root(self) -> GraphModule:
         """Fill all modules and return the first."""
-        for record, module in zip(self._records, self._modules, strict=True):
+        for record, module in self._rows():
             self._fill(record, module)
-        for record, module in zip(self._records, self._modules, strict=True):
+        for record, module in self._rows():
             names = record.get("parametrized", ())
             if names:
                 if set(names) != set(module._modules["parametrizations"]._modules):  # type: ignore[union-attr]
@@ -124,13 +127,19 @@ class _Rebuilding:
                 parametrize._inject_new_class(module)
                 for name in names:
                     parametrize._inject_property(module, plain_name(name))
-        for record, module in zip(self._records, self._modules, strict=True):
-            if "program" in record:
-                self._adopt(record["program"], module)
+        programs = [(record["program"], module) for record, module in self._rows() if "program" in record]
+        for program, module in programs:
+            self._adopt(program, module)
+        for _, module in programs:  # which may call entry points of each other
+            for entry in entry_points_of(module).values():
+                self._check(entry.graph, module)
         root = self._modules[0]
         if not isinstance(root, GraphModule) or "program" not in self._records[0]:
             raise damaged("its first module has no graph")
         return root
+
+    def _rows(self) -> Iterable[tuple[dict[str, Any], nn.Module]]:
+        return zip(self._records, self._modules, strict=True)
 
     def _made(self, record: dict[str, Any]) -> nn.Module:
         if "class" in record:
@@ -176,22 +185,42 @@ class _Rebuilding:
     def _adopt(self, record: dict[str, Any], module: nn.Module) -> None:
         if not isinstance(module, GraphModule):
             raise damaged("a module of another class has a graph")
-        graph = self._graph(record, module)
         original = record["original"]
         kind = None if original is None else self._trust.find(original, is_class=True)
         if kind is not None and not isinstance(module, kind):
             raise damaged("a captured module is not of its own class")
         meta = {key: self._values.value(value) for key, value in record["meta"].items()}
-        state = State(graph, bool(record["readable"]), kind, meta)
+        forward = self._entry("forward", record)
+        state = State(forward.graph, bool(record["readable"]), kind, meta)
         state.is_lazy = bool(record["lazy"])
+        state.entries["forward"] = forward
         for name, other in record.get("entries", {}).items():
             if name != plain_name(name) or hasattr(GraphModule, name):
                 raise damaged(f"{name!r} is no method of the program")
-            state.entries[name] = Entry(name, self._graph(other, module))
+            state.entries[name] = self._entry(name, other)
         _adopt(module, state)
 
-    def _graph(self, record: dict[str, Any], module: nn.Module) -> Graph:
-        graph = self._graphs.graph(record["nodes"])
+    def _entry(self, name: str, record: dict[str, Any]) -> Entry:
+        """Rebuild an entry point; a graph that several modules have is rebuilt once."""
+        meta = {key: self._values.value(value) for key, value in record["graph_meta"].items()}
+        shared = None
+        if "shared" in record:
+            number, other = record["shared"]
+            shared = self._shared.get((number, other))
+        if shared is None:
+            graph = self._graphs.graph(record["nodes"])
+            graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
+            graph._meta = meta or None
+        else:
+            graph = shared.graph
+        entry = Entry(name, graph)
+        if "shared" in record:
+            entry.facts, entry.shared = take_facts(graph, meta), shared or SharedCode(graph)
+            self._shared[number, other] = entry.shared
+        return entry
+
+    def _check(self, graph: Graph, module: nn.Module) -> None:
+        """Refuse what no file may do, in a graph of a module. Raises LoadError."""
         verify(graph, module, self._trust)
         written = written_paths(graph)
         for node in graph.all_nodes():
@@ -201,13 +230,13 @@ class _Rebuilding:
                 _check_path(module, str(node.target), node.op, _is_called_with_parameters(node), written)
             elif node.target is write_attribute:
                 _check_written(module, node.args)
-        graph.constants = {str(key): self._values.value(value) for key, value in record["constants"].items()}
-        graph._meta = {key: self._values.value(value) for key, value in record["graph_meta"].items()} or None
-        return graph
 
     def _calls_methods(self, node: Node, module: nn.Module) -> bool:
         """Tell whether a node is read to call methods of modules that a file may call. Raises LoadError otherwise."""
-        found = [method_at(module, path) for path in called_methods(node)]
+        paths = called_methods(node)
+        if paths and all(entry_at(module, path) for path in paths):
+            return True
+        found = [method_at(module, path) for path in paths]
         is_called = any(user.op == "call_method" and user.target == "__call__" for user in node.users)
         if is_called and (not found or None in found):
             raise LoadError(f"a file may not call {node.target!r}", fix=_FIX)

@@ -17,8 +17,8 @@ from torch import nn
 
 from graphwright.codegen import is_plain
 from graphwright.errors import ExportError, LoadError
-from graphwright.ir import Graph, Node
-from graphwright.runtime.entries import entry_points_of, refuse_forms
+from graphwright.ir import Node
+from graphwright.runtime.entries import Entry, entry_points_of, refuse_forms
 from graphwright.runtime.graph_facts import Forwards, meta_with_modules
 from graphwright.runtime.graph_module import _STATE, GraphModule
 from graphwright.runtime.modules.forms import without_forms
@@ -26,14 +26,14 @@ from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
 from graphwright.runtime.state import State
-from graphwright.runtime.trust.methods import called_methods, method_at
+from graphwright.runtime.trust.methods import called_methods, entry_at, method_at
 from graphwright.runtime.trust.verifier import verify, written_paths
 
 __all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "SUMMED", "save"]
 
 # Of the program; raised when an older version could not read what a newer one writes. Format 1 had one graph a module,
-# and formats before 3 had no sum of their bytes.
-FORMAT = 3
+# formats before 3 had no sum of their bytes, and format 3 a copy of a graph for each module that has it.
+FORMAT = 4
 SUMMED = 3  # the first with a sum of its bytes
 NOTE = "graphwright"  # where in the file the program is
 # The attributes that every module has; those that hold functions have lines of their own in a record.
@@ -98,6 +98,7 @@ class _ModuleWriter:
         self._tensors: dict[str, dict[str, Any]] = {}
         self._values = PlainWriter(self._number, self._tensor)
         self._graphs = GraphWriter(self._values)
+        self._shared: dict[int, tuple[int, str]] = {}  # where in the file a graph is that modules share: module, name
         self._needed = _classes_needed(root)
         for path, module in root.named_modules():
             self._number(module, path)
@@ -262,15 +263,15 @@ class _ModuleWriter:
             if hooks:
                 self.left_out.append(f"{where}the graph: {len(hooks)} hooks of {name}")
         record: dict[str, Any] = {
-            **self._graph(state.graph, path, module, state.entries["forward"].facts),
+            **self._graph(state.entries["forward"], path, module),
             "meta": self._mapping("meta", state.meta, where),
             "readable": state.is_readable,
             "lazy": state.is_lazy,
             "original": None if state.original is None else self._class_name(state.original, module, path),
         }
-        others = {name: entry.graph for name, entry in state.entries.items() if name != "forward"}
+        others = {name: entry for name, entry in state.entries.items() if name != "forward"}
         if others:
-            record["entries"] = {name: self._graph(graph, path, module) for name, graph in others.items()}
+            record["entries"] = {name: self._graph(entry, path, module) for name, entry in others.items()}
         return record
 
     def _note_methods(self, node: Node, module: nn.Module) -> None:
@@ -279,7 +280,7 @@ class _ModuleWriter:
             return
         for path in called_methods(node):
             function = method_at(module, path)
-            if function is None:
+            if function is None or entry_at(module, path):
                 continue
             try:
                 self._graphs.note_method(function)
@@ -290,7 +291,8 @@ class _ModuleWriter:
                     fix="give it a public name, or write it so that it can be captured",
                 ) from None
 
-    def _graph(self, graph: Graph, path: str, module: nn.Module, facts: Any = None) -> dict[str, Any]:
+    def _graph(self, entry: Entry, path: str, module: nn.Module) -> dict[str, Any]:
+        graph = entry.graph
         if not is_plain(graph._writer):
             raise ExportError(
                 f"cannot save the graph: it is written by {type(graph._writer).__name__}, a code generator",
@@ -299,7 +301,12 @@ class _ModuleWriter:
         where = f"{path} " if path else ""
         for node in graph.all_nodes():
             self._note_methods(node, module)
-        nodes = self._graphs.record(graph, path)
+        written: dict[str, Any] = {}
+        if entry.shared is not None:
+            number, name = self._shared.setdefault(id(graph), (self._number(module), entry.name))
+            written = {"shared": [number, name]}
+        if entry.shared is None or (number, name) == (self._number(module), entry.name):
+            written["nodes"] = self._graphs.record(graph, path)
         try:
             verify(graph, module, self._values.trust, is_only_asked=True)
         except LoadError as error:
@@ -307,8 +314,8 @@ class _ModuleWriter:
                 f"cannot save the graph, since no file may hold it: {error.message}", at=error.at
             ) from None
         return {
-            "nodes": nodes,
-            "graph_meta": self._mapping("graph_meta", meta_with_modules(graph, facts), where),
+            **written,
+            "graph_meta": self._mapping("graph_meta", meta_with_modules(graph, entry.facts), where),
             "constants": self._mapping("constants", graph.constants, where),
         }
 

@@ -2,8 +2,9 @@
 
 A method that is kept as one node is read and called: `call_method` of its name on the module that a `get_attr` node
 reads, or, of the module that runs the graph, `__call__` on the method itself. A file may do so with public methods of
-modules' own classes, whose module is allowed; never with those of torch's classes and ours, nor with what is stored in
-an attribute. The value of such a `get_attr` node has no other use.
+modules' own classes, whose module is allowed, and with entry points of captured modules, whose graphs are in the file;
+never with methods of torch's classes and ours, nor with what is stored in an attribute. The value of such a `get_attr`
+node has no other use.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from torch import nn
 
 from graphwright.ir import Node, nodes_in
 from graphwright.ops import transformed, unpack
+from graphwright.runtime.entries import entry_points_of
 
-__all__ = ["called_methods", "calls_method", "is_pull_back", "method_at"]
+__all__ = ["called_methods", "calls_method", "entry_at", "is_pull_back", "method_at"]
 
 
 def called_methods(node: Node) -> list[str]:
@@ -45,13 +47,24 @@ def method_at(root: nn.Module, path: str) -> types.FunctionType | None:
     return found if isinstance(found, types.FunctionType) else None
 
 
+def entry_at(root: nn.Module, path: str) -> bool:
+    """Tell whether a dotted path leads to an entry point of a captured module: what it does is in the file, too."""
+    above, _, name = path.rpartition(".")
+    module: Any = root
+    for atom in above.split(".") if above else ():
+        module = module._modules.get(atom)
+        if module is None:
+            return False
+    return name in entry_points_of(module)
+
+
 def calls_method(node: Node, root: nn.Module) -> bool:
     """Tell whether a `call_method` node calls a method of a module's class, or a pull-back."""
     value = node.args[0]
     if not isinstance(value, Node) or value.op != "get_attr":
         return node.target == "__call__" and is_pull_back(value)
     path = str(value.target) if node.target == "__call__" else f"{value.target}.{node.target}"
-    return path in called_methods(value) and method_at(root, path) is not None
+    return path in called_methods(value) and (entry_at(root, path) or method_at(root, path) is not None)
 
 
 def is_pull_back(value: Any) -> bool:

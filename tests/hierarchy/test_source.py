@@ -1,0 +1,159 @@
+"""Nested captures as files that read as if written by hand, and compute what the program does."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.hierarchy.test_unflatten import Block, Masked, TwoWays, floats
+from torch import nn
+
+import graphwright
+from graphwright import trace
+
+
+def program_of(text: str, name: str) -> list[str]:
+    """The lines of the forward of a class of a file."""
+    found = text.partition(f"class {name}(")[2].partition("\n\n\nclass ")[0].partition("    def forward")[2]
+    return [line.strip() for line in found.splitlines()[1:] if line.strip()]
+
+
+def written(nested: Any, text: str, name: str = "") -> nn.Module:
+    """The module of a file, with the weights of a capture."""
+    scope: dict[str, Any] = {"__name__": "written"}
+    exec(compile(text, "written.py", "exec"), scope)
+    module: nn.Module = scope[name or type(nested).__name__]()
+    module.load_state_dict(nested.state_dict())
+    return module
+
+
+class Outputs(nn.Module):
+    """Lists that are gone through in several ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.rest = nn.Linear(4, 4), nn.ModuleList(Block() for _ in range(5))
+        self.few = nn.ModuleList(Block() for _ in range(2))
+        self.all = nn.ModuleList(nn.Linear(4, 4) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        x = self.first(x)
+        mask = x > 0
+        x = self.rest[0](x)
+        for block in self.rest[1:]:
+            x = block(x, mask=mask)
+        for block in self.few:
+            x = block(x)
+        kept = []
+        for layer in self.all:
+            x = layer(x).relu()
+            kept.append(x)
+        return x, kept
+
+
+def test_calls_of_a_list_are_a_loop() -> None:
+    nested, x = trace(Masked(), floats(3, 4), flat=False), floats(6, 4)
+    text = graphwright.source(nested, standalone=True, comments=False)
+    assert program_of(text, "Masked") == [
+        "mask = (x > 0).to(x.dtype)",
+        "for block in self.blocks:",
+        "x = block(x, mask)",
+        "return x",
+    ]
+    assert torch.equal(written(nested, text)(x), nested(x))
+
+
+def test_what_a_loop_cannot_say_stays_in_lines() -> None:
+    model, x = Outputs(), floats(6, 4)
+    nested = trace(model, floats(3, 4), flat=False)
+    text = graphwright.source(nested, standalone=True, comments=False)
+    program = program_of(text, "Outputs")
+    assert "for rest in self.rest[1:]:" in program or "for block in self.rest[1:]:" in program, program
+    assert sum(line.startswith("for ") for line in program) == 1
+    assert sum("self.all[" in line for line in program) == 4
+    value, kept = written(nested, text)(x)
+    want, others = model(x)
+    assert torch.equal(value, want)
+    assert all(map(torch.equal, kept, others))
+
+
+def test_a_module_that_is_called_in_two_ways_has_two_methods() -> None:
+    nested, x = trace(TwoWays(), floats(3, 4), flat=False), floats(6, 4)
+    text = graphwright.source(nested, standalone=True, comments=False)
+    assert "def forward_2(self, x, mask):" in text
+    assert torch.equal(written(nested, text)(x), nested(x))
+
+
+def test_a_folder_has_loops_and_plain_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stages(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stages = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Sequential(Block(), Block()))
+            self.blocks = nn.ModuleList(Block() for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.stages(x)
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    nested, x = trace(Stages().eval(), floats(3, 4), flat=False), floats(6, 4)
+    nested.to_folder(tmp_path / "stages_written", "Stages")
+    text = (tmp_path / "stages_written" / "module.py").read_text()
+    assert "class Sequential" not in text
+    assert "for block in self.blocks:" in text
+    assert "torch.nn.Sequential(Block(), Block())" in text
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    package = importlib.import_module("stages_written")
+    assert torch.equal(package.Stages()(x), nested(x))
+    del sys.modules["stages_written"]
+
+
+class Scaled(nn.Module):
+    def __init__(self, inputs: int, outputs: int, scale: float, kernel: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2)
+        self.scale, self.mode = scale, "a" * kernel
+        self.weight = nn.Parameter(torch.ones(outputs, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(x) * self.scale * self.weight
+
+
+class Twofold(nn.Module):
+    def __init__(self, inputs: int, outputs: int, scale: float) -> None:
+        super().__init__()
+        self.one, self.other = Scaled(inputs, outputs, scale), Scaled(outputs, outputs, scale + 1, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.other(self.one(x))
+
+
+class Stack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = Twofold(2, 3, 1.5), Twofold(3, 5, 1.5), Twofold(5, 5, 2.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.third(self.second(self.first(x)))
+
+
+@pytest.mark.parametrize("original_classes", [False, True])
+def test_classes_that_differ_in_numbers_are_one(original_classes: bool) -> None:
+    nested, x = trace(Stack(), floats(1, 2, 4, 4), flat=False), floats(2, 2, 5, 3)
+    text = graphwright.source(
+        nested, standalone=not original_classes, original_classes=original_classes, comments=False
+    )
+    assert text.count("\nclass ") == 3
+    assert "self, in_channels: int, out_channels: int, scale: float, kernel_size: int, padding: int = 0,\n" in text
+    assert "self.one = Scaled(in_channels=in_channels, out_channels=out_channels, scale=scale, kernel_size=1)" in text
+    assert "self.third = Twofold(in_channels=5, out_channels=5, scale=2.0, other_scale=3.0)" in text
+    module = written(nested, text)
+    assert torch.equal(module(x), nested(x))
+    assert isinstance(module, Stack) is original_classes
+    assert not torch.equal(module.third.one.conv.weight, module.second.one.conv.weight[:, :1])
