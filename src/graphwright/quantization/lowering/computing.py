@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ __all__ = [
     "as_floats",
     "as_integers",
     "ended",
+    "has_exact_onednn",
     "has_onednn",
     "reason_against",
     "values_like",
@@ -28,6 +30,14 @@ SIGNAL_TO_NOISE = 40.0  # in decibels, of floats beside those of the program
 def has_onednn() -> bool:
     """Tell whether this build of torch has kernels of oneDNN."""
     return bool(torch.backends.mkldnn.is_available())
+
+
+def has_exact_onednn() -> bool:
+    """Tell whether oneDNN sums products of bytes exactly: on x86 without VNNI, pairs of them saturate at 16 bits."""
+    return has_onednn() and _SUMS_EXACTLY
+
+
+_SUMS_EXACTLY = platform.machine() not in ("x86_64", "AMD64") or torch.cpu._is_vnni_supported()
 
 
 # ---- results

@@ -13,6 +13,7 @@ from graphwright.quantization.layer_functions import dequantized_weight, quantiz
 from graphwright.quantization.lowering.computing import (
     as_floats,
     ended,
+    has_exact_onednn,
     has_onednn,
     reason_against,
     values_like,
@@ -81,11 +82,11 @@ class Convolution:
         if has_onednn():
             if len(self.shape) == 4:
                 kernels["oneDNN, float weight"] = _onednn_float
-            if self.input is not None and self.input.is_byte and len(self.shape) in (3, 4):
+            if has_exact_onednn() and self.input is not None and self.input.is_byte and len(self.shape) in (3, 4):
                 kernels["oneDNN int8"] = _onednn_int8
         if self.is_plain and self.input is not None:
             kernels["integers"] = _rows_of_integers
-            if has_onednn() and self.input.is_byte and not self.is_added:
+            if has_exact_onednn() and self.input.is_byte and not self.is_added:
                 kernels["oneDNN int8, as rows"] = _rows_of_onednn
         return kernels
 

@@ -24,7 +24,7 @@ from graphwright.quantization.lowering.computing import (
     as_floats,
     as_integers,
     ended,
-    has_onednn,
+    has_exact_onednn,
     reason_against,
     values_like,
 )
@@ -101,7 +101,7 @@ class Linear:
         if self.groups == 1 and (is_computed or (self.input is not None and self.range_of == "float")):
             kernels["integers"] = _integers_in_call if is_computed else integer_rows
             is_byte = self.input is None or self.input.is_byte
-            if has_onednn() and is_byte:
+            if has_exact_onednn() and is_byte:
                 kernels["oneDNN int8"] = _onednn_in_call if is_computed else onednn_rows
         if (
             self.input is None and self.range_of == "float" and not self.inputs % 32

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphwright.engines import Calls, Kernel, itself
 from graphwright.quantization.layer_functions import dequantized_weight, range_of_call, rounded_in_call
-from graphwright.quantization.lowering.computing import has_onednn, reason_against, values_like
+from graphwright.quantization.lowering.computing import has_exact_onednn, reason_against, values_like
 from graphwright.quantization.lowering.linears import (
     bytes_of_call,
     moved_and_scaled,
@@ -82,7 +82,7 @@ class Recurrent:
         kernels: dict[str, Kernel] = {"torch": _reference, "float weight": _float_weights}
         if self.activation != "float":
             kernels["integers"] = _integers
-            if has_onednn():
+            if has_exact_onednn():
                 kernels["oneDNN int8"] = _onednn_int8
         return kernels
 
