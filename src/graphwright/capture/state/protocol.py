@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         Choices,
         Dtypes,
         ExampleFacts,
-        HeldTensors,
         Joining,
         Keeping,
         Ladder,
@@ -219,6 +218,22 @@ class Capture(Protocol):
 
     def back_to(self, mark: Any) -> None:
         """Forget what was counted after a mark: it is captured once more."""
+
+
+class HeldTensors(Protocol):
+    """The tensors that a program has, by where it has them."""
+
+    def path(self, tensor: torch.Tensor) -> str | None:
+        """Where in the program a tensor is, None for one that is in none of its modules."""
+
+    def note(self, tensor: torch.Tensor, path: str) -> None:
+        """Note where in the program a tensor is; one that is in several places is at the first."""
+
+    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
+        """Take the dtype or shape of a tensor of the modules for granted."""
+
+    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
+        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
 
 
 class TypedCapture(Capture, Protocol):
