@@ -18,6 +18,8 @@ class Config:
         notebooks only. GRAPHWRIGHT_PROGRESS: 0 or 1.
     cache_folder: where `optimize_for_inference(keep_decisions=True)` notes what it measured; `~/.cache/graphwright` by
         default. GRAPHWRIGHT_CACHE: a path.
+    copy_layers: whether `trace` copies the part of the graph of a layer that is called like one it has captured. What
+        that takes for granted stands in docs/scale.md. False by default. GRAPHWRIGHT_COPY_LAYERS: 0 or 1.
 
     >>> with config.set(progress=False):
     ...     config.progress
@@ -52,6 +54,17 @@ class Config:
     def cache_folder(self, value: str | os.PathLike[str] | None) -> None:
         self._set["cache_folder"] = value
 
+    @property
+    def copy_layers(self) -> bool:
+        """Whether layers that are called like one before are copied in a capture."""
+        return bool(self._set.get("copy_layers", os.environ.get("GRAPHWRIGHT_COPY_LAYERS") == "1"))
+
+    @copy_layers.setter
+    def copy_layers(self, value: bool) -> None:
+        if value not in (False, True):
+            raise ValueError(f"copy_layers is False or True, not {value!r}")
+        self._set["copy_layers"] = value
+
     @contextmanager
     def set(self, **settings: Any) -> Iterator[None]:
         """Have settings be others inside of a `with` block. Raises AttributeError for what is none."""
@@ -64,7 +77,10 @@ class Config:
             self._set = before
 
     def __repr__(self) -> str:
-        return f"Config(progress={self.progress!r}, cache_folder={str(self.cache_folder)!r})"
+        return (
+            f"Config(progress={self.progress!r}, cache_folder={str(self.cache_folder)!r}, "
+            f"copy_layers={self.copy_layers!r})"
+        )
 
 
 config = Config()

@@ -6,6 +6,7 @@ Each program is captured with and without copies; what differs of a later module
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,8 +22,8 @@ copies: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def _noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Note which calls are copied; small modules are worth it here."""
+def _noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ask for copies, and note which calls are copied; small modules are worth it here."""
     copies.clear()
     copy = repeats.Repeats._copy
 
@@ -33,12 +34,13 @@ def _noted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(repeats.Repeats, "_copy", noted)
     monkeypatch.setattr(repeats, "_LEAST", 0)
+    with graphwright.config.set(copy_layers=True):
+        yield
 
 
 @contextlib.contextmanager
 def no_copies() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repeats, "FEWEST", 10**9)
+    with graphwright.config.set(copy_layers=False):
         yield
 
 
@@ -293,3 +295,80 @@ def test_nested_captures_share_what_was_copied() -> None:
     gm = graphwright.trace(Stack([Block(i) for i in range(5)]), torch.randn(2, 4), flat=False)
     assert copies == ["blocks.2", "blocks.3", "blocks.4"]
     assert len({id(block.graph) for block in gm.blocks}) == 1
+
+
+class Filling(Block):
+    def forward(self, x: torch.Tensor, cache: dict[str, int]) -> torch.Tensor:  # type: ignore[override]
+        cache["calls"] = cache.get("calls", 0) + 1
+        return super().forward(x) * cache["calls"]
+
+
+class WithCounts(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        cache: dict[str, int] = {}
+        for block in self.blocks:
+            x = block(x, cache)
+        return x
+
+
+class Named(Block):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:  # type: ignore[override]
+        return {"x": super().forward(x)}
+
+
+class OfNames(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)["x"]
+        return x
+
+
+def test_dicts_that_calls_get_and_give_are_no_copies() -> None:
+    captured(WithCounts([Filling() for _ in range(5)]), torch.randn(2, 4), copied=[])
+    captured(OfNames([Named() for _ in range(5)]), torch.randn(2, 4), copied=[])
+
+
+class Flagged(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.flag
+
+
+class Flagging(Stack):
+    """Writes attributes of its blocks past `nn.Module.__setattr__`, to what they were."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i, block in enumerate(self.blocks):
+            block.__dict__["flag"] = i
+            x = block(x)
+        return x
+
+
+def test_attributes_that_are_written_to_what_they_were_tell_modules_apart() -> None:
+    model = Flagging([Flagged() for _ in range(5)])
+    model(torch.randn(2, 4))
+    captured(model, torch.randn(2, 4), copied=[])
+
+
+STATE = contextvars.ContextVar("STATE", default=1)
+
+
+class Hidden(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * STATE.get()
+
+
+class Hiding(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i, block in enumerate(self.blocks):
+            STATE.set(i)
+            x = block(x)
+        return x
+
+
+def test_without_being_asked_for_nothing_is_copied() -> None:
+    """What nobody can see to have changed is right by default."""
+    model, x = Hiding([Hidden() for _ in range(5)]), torch.randn(2, 4)
+    with graphwright.config.set(copy_layers=False):
+        gm = graphwright.trace(model, x)
+    assert not copies
+    assert torch.equal(gm(x), model(x))

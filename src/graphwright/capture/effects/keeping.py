@@ -548,6 +548,8 @@ class Keeping:
             for table in self._tables
             if table.keys is not None or table.kind is Variables or f"{table.path}.".startswith(own)
         ]
+        if any(not table.aside.keys().isdisjoint(table.now) for table in tables if table.aside):
+            return False  # an attribute that stands aside was written, to whatever it was
         return not any(True for table in touched(tables) for _ in table.changes())
 
     def write_at_end(self) -> None:

@@ -7,6 +7,9 @@ arguments, and what the capture knows of everything else. A call is copied only 
 - the arguments are of the same form and kinds, the same things being the same;
 - and the call before left nothing behind but nodes and entries that are carried over by name: `knowledge.py` walks all
   that the capture knows, so that whatever else a call leaves makes it one of a kind.
+
+What a call reads outside of all that - the environment, the time, a ContextVar - is taken to be the same in both, which
+nobody can see: `config.copy_layers` has to ask for copies.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import Dim, TensorProxy
 from graphwright.capture.typed.knowledge import Knowledge
 from graphwright.ir import ATOMS, Graph, Node, map_arg
+from graphwright.settings import config
 from graphwright.source import CallSite, Scope
 from graphwright.values import leaves
 
@@ -118,7 +122,9 @@ class Repeats:
 
     def _may_repeat(self, module: nn.Module, path: str) -> bool:
         recorder, plan = self._recorder, self._recorder.plan
-        if not path or not module._modules or recorder.shells is None or recorder.examples.is_real:
+        if not config.copy_layers or not path or not module._modules:
+            return False
+        if recorder.shells is None or recorder.examples.is_real:
             return False
         if recorder.region is not recorder.root or recorder.states or recorder.pending is not None:
             return False
@@ -223,11 +229,12 @@ class Repeats:
         if any(type(node._origin) is not CallSite for node in call.nodes if node._origin is not None):
             return False
         try:
-            passed = {id(leaf) for leaf in _leaves((call.args, call.kwargs))}
+            got = _leaves((call.args, tuple(call.kwargs.values())))
             given = _leaves(call.given)
         except _Unlike:
             return False
-        memories = [_memory(leaf) for leaf in _leaves((call.args, call.kwargs)) if type(leaf) is TensorProxy]
+        passed = {*map(id, got)}
+        memories = [_memory(leaf) for leaf in got if type(leaf) is TensorProxy]
         for leaf in {id(leaf): leaf for leaf in given}.values():
             if id(leaf) in passed or type(leaf) in ATOMS:
                 continue
@@ -256,8 +263,7 @@ class Repeats:
         if not self._are_alike(call, module, path) or not self._is_quiet(path):
             raise _Unlike
         matched = _Matched()
-        matched.match(call.args, args)
-        matched.match(call.kwargs, kwargs)
+        matched.match((call.args, *call.kwargs, *call.kwargs.values()), (args, *kwargs, *kwargs.values()))
         nodes, dims = matched.nodes, matched.dims
         if call.known.names(matched.exchanged()):
             raise _Unlike
@@ -476,12 +482,10 @@ class _Matched:
         kind = type(one)
         if kind is not type(other):
             raise _Unlike
-        if kind is tuple or kind is dict:
-            if len(one) != len(other) or (kind is dict and list(one) != list(other)):
+        if kind is tuple:
+            if len(one) != len(other):
                 raise _Unlike
-            for pair in (
-                zip(one.values(), other.values(), strict=True) if kind is dict else zip(one, other, strict=True)
-            ):
+            for pair in zip(one, other, strict=True):
                 self.match(*pair)
         elif kind is TensorProxy:
             self._match_tensors(one, other)
@@ -546,11 +550,9 @@ def _of_dim(size: int | Dim, dims: dict[int, Dim]) -> int | Dim:
 
 
 def _leaves(value: Any) -> list[Any]:
-    """The leaves of what a call may get and give: tuples, and keyword arguments. Raises _Unlike for all else."""
+    """The leaves of what a call may get and give: nothing that it may change. Raises _Unlike for all else."""
     if type(value) is tuple:
         return [leaf for item in value for leaf in _leaves(item)]
-    if type(value) is dict:
-        return [leaf for item in value.values() for leaf in _leaves(item)]
     if type(value) in ATOMS or isinstance(value, (torch.Tensor, *_PLAIN)) or symbol_of(value) is not None:
         return [value]
     raise _Unlike
