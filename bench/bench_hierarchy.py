@@ -2,7 +2,8 @@
 
     python bench/bench_hierarchy.py [--layers 8 16 64 126] [--check]
 
-Each model is small in width, so that what is measured is the library; nested captures copy layers alike. Every result is first compared with the model's.
+Each model is small in width, so that what is measured is the library; nested captures copy layers alike. Every result
+is first compared with the model's.
 Times are medians; those of calls are ratios to eager ones, measured in rounds, one after the other. Takes two minutes.
 """
 
