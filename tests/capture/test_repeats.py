@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -350,25 +354,77 @@ def test_attributes_that_are_written_to_what_they_were_tell_modules_apart() -> N
 
 
 STATE = contextvars.ContextVar("STATE", default=1)
+LOCAL = threading.local()
 
 
-class Hidden(Block):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x) * STATE.get()
+def listed(kept: list[int] = []) -> list[int]:  # noqa: B006
+    return kept
 
 
-class Hiding(Stack):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for i, block in enumerate(self.blocks):
-            STATE.set(i)
-            x = block(x)
-        return x
+def set_local(i: int) -> None:
+    LOCAL.value = i
 
 
-def test_without_being_asked_for_nothing_is_copied() -> None:
-    """What nobody can see to have changed is right by default."""
-    model, x = Hiding([Hidden() for _ in range(5)]), torch.randn(2, 4)
-    with graphwright.config.set(copy_layers=False):
+def set_environment(i: int) -> None:
+    os.environ["VALUE_OF_A_TEST"] = str(i)
+
+
+def set_item(i: int) -> None:
+    listed()[0] = i
+
+
+# How the program changes what no capture knows, and how its blocks read it; it is 1 before and after.
+HIDDEN: dict[str, tuple[Callable[[int], object], Callable[[], int]]] = {
+    "a ContextVar": (lambda i: STATE.set(i), lambda: STATE.get()),
+    "a thread-local": (set_local, lambda: LOCAL.value),
+    "the environment": (set_environment, lambda: int(os.environ["VALUE_OF_A_TEST"])),
+    "an item of a default argument": (set_item, lambda: listed()[0]),
+}
+
+
+def hiding(change: Callable[[int], object], read: Callable[[], int]) -> nn.Module:
+    class Hidden(Block):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * read()
+
+    class Hiding(Stack):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for i, block in enumerate(self.blocks):
+                change(i + 1)
+                x = block(x)
+            change(1)
+            return x
+
+    return Hiding([Hidden() for _ in range(5)])
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("copy_layers", [False, True])
+def test_what_no_capture_knows_and_the_program_changes_is_seen(
+    name: str, copy_layers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VALUE_OF_A_TEST", "1")
+    listed()[:] = [1]
+    model, x = hiding(*HIDDEN[name]), torch.randn(2, 4)
+    with graphwright.config.set(copy_layers=copy_layers), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         gm = graphwright.trace(model, x)
     assert not copies
     assert torch.equal(gm(x), model(x))
+
+
+def test_nobody_else_is_kept_from_listening() -> None:
+    """Where a profiler of Python's is on, nothing is copied, and it stays on."""
+    heard = []
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        heard.append(event)
+
+    sys.setprofile(profile)
+    try:
+        graphwright.trace(Stack([Block() for _ in range(4)]), torch.randn(2, 4))
+        assert sys.getprofile() is profile
+    finally:
+        sys.setprofile(None)
+    assert heard
+    assert not copies

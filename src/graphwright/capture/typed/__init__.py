@@ -11,6 +11,7 @@ of its ways. Read trace.py first, then recorder.py.
     module_calls.py    what calls of modules got and gave, noted on the way
     repeats.py         modules that are called like one before: their part of the graph is copied
     knowledge.py       what a capture knows at one moment, as data that compares
+    unseen_changes.py  whether the program may have changed, since some moment, what a capture does not see
     settling.py        what was read of values on the way, followed to the inputs that it follows from
     same_values.py     what tells questions about values with examples apart
     held_tensors.py    tensors, arrays and devices that a program has, and the nodes that read them

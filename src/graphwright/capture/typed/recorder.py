@@ -175,6 +175,7 @@ class Recorder:
             pass
         finally:
             self.is_running = False
+            self.repeats.stop()
             self.callers.forget(is_over)
             self.attempts.forget()
         pending, self.pending = self.pending, None

@@ -8,14 +8,16 @@ arguments, and what the capture knows of everything else. A call is copied only 
 - and the call before left nothing behind but nodes and entries that are carried over by name: `knowledge.py` walks all
   that the capture knows, so that whatever else a call leaves makes it one of a kind.
 
-What a call reads outside of all that - the environment, the time, a ContextVar - is taken to be the same in both, which
-nobody can see: `config.copy_layers` has to ask for copies.
+What a call reads outside of all that - the environment, the time, a ContextVar - is the same where the program did
+nothing since that may have changed it (`unseen_changes.py`). Other threads may, all the same, and what code in
+C does is told by its name, which is why `config.copy_layers` has to ask for copies.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +32,10 @@ from graphwright.capture.state.ledger import Read, join_facts_of
 from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import Dim, TensorProxy
 from graphwright.capture.typed.knowledge import Knowledge
+from graphwright.capture.typed.unseen_changes import Listening
 from graphwright.ir import ATOMS, Graph, Node, map_arg
 from graphwright.settings import config
-from graphwright.source import CallSite, Scope
+from graphwright.source import CallSite, Scope, user_frame
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -88,6 +91,7 @@ class Repeats:
         self._makes: dict[int, Hashable] = {}  # by the id of a module
         self._counts: collections.Counter[Hashable] = collections.Counter()
         self._looks = 0  # calls that were looked at since one was copied
+        self._listening = Listening()
         self.is_looking = False
         self.wishes: dict[Node, str | None] | None = None  # the names that nodes of the call looked at are to have
         self.copied: list[str] = []  # the paths of the modules whose calls were copied
@@ -104,21 +108,37 @@ class Repeats:
         """Give what a call of a module gives: copied, or by running it, which others may be copied from then."""
         if self.is_looking or not self._may_repeat(module, path):
             return run()
-        make = self._makes[id(module)]
-        for call in self._calls.get(make, ()):
-            try:
-                given = self._copy(call, module, path, args, kwargs, scope)
-            except _Unlike:
-                continue
-            self._tries[make] = self._looks = 0
-            return given
-        self._met[make] += 1
-        is_left_alone = self._tries[make] >= _MOST_TRIES or self._looks >= _MOST_LOOKS
-        if self._met[make] == 1 or is_left_alone or not self._is_quiet(path):
-            return run()  # the first call makes what all of them share: numbers, constants, guards
+        make, frame = self._makes[id(module)], user_frame(sys._getframe(1))
+        self._listening.pause()
+        try:
+            if self._calls and self._listening.may_have_changed(frame):
+                self._calls.clear()
+                self._listening.stop()
+            for call in self._calls.get(make, ()):
+                try:
+                    given = self._copy(call, module, path, args, kwargs, scope)
+                except _Unlike:
+                    continue
+                self._tries[make] = self._looks = 0
+                return given
+            self._met[make] += 1
+            is_left_alone = self._tries[make] >= _MOST_TRIES or self._looks >= _MOST_LOOKS
+            # The first call makes what all of them share: numbers, constants, guards.
+            may_look = self._met[make] > 1 and not is_left_alone and self._is_quiet(path)
+            if may_look and not self._listening.is_on:
+                self._listening.start(frame)
+                may_look = self._listening.is_on
+        finally:
+            self._listening.resume()
+        if not may_look:
+            return run()
         self._tries[make] += 1
         self._looks += 1
         return self._look(make, module, path, args, kwargs, scope, run)
+
+    def stop(self) -> None:
+        """The program has ended."""
+        self._listening.stop()
 
     def _may_repeat(self, module: nn.Module, path: str) -> bool:
         recorder, plan = self._recorder, self._recorder.plan
@@ -161,6 +181,7 @@ class Repeats:
         run: Callable[[], Any],
     ) -> Any:
         recorder = self._recorder
+        self._listening.pause()
         graph = recorder.root.graph
         last, size = graph._root.prev, len(graph.nodes)
         before, others = Knowledge(recorder), self._facts_of_others(path)
@@ -168,9 +189,11 @@ class Repeats:
         reads, unforeseen = set(recorder.ledger.reads), set(recorder.ledger.unforeseen)
         written, constants = dict(recorder.root.written), len(graph.constants)
         self.is_looking, self.wishes = True, {}
+        self._listening.resume()
         try:
             given = run()
         finally:
+            self._listening.pause()
             self.is_looking, wishes, self.wishes = False, self.wishes, None
         nodes = []
         node = last.next
@@ -181,7 +204,8 @@ class Repeats:
         own = f"{path}."
         new_written = {node: by for node, by in recorder.root.written.items() if written.get(node) is not by}
         is_alone = (
-            len(graph.nodes) - size == len(nodes)
+            not self._listening.is_changed
+            and len(graph.nodes) - size == len(nodes)
             and len(graph.constants) == constants
             and recorder.calls.hidden == hidden
             and before.holds(recorder)
@@ -192,6 +216,7 @@ class Repeats:
             and self._is_quiet(path)
         )
         if not is_alone:
+            self._listening.stop() if self._listening.is_changed else self._listening.resume()
             return given
         passed = {id(leaf) for leaf in _proxies((args, kwargs))}
         used = dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in inside)
@@ -210,6 +235,7 @@ class Repeats:
         )  # fmt: skip
         if self._may_be_copied(call, inside):
             self._calls.setdefault(make, []).append(call)
+        self._listening.resume()
         return given
 
     def _facts_of_others(self, path: str) -> dict[str, dict[str, Any]]:

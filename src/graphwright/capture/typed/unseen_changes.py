@@ -1,0 +1,248 @@
+"""Whether the program may have changed, since some moment, what a capture does not see: a ContextVar, the environment.
+
+It can only do so by code of its own: by an instruction that stores, or by calling what is not known to change nothing.
+All functions that start meanwhile are looked at, and of those that were running before the instructions in between.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import math
+import operator
+import sys
+import sysconfig
+import weakref
+from collections.abc import Iterable
+from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+import torch
+
+from graphwright.capture.python.calls import call
+from graphwright.capture.state.running import RUN
+from graphwright.source import is_internal
+
+__all__ = ["Listening"]
+
+_CALL = call.__code__
+_CHANGES_NOTHING = frozenset({
+    *[abs, all, any, bin, callable, chr, divmod, format, getattr, hasattr, hash, hex, id, isinstance, issubclass, len],
+    *[iter, max, min, ord, pow, repr, round, sorted, sum, vars, builtins.__build_class__],
+    *[each for each in vars(math).values() if type(each) is BuiltinFunctionType],
+    *[operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.add, operator.sub],
+    *[operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.neg, operator.not_, operator.and_],
+    *[operator.or_, operator.is_, operator.is_not, operator.contains, operator.getitem, operator.index],
+})  # fmt: skip
+_FIXED = (str, bytes, tuple, int, float, complex, bool, frozenset, range, type(None))  # whose methods change nothing
+_READS = frozenset({
+    "get", "items", "keys", "values", "copy", "index", "count", "__getitem__", "__contains__", "__len__",
+})  # fmt: skip
+_STORES = frozenset({
+    "STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE",
+    "STORE_NAME", "DELETE_NAME",
+})  # fmt: skip
+
+
+class Listening:
+    """Listens, from one moment on, to what the program calls. It does not start where somebody else listens."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.is_changed = False
+        self._running: dict[int, tuple[FrameType, int]] = {}
+
+    def start(self, frame: FrameType | None) -> None:
+        """Begin, in the call of a function: with those that are running, from where they are now."""
+        self.is_changed, self.is_on = False, sys.getprofile() is None
+        self._running = {id(each): (each, each.f_lasti) for each in _frames(frame)}
+        self.resume()
+
+    def stop(self) -> None:
+        """Listen no more, for good."""
+        self.pause()
+        self.is_on, self._running = False, {}
+
+    def pause(self) -> None:
+        """Do not listen to what the capture does itself."""
+        if self.is_on and sys.getprofile() == self._heard:
+            sys.setprofile(None)
+
+    def resume(self) -> None:
+        """Listen again."""
+        if self.is_on:
+            sys.setprofile(self._heard)
+
+    def may_have_changed(self, frame: FrameType | None) -> bool:
+        """Tell whether what is not seen may be another by now, in the call of a function."""
+        if not self.is_on or self.is_changed:
+            return True
+        for each in _frames(frame):
+            _, before = self._running.get(id(each), (each, None))
+            if before is not None and _stores_between(each.f_code, before, each.f_lasti):
+                self.is_changed = True
+        return self.is_changed
+
+    def _heard(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            code = frame.f_code
+            if code is _CALL:
+                self.is_changed |= not _is_harmless(frame.f_locals.get("function"))
+            elif not is_internal(code.co_filename) and _may_store(frame):
+                self.is_changed |= _is_of_program(frame)
+        elif event == "c_call" and not is_internal(frame.f_code.co_filename) and not _is_harmless(argument):
+            self.is_changed |= _is_of_program(frame)
+        if self.is_changed:
+            self.pause()
+
+
+def _is_callback(code: CodeType) -> bool:
+    """Tell whether code is what Python calls where an object that a weak dictionary has is gone."""
+    return code.co_name == "remove" and code.co_filename == weakref.__file__
+
+
+def _is_of_program(frame: FrameType | None) -> bool:
+    """Tell whether a function runs for the program: it is the program's, or of Python and called from there."""
+    while frame is not None and _is_of_python(frame.f_code.co_filename):
+        if _is_callback(frame.f_code):
+            return False
+        frame = frame.f_back
+    return frame is not None and (frame.f_code is _CALL or not is_internal(frame.f_code.co_filename))
+
+
+@functools.lru_cache(1024)
+def _is_of_python(filename: str) -> bool:
+    return (
+        filename == "<string>"
+        or filename.startswith("<frozen ")
+        or (filename.startswith(_LIBRARY) and "site-packages" not in filename)
+    )
+
+
+_LIBRARY = sysconfig.get_paths()["stdlib"]
+
+
+def _frames(frame: FrameType | None) -> Iterable[FrameType]:
+    """The functions of the program that are running, from one outwards."""
+    while frame is not None and frame.f_code is not RUN:
+        if not is_internal(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
+def _is_harmless(function: Any) -> bool:
+    """Tell whether a call of something in C changes nothing that lasts, short of what the capture sees."""
+    if not isinstance(function, BuiltinFunctionType | MethodDescriptorType | WrapperDescriptorType):
+        return True  # in Python: it is heard itself; or a class
+    if function.__name__ == "__new__":
+        return True
+    owner = getattr(function, "__self__", None)
+    kind = getattr(function, "__objclass__", type(owner))
+    if isinstance(owner, torch.Tensor) or str(getattr(function, "__module__", "")).startswith("torch"):
+        return True
+    if str(kind.__module__).startswith("torch") or str(getattr(owner, "__name__", "")).startswith("torch"):
+        return True
+    if issubclass(kind, _FIXED) and owner is not None:
+        return True
+    if function.__name__ in _READS and issubclass(kind, dict | list | set):
+        return True
+    try:
+        return function in _CHANGES_NOTHING
+    except TypeError:  # of what has no hash
+        return False
+
+
+_stored: weakref.WeakKeyDictionary[CodeType, frozenset[str | None]] = weakref.WeakKeyDictionary()
+
+
+def _may_store(frame: FrameType) -> bool:
+    """Tell whether a function that starts has an instruction that stores into something that is not its own."""
+    code = frame.f_code
+    names = _stored.get(code)
+    if names is None:
+        names = _stored[code] = frozenset(name for _, name in _stores_in(code))
+    return bool(names) and not all(name is not None and _is_made_in(_owner_of(name, frame), name) for name in names)
+
+
+def _stores_in(code: CodeType) -> Iterable[tuple[int, str | None]]:
+    """The offsets of instructions that store, with the variable into whose value they do; None for other places."""
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+    for i, step in enumerate(steps):
+        if step.opname in _STORES:
+            is_item = step.opname == "STORE_SUBSCR" and i > 1 and steps[i - 2].opname in _LOADS
+            yield step.offset, str(steps[i - 2].argval) if is_item else None
+
+
+_LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF"})
+
+
+def _owner_of(name: str, frame: FrameType) -> CodeType | None:
+    """The function that has a variable: this one, or one around it, which is running."""
+    around: FrameType | None = frame
+    while around is not None:
+        code = around.f_code
+        if name in code.co_varnames or name in code.co_cellvars:
+            return code
+        if around is frame and name not in code.co_freevars:
+            return None
+        around = around.f_back
+        while around is not None and around.f_code.co_filename != frame.f_code.co_filename:
+            around = around.f_back
+    return None
+
+
+@functools.lru_cache(1024)
+def _is_made_in(code: CodeType | None, name: str) -> bool:
+    """Tell whether a variable of a function only holds containers that each of its calls makes anew."""
+    if code is None:
+        return False
+    count = code.co_argcount + code.co_kwonlyargcount
+    is_starred = bool(code.co_flags & 0x04)
+    if code.co_flags & 0x08 and code.co_varnames[count + is_starred] == name:  # the dict of its keyword arguments
+        return True
+    if name in code.co_varnames[: count + is_starred]:
+        return False
+    made = list(_assignments(code, name))
+    return bool(made) and all(made)
+
+
+def _assignments(code: CodeType, name: str) -> Iterable[bool]:
+    """For each assignment of a variable, in a function and those inside of it, whether it is of a new container."""
+    before = ""
+    for step in dis.get_instructions(code):
+        if step.opname in ("STORE_FAST", "STORE_DEREF") and step.argval == name:
+            yield before in ("BUILD_MAP", "BUILD_LIST", "BUILD_SET", "BUILD_CONST_KEY_MAP")
+        elif step.opname.startswith("STORE_FAST_") and name in str(step.argval):
+            yield False
+        if step.opname not in ("CACHE", "EXTENDED_ARG"):
+            before = step.opname
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _assignments(const, name)
+
+
+@functools.lru_cache(1024)
+def _stores_between(code: CodeType, first: int, last: int) -> bool:
+    """Tell whether code stores between two of its instructions, in the loop around them where they are in one."""
+    low, high = min(first, last), max(first, last)
+    loops = [
+        (step.argval, step.offset)
+        for step in dis.get_instructions(code)
+        if step.opcode in _JUMPS and type(step.argval) is int and step.argval <= step.offset
+    ]
+    around = [loop for loop in loops if loop[0] <= low and high <= loop[1]]
+    if first == last and not around:
+        return False  # it is still in the same call
+    if first >= last:
+        low, high = min(around, key=lambda loop: loop[1] - loop[0], default=(0, len(code.co_code)))
+    for start, end in loops:  # those that are partly in between
+        if start <= high and low <= end and not (start <= low and high <= end):
+            low, high = min(low, start), max(high, end)
+    return any(
+        low <= offset <= high and not (name is not None and _is_made_in(code, name))
+        for offset, name in _stores_in(code)
+    )
+
+
+_JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
