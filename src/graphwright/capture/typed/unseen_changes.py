@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import gc
 import math
 import operator
 import sys
@@ -98,16 +99,20 @@ class Listening:
 
 
 def _is_callback(code: CodeType) -> bool:
-    """Tell whether code is what Python calls where an object that a weak dictionary has is gone."""
-    return code.co_name == "remove" and code.co_filename == weakref.__file__
+    """Tell whether code is what Python calls by itself: as the collector runs, or a weak dictionary loses an object."""
+    if code.co_name == "remove" and code.co_filename == weakref.__file__:
+        return True
+    return any(getattr(callback, "__code__", None) is code for callback in gc.callbacks)
 
 
 def _is_of_program(frame: FrameType | None) -> bool:
     """Tell whether a function runs for the program: it is the program's, or of Python and called from there."""
+    if frame is not None and _is_callback(frame.f_code):
+        return False
     while frame is not None and _is_of_python(frame.f_code.co_filename):
-        if _is_callback(frame.f_code):
-            return False
         frame = frame.f_back
+        if frame is not None and _is_callback(frame.f_code):
+            return False
     return frame is not None and (frame.f_code is _CALL or not is_internal(frame.f_code.co_filename))
 
 
