@@ -120,7 +120,7 @@ def _runs_over(path: str, places: Mapping[int, int], nodes: Sequence[Node]) -> I
 def _longest(path: str, start: int, places: Mapping[int, int], nodes: Sequence[Node]) -> _Run:
     """The segments from a module on that do the same."""
     segments: list[list[Node]] = []
-    length = places.get(start + 1, 0) - places.get(start, 0)
+    length = places[start + 1] - places[start] if start in places and start + 1 in places else 0  # some are left out
     number = start
     while length > 0 and places.get(number) == places[start] + length * (number - start):
         segment = list(nodes[places[number] : places[number] + length])
