@@ -33,9 +33,9 @@ def _noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.disable()  # what it finalizes in the middle of a capture would be heard, and the call not copied
     copy = repeats.Repeats._copy
 
-    def noted(self: Any, call: Any, module: nn.Module, path: str, *rest: Any) -> Any:
-        given = copy(self, call, module, path, *rest)
-        copies.append(path)
+    def noted(self: Any, call: Any, called: Any) -> Any:
+        given = copy(self, call, called)
+        copies.append(called.path)
         return given
 
     monkeypatch.setattr(repeats.Repeats, "_copy", noted)

@@ -10,7 +10,7 @@ import collections
 import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -19,9 +19,18 @@ from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.runtime import HOOKS, is_atom
 from graphwright.values import leaves
 
-__all__ = ["Pairs"]
+__all__ = ["Pairs", "facts_of_tensor", "is_below"]
 
 _TABLES = ("_modules", "_parameters", "_buffers")
+
+
+def is_below(path: str | None, root: str) -> TypeGuard[str]:
+    """Tell whether a path leads to a module, or to something inside of it.
+
+    >>> is_below("layers.1.norm", "layers.1"), is_below("layers.10", "layers.1")
+    (True, False)
+    """
+    return path is not None and (path == root or path.startswith(f"{root}."))
 
 
 class Pairs:
@@ -84,13 +93,9 @@ class Pairs:
     def _are_places_alike(self, one: str | None, other: str | None) -> bool:
         """Tell whether two places are the same one below the modules that are compared."""
         first, second = self._roots
-        is_below, is_other_below = (
-            path is not None and (path == root or path.startswith(f"{root}."))
-            for path, root in ((one, first), (other, second))
-        )
-        if not is_below and not is_other_below:
+        if not is_below(one, first) and not is_below(other, second):
             return True
-        return is_below and is_other_below and one[len(first) :] == other[len(second) :]  # type: ignore[index]
+        return is_below(one, first) and is_below(other, second) and one[len(first) :] == other[len(second) :]
 
     def _modules_alike(self, one: nn.Module, other: nn.Module) -> bool:
         met = self._met(one, other)
@@ -132,10 +137,11 @@ class Pairs:
             return False
         if vars(one) or vars(other) or (one.grad is None) != (other.grad is None):
             return False
-        return _facts(one) == _facts(other)
+        return facts_of_tensor(one) == facts_of_tensor(other)
 
 
-def _facts(tensor: torch.Tensor) -> tuple[Any, ...]:
+def facts_of_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """All that a program may ask of a dense tensor, its data and who it is aside."""
     return (
         tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.device, tensor.layout,
         tensor.requires_grad, tensor.is_leaf, tensor.is_inference(), tensor.is_conj(), tensor.is_neg(),

@@ -6,7 +6,7 @@ that tensor is what it was, so that its node is made before the write, and read 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import KeysView
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.regions import Region
 
-__all__ = ["Writes"]
+__all__ = ["Writes", "memory_of"]
 
 
 class Writes:
@@ -40,7 +40,7 @@ class Writes:
         return sum(self._counts.values())
 
     @property
-    def memories(self) -> Collection[Any]:
+    def memories(self) -> KeysView[Any]:
         """The memories that were written to."""
         return self._counts.keys()
 
@@ -48,7 +48,7 @@ class Writes:
         """Note that a number is read from a tensor: as of now."""
         if isinstance(tensor, TensorProxy):
             symbol.key = (symbol.function, id(tensor), *self.stamp(tensor))
-            self._reads.append((symbol, _memory(tensor), self._recorder.region))
+            self._reads.append((symbol, memory_of(tensor), self._recorder.region))
         return symbol
 
     def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ class Writes:
         written = args[0] if is_setitem(target) else written_argument(op, target, args, kwargs)
         for tensor in leaves(written):
             if isinstance(tensor, TensorProxy):
-                self._write(_memory(tensor))
+                self._write(memory_of(tensor))
 
     def _write(self, memory: int) -> None:
         recorder = self._recorder
@@ -86,10 +86,10 @@ class Writes:
 
     def stamp(self, tensor: TensorProxy) -> Any:
         """What tells the data of a tensor from that at other times."""
-        return self._round, self._counts.get(_memory(tensor), 0)
+        return self._round, self._counts.get(memory_of(tensor), 0)
 
 
-def _memory(tensor: TensorProxy) -> Any:
+def memory_of(tensor: TensorProxy) -> Any:
     """What tensors that share their memory have in common."""
     with torch._C.DisableTorchFunction():
         example = tensor.example

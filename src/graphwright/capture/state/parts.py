@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, KeysView, Sequence, Sized
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -475,7 +475,7 @@ class TypedWrites(Writes, Protocol):
     """How often each memory was written to, and the numbers that were read from it and have no node yet."""
 
     @property
-    def memories(self) -> Collection[Any]:
+    def memories(self) -> KeysView[Any]:
         """The memories that were written to."""
 
     def read(self, symbol: Symbol, tensor: torch.Tensor) -> Symbol:

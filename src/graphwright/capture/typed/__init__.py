@@ -10,6 +10,8 @@ of its ways. Read trace.py first, then recorder.py.
     inputs.py          the user's values in, placeholders and proxies out, and back; guards of the inputs
     module_calls.py    what calls of modules got and gave, noted on the way
     repeats.py         modules that are called like one before: their part of the graph is copied
+    alike_arguments.py arguments of calls that are of one form and kinds, the same things being the same
+    copied_calls.py    the nodes of a call, made again for a module like its own
     knowledge.py       what a capture knows at one moment, as data that compares
     unseen_changes.py  whether the program may have changed, since some moment, what a capture does not see
     settling.py        what was read of values on the way, followed to the inputs that it follows from

@@ -250,12 +250,10 @@ class Recorder:
         if self.reads is not None:
             self.reads.entered(module, path)
         scope = self.scope = entered(Scope(path, type(module), count, outer), args, kwargs)
-
-        def run() -> Any:
-            return nn.Module._call_impl(shell, *args, **kwargs)
-
+        run = functools.partial(nn.Module._call_impl, shell, *args, **kwargs)
         try:
-            result = given_by(scope, self.repeats.call(module, path, args, kwargs, scope, run))
+            is_copied = self.repeats.is_wanted
+            result = given_by(scope, self.repeats.call(module, path, args, kwargs, scope, run) if is_copied else run())
         finally:
             self.scope = outer
         if self.questions.optionals.are_there:

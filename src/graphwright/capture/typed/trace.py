@@ -181,15 +181,14 @@ def trace(
         entries = [_entry(subject, point, _told(options, bar), is_leaf) for point in followed(points, "method")]
         share_constants(entry.graph for entry in entries)
         module = subject.module_of(entries)
-        if not flat:
-            nested = unflatten(module)
     if control_flow == "follow":
         check_outputs(entries, subject.name(points[0].name))
     if check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace):
         calls = read_check_inputs(check_inputs, as_example)
         _check(root, module, entries, points, calls, options, is_leaf, check_tolerance)
     if not flat:
-        module = nested
+        with rare_collections():
+            module = unflatten(module)
     if copy:
         copy_tensors(module)
     return module

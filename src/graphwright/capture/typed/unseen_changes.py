@@ -7,6 +7,7 @@ All functions that start meanwhile are looked at, and of those that were running
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dis
 import functools
 import gc
@@ -15,7 +16,7 @@ import operator
 import sys
 import sysconfig
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -54,25 +55,41 @@ class Listening:
         self.is_changed = False
         self._running: dict[int, tuple[FrameType, int]] = {}
 
-    def start(self, frame: FrameType | None) -> None:
-        """Begin, in the call of a function: with those that are running, from where they are now."""
-        self.is_changed, self.is_on = False, sys.getprofile() is None
-        self._running = {id(each): (each, each.f_lasti) for each in _frames(frame)}
-        self.resume()
+    def is_started(self, frame: FrameType | None) -> bool:
+        """Begin, in the call of a function, with those that are running from where they are. Tell whether it is on."""
+        if not self.is_on or self.is_changed:
+            self.is_changed, self.is_on = False, sys.getprofile() is None
+            self._running = {id(each): (each, each.f_lasti) for each in _frames(frame)}
+        return self.is_on
 
     def stop(self) -> None:
         """Listen no more, for good."""
-        self.pause()
+        self._pause()
         self.is_on, self._running = False, {}
 
-    def pause(self) -> None:
-        """Do not listen to what the capture does itself."""
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """While it lasts, do not listen: to what the capture does itself."""
+        self._pause()
+        try:
+            yield
+        finally:
+            self._resume()
+
+    def heard(self, run: Callable[[], Any]) -> Any:
+        """Run a part of the program, and listen to it, where that is paused."""
+        self._resume()
+        try:
+            return run()
+        finally:
+            self._pause()
+
+    def _pause(self) -> None:
         if self.is_on and sys.getprofile() == self._heard:
             sys.setprofile(None)
 
-    def resume(self) -> None:
-        """Listen again."""
-        if self.is_on:
+    def _resume(self) -> None:
+        if self.is_on and not self.is_changed:
             sys.setprofile(self._heard)
 
     def may_have_changed(self, frame: FrameType | None) -> bool:
@@ -95,7 +112,7 @@ class Listening:
         elif event == "c_call" and not is_internal(frame.f_code.co_filename) and not _is_harmless(argument):
             self.is_changed |= _is_of_program(frame)
         if self.is_changed:
-            self.pause()
+            self._pause()
 
 
 def _is_callback(code: CodeType) -> bool:
