@@ -81,6 +81,25 @@ def test_what_a_loop_cannot_say_stays_in_lines() -> None:
     assert all(map(torch.equal, kept, others))
 
 
+class Gaps(nn.Module):
+    """A list some of whose modules are not called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(7))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i in (0, 1, 3, 4, 5, 6):
+            x = self.layers[i](x).relu()
+        return x
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_a_list_some_of_whose_modules_are_not_called_is_written(flat: bool) -> None:
+    gm, x = trace(Gaps(), floats(3, 4), flat=flat), floats(6, 4)
+    assert torch.equal(written(gm, graphwright.source(gm, standalone=True))(x), gm(x))
+
+
 def test_a_module_that_is_called_in_two_ways_has_two_methods() -> None:
     nested, x = trace(TwoWays(), floats(3, 4), flat=False), floats(6, 4)
     text = graphwright.source(nested, standalone=True, comments=False)
