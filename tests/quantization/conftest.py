@@ -9,4 +9,4 @@ from graphwright.quantization.lowering import computing
 
 @pytest.fixture(autouse=True)
 def _onednn_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(computing, "_SUMS_EXACTLY", True)
+    monkeypatch.setattr(computing, "sums_bytes_exactly", lambda: True)

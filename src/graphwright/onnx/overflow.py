@@ -12,7 +12,8 @@ from typing import Any
 import numpy
 import onnx_ir as ir
 import onnxruntime  # type: ignore[import-untyped]
-import torch
+
+from graphwright.runtime import sums_bytes_exactly
 
 __all__ = ["open_session"]
 
@@ -21,7 +22,7 @@ _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 def open_session(path: Path, options: Any) -> Any:
     """Open a model in a file, which is edited: its weights become uint8 where those of int8 would overflow."""
-    if not torch.cpu._is_vnni_supported():
+    if not sums_bytes_exactly():
         _make_weights_unsigned(path)
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 

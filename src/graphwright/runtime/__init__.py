@@ -26,6 +26,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     objects.py        objects of the user's own classes
     watching.py       whether tables were written to since they were looked at
     unrolled.py       many looks at tables as functions without a loop
+    processor.py      what programs have to know of the processor that they run on
     references.py     where an object is found when its module is imported
 
 Generated code, graphs as text and pickles name the modules of what they call, so guards, dispatch, objects, pickling,
@@ -134,6 +135,7 @@ from graphwright.runtime.premises import (
     said_of_modules,
     spelled,
 )
+from graphwright.runtime.processor import sums_bytes_exactly
 from graphwright.runtime.reporting.capture_report import (
     CaptureFacts,
     CaptureReport,
@@ -280,6 +282,7 @@ __all__ = [
     "save",
     "skip_lazy_graph_modules",
     "spelled",
+    "sums_bytes_exactly",
     "transaction",
     "unlike",
     "unlike_inputs",
@@ -314,5 +317,6 @@ FLOORS = (
     "objects",
     "watching",
     "unrolled",
+    "processor",
     "references",
 )

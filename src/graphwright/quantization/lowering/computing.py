@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from graphwright.engines import ACTIVATIONS, Calls
 from graphwright.quantization.affine import dequantize, quantize
 from graphwright.quantization.lowering.integers import Steps
+from graphwright.runtime import sums_bytes_exactly
 
 __all__ = [
     "SIGNAL_TO_NOISE",
@@ -33,11 +33,8 @@ def has_onednn() -> bool:
 
 
 def has_exact_onednn() -> bool:
-    """Tell whether oneDNN sums products of bytes exactly: on x86 without VNNI, pairs of them saturate at 16 bits."""
-    return has_onednn() and _SUMS_EXACTLY
-
-
-_SUMS_EXACTLY = platform.machine() not in ("x86_64", "AMD64") or torch.cpu._is_vnni_supported()
+    """Tell whether this build has them, and they sum products of bytes exactly."""
+    return has_onednn() and sums_bytes_exactly()
 
 
 # ---- results
