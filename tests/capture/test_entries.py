@@ -470,8 +470,15 @@ def test_a_package_keeps_all_captures(tmp_path: Path, monkeypatch: pytest.Monkey
 
     x, mask = torch.randn(4), torch.randn(4)
     assert torch.equal(Gate()(x), gate(x)) and torch.equal(Gate()(x, mask), gate(x, mask))
-    with pytest.raises(GraphError, match="a graph for each of its entry points"):
-        coder(Coder()).to_folder(tmp_path / "coder_package")
+
+    gm = coder(Coder().eval())
+    gm.to_folder(tmp_path / "coder_package", "Written")
+    from coder_package import Written  # type: ignore[import-not-found]
+
+    written = Written().eval()
+    torch.testing.assert_close(written(X), gm(X))
+    torch.testing.assert_close(written.encode(X, 2.0), gm.encode(X, 2.0))
+    torch.testing.assert_close(written.decode(CODE), gm.decode(CODE))
 
 
 def test_state_modes_and_moves_reach_all_graphs() -> None:

@@ -431,3 +431,21 @@ def test_nobody_else_is_kept_from_listening() -> None:
         sys.setprofile(None)
     assert heard
     assert not copies
+
+
+def shifted(x: torch.Tensor, by: int) -> torch.Tensor:
+    return x + by
+
+
+class Shifting(Stack):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return shifted(super().forward(shifted(x, 1)), 2)
+
+
+def test_leaf_functions_are_found_beside_copies() -> None:
+    """For them the capture has a profiler of its own on, below the one that listens for changes."""
+    model, x = Shifting([Block() for _ in range(4)]), torch.randn(2, 4)
+    gm = graphwright.trace(model, x, leaf_functions=[shifted])
+    assert list(dict.fromkeys(copies)) == ["blocks.2", "blocks.3"]
+    assert len(gm.graph.find_nodes(op="call_function", target=shifted)) == 2
+    assert torch.equal(gm(x), model(x))

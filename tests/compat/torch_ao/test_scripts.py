@@ -202,7 +202,7 @@ def test_a_script_that_trains() -> None:
 def test_a_script_for_words() -> None:
     names = run(DYNAMIC)
     quantized, example = names["quantized_model"], names["example_inputs"]
-    assert decisions(quantized) == {"encoder": "weight", "rnn": "float", "decoder": "dynamic"}
+    assert decisions(quantized) == {"encoder": "weight", "rnn": "dynamic", "decoder": "dynamic"}
     expected, given = names["float_model"](*example)[0], quantized(*example)[0]
     assert float((expected - given).detach().abs().max()) < 0.05 * float(expected.detach().abs().max())
 

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 __all__ = [
-    "Entry", "ExportFlags", "FilteredLogs", "StandIns", "Unreported", "rare_collections", "standing_in", "uncompiled",
-    "watching",
+    "Entry", "ExportFlags", "FilteredLogs", "StandIns", "Unreported", "is_watch", "rare_collections", "standing_in",
+    "uncompiled", "watching",
 ]  # fmt: skip
 
 _thread = threading.local()
@@ -192,26 +192,48 @@ def watching(
     And when code that mentions one of `names` is entered, or any code, by its own frame. What `called` and `entered`
     raise is raised in the function that calls. A profiler of the user's is put back afterwards.
     """
-    codes = {code for function in functions if (code := getattr(function, "__code__", None)) is not None}
     before = sys.getprofile()
-
-    def profile(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            if codes and frame.f_code in codes and frame.f_back is not None:
-                called(frame.f_back)
-                return
-            if names and not names.isdisjoint(_mentioned(frame.f_code)):
-                entered(frame)
-            if any_entered is not None:
-                any_entered(frame)
-        elif event == "c_call" and argument in functions:
-            called(frame)
-
-    sys.setprofile(profile)
+    sys.setprofile(_Watch(functions, called, names, entered, any_entered, before))
     try:
         yield
     finally:
         sys.setprofile(before)
+
+
+class _Watch:
+    """What Python tells of calls while a capture watches for some of them."""
+
+    def __init__(
+        self,
+        functions: tuple[Any, ...],
+        called: Callable[[FrameType], None],
+        names: frozenset[str],
+        entered: Callable[[FrameType], None],
+        any_entered: Callable[[FrameType], None] | None,
+        before: Any,
+    ) -> None:
+        self.functions, self.called, self.before = functions, called, before
+        self.names, self.entered, self.any_entered = names, entered, any_entered
+        self.codes = {code for each in functions if (code := getattr(each, "__code__", None)) is not None}
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            if self.codes and frame.f_code in self.codes and frame.f_back is not None:
+                self.called(frame.f_back)
+                return
+            if self.names and not self.names.isdisjoint(_mentioned(frame.f_code)):
+                self.entered(frame)
+            if self.any_entered is not None:
+                self.any_entered(frame)
+        elif event == "c_call" and argument in self.functions:
+            self.called(frame)
+
+
+def is_watch(profile: Any) -> bool:
+    """Tell whether a profiler is what captures watch calls with, or there is none: no user's is on, or waits."""
+    while type(profile) is _Watch:
+        profile = profile.before
+    return profile is None
 
 
 @functools.lru_cache(4096)

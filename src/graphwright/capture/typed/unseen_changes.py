@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from graphwright.capture.python.calls import call
+from graphwright.capture.state.interception import is_watch
 from graphwright.capture.state.running import RUN
 from graphwright.source import is_internal
 
@@ -48,17 +49,19 @@ _STORES = frozenset({
 
 
 class Listening:
-    """Listens, from one moment on, to what the program calls. It does not start where somebody else listens."""
+    """Listens, from one moment on, to what the program calls. It does not start under a user's profiler."""
 
     def __init__(self) -> None:
         self.is_on = False
         self.is_changed = False
         self._running: dict[int, tuple[FrameType, int]] = {}
+        self._watch: Any = None  # that of the capture, which goes on
 
     def is_started(self, frame: FrameType | None) -> bool:
         """Begin, in the call of a function, with those that are running from where they are. Tell whether it is on."""
         if not self.is_on or self.is_changed:
-            self.is_changed, self.is_on = False, sys.getprofile() is None
+            self._watch = sys.getprofile()
+            self.is_changed, self.is_on = False, is_watch(self._watch)
             self._running = {id(each): (each, each.f_lasti) for each in _frames(frame)}
         return self.is_on
 
@@ -86,7 +89,7 @@ class Listening:
 
     def _pause(self) -> None:
         if self.is_on and sys.getprofile() == self._heard:
-            sys.setprofile(None)
+            sys.setprofile(self._watch)
 
     def _resume(self) -> None:
         if self.is_on and not self.is_changed:
@@ -103,6 +106,8 @@ class Listening:
         return self.is_changed
 
     def _heard(self, frame: FrameType, event: str, argument: Any) -> None:
+        if self._watch is not None:
+            self._watch(frame, event, argument)
         if event == "call":
             code = frame.f_code
             if code is _CALL:
