@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
@@ -9,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-import graphwright
 from graphwright.errors import QuantizationError
 
 MODEL = """
@@ -230,7 +230,7 @@ def test_a_script_with_rules() -> None:
         (lambda ao: ao.get_default_qconfig("abacus"), "no engine 'abacus'"),
         (lambda ao: ao.QConfigMapping.from_dict({"module_name_object_type_order": [1]}), "rules by"),
         (
-            lambda ao: graphwright.ao.quantization.quantize_fx.prepare_fx(
+            lambda ao: importlib.import_module("graphwright.ao.quantization.quantize_fx").prepare_fx(
                 nn.Linear(2, 2).eval(), {"": ao.default_qconfig}, torch.ones(1, 2), {"a": 1}
             ),
             "prepare_custom_config is not taken",
