@@ -15,7 +15,6 @@ import torch
 
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node, map_aggregate
-from graphwright.runtime.outside import Outside
 from graphwright.runtime.packaging.classes import Stub, Written
 from graphwright.runtime.packaging.modules import WIDTH
 from graphwright.runtime.references import Reference, describe, reference_to, why_unimportable
@@ -118,8 +117,6 @@ def _constant(value: Any) -> Reference | None:
         return Reference("math", "inf" if value is math.inf else "nan")
     if value is type(None):
         return Reference("types", "NoneType")
-    if isinstance(value, Outside):  # where the package is imported is another outside
-        return Reference("graphwright.runtime.outside", "NOTHING")
     if value is torch.device:
         return Reference("torch", "device")
     name = getattr(value, "_name", None) or getattr(value, "__name__", None)

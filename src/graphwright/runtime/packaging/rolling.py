@@ -12,6 +12,7 @@ from torch import nn
 
 from graphwright.ir import Graph, Node
 from graphwright.ops import for_loop, write_attribute
+from graphwright.runtime.guards import expect_outside
 from graphwright.runtime.premises import own_class
 
 __all__ = ["copied_graph", "loops_over", "roll"]
@@ -22,7 +23,7 @@ _INDEX = re.compile(r"(?:^|(?<=\.))\d+(?=\.|$)")
 
 
 def copied_graph(graph: Graph) -> Graph:
-    """A copy of a graph, of which what is written to a file may be changed.
+    """A copy of a graph, to be changed and written to a file: without guards of the process it was captured in.
 
     >>> graph = Graph()
     >>> _ = graph.output(graph.placeholder("x"))
@@ -35,6 +36,9 @@ def copied_graph(graph: Graph) -> Graph:
     value, output = result
     copied.output(value, output.type)._origin = output._origin
     copied.constants = graph.constants
+    for each in copied.all_graphs():
+        for node in each.find_nodes(op="call_function", target=expect_outside):
+            each.erase_node(node)
     return copied
 
 
