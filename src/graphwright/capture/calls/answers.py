@@ -86,8 +86,10 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
             return recorder.record("call_function", getattr, getattr, (owner, name), {})
         if name == "dtype":
             recorder.tensors.take_fact(owner, "dtype")
-        if name in ("shape", "ndim") and reader() is not None:
-            recorder.tensors.take_fact(owner, "shape")
+        if name in ("shape", "ndim"):
+            recorder.writes.held_shape(owner)
+            if reader() is not None:
+                recorder.tensors.take_fact(owner, "shape")
         if name == "device" and reader() is not None:
             return recorder.tensors.device_of(owner, is_only_handed_on(reader()))
         return getattr(example, name) if name != "device" else owner.device
@@ -117,6 +119,7 @@ def measure(
 ) -> Any:
     """Answer a question for sizes with symbols, one for rank with a number that is then guarded."""
     if not isinstance(owner, TensorProxy):
+        recorder.writes.held_shape(owner)
         if name == "__len__" or reader() is not None:  # torch has a function of Python's around that one
             recorder.tensors.take_fact(owner, "shape")
         with torch._C.DisableTorchFunction():

@@ -1,7 +1,8 @@
 """What the program writes in place, as far as numbers that it has read from tensors are concerned.
 
 The node of a number is made when something uses it; a number that was read from a tensor before the program writes to
-that tensor is what it was, so that its node is made before the write, and read anew after it.
+that tensor is what it was, so that its node is made before the write, and read anew after it. So are the sizes of a
+tensor before what may give it another shape.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.proxies.calls_as_written import is_setitem, written_argument
+from graphwright.capture.proxies.calls_as_written import is_setitem, may_reshape, written_argument
 from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -32,6 +33,8 @@ class Writes:
         self._recorder = recorder
         self._counts: dict[Any, int] = {}
         self._reads: list[tuple[Symbol, Any, Region]] = []
+        self._shapes: dict[int, tuple[int, ...]] = {}  # how often tensors may have been given other shapes, by id
+        self._sizes: dict[Symbol, tuple[int, Region]] = {}  # that were read: of which tensor, by id
         self._round = 0  # of loops: what was known before one may be otherwise in its next iteration
 
     @property
@@ -53,20 +56,55 @@ class Writes:
 
     def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be written: make the nodes of numbers that it would change."""
-        written = args[0] if is_setitem(target) else written_argument(op, target, args, kwargs)
+        is_item = is_setitem(target) or target is setattr
+        written = args[0] if is_item else written_argument(op, target, args, kwargs)
+        reshapes = may_reshape(target, kwargs)
         for tensor in leaves(written):
             if isinstance(tensor, TensorProxy):
                 self._write(memory_of(tensor))
+            if reshapes and isinstance(tensor, torch.Tensor):
+                self._reshape(tensor)
+
+    def measured(self, symbol: Symbol, tensor: TensorProxy) -> None:
+        """Note that a number is a size of a tensor: as of now."""
+        self._sizes[symbol] = id(tensor), self._recorder.region
+
+    def shape_stamp(self, tensor: torch.Tensor) -> tuple[int, ...]:
+        """What tells the shape of a tensor from that at other times; nothing while it has its first one."""
+        return self._shapes.get(id(tensor), ())
+
+    def held_shape(self, tensor: torch.Tensor) -> None:
+        """The program asks a tensor that it has for its shape: refuse where that may be another one by now."""
+        if id(tensor) in self._shapes:
+            recorder = self._recorder
+            where = recorder.tensors.path(tensor) or "a tensor"
+            error = CaptureError(
+                f"the program asks for the shape of {where} after it was given to an operation that may change it",
+                at=recorder.where(),
+                fix="compute a new tensor, and assign that to the attribute",
+            )
+            recorder.questions.refusals.refuse(error, "value")
+
+    def _reshape(self, tensor: torch.Tensor) -> None:
+        recorder = self._recorder
+        recorder.keep.append(tensor)
+        if isinstance(tensor, TensorProxy):
+            recorder.told_apart.add(id(tensor))
+            tensor.sizes = {}
+        self._shapes[id(tensor)] = (sum(self.shape_stamp(tensor)) + 1,)
+        self._make_nodes([(symbol, region) for symbol, (of, region) in self._sizes.items() if of == id(tensor)])
 
     def _write(self, memory: int) -> None:
-        recorder = self._recorder
         self._counts[memory] = self._counts.get(memory, 0) + 1
-        around = list(recorder.region.all())
-        for symbol, read_from, region in self._reads:
-            if read_from == memory and region in around:
-                with recorder.writing(region):
-                    recorder.numbers.node_of_symbol(symbol)
+        self._make_nodes([(symbol, region) for symbol, read_from, region in self._reads if read_from == memory])
         self._reads = [read for read in self._reads if read[1] != memory]
+
+    def _make_nodes(self, numbers: list[tuple[Symbol, Region]]) -> None:
+        around = list(self._recorder.region.all())
+        for symbol, region in numbers:
+            if region in around:
+                with self._recorder.writing(region):
+                    self._recorder.numbers.node_of_symbol(symbol)
 
     def attribute(self, tensor: TensorProxy, name: str, value: Any) -> None:
         """The program gives a tensor an attribute: it does so in the graph, too."""

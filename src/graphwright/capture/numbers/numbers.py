@@ -54,10 +54,9 @@ class Numbers:
         known = size_of(tensor, dim - rank)
         if type(known) is int:
             return self.constant_symbol(known)
+        symbol = self._measure("size", tensor, tensor.example.shape[dim], dim)
         if id(tensor) in self._fixed:
-            symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
             return self.constant_symbol(self._recorder.questions.guards.guard(symbol))
-        symbol = self._symbol(("size", id(tensor), dim), tensor.example.shape[dim], "size", (tensor, dim))
         symbol.is_data |= dim in tensor.loose
         symbol.dim = known
         if is_fixed(self._recorder, symbol):
@@ -66,7 +65,17 @@ class Numbers:
 
     def count_symbol(self, tensor: TensorProxy) -> Symbol:
         """The symbol of the number of elements of a tensor."""
-        return self._symbol(("numel", id(tensor)), tensor.example.numel(), "numel", (tensor,))
+        return self._measure("numel", tensor, tensor.example.numel())
+
+    def _measure(self, name: str, tensor: TensorProxy, hint: int, *args: int) -> Symbol:
+        """A number that a tensor's shape says, as of now."""
+        writes = self._recorder.writes
+        key = (name, id(tensor), *args, *writes.shape_stamp(tensor))
+        known = self._symbols.get(key)
+        if known is None:
+            known = self._symbol(key, hint, name, (tensor, *args))
+            writes.measured(known, tensor)
+        return known
 
     def hashed(self, symbol: Symbol) -> None:
         """A number is to be a key: have what it comes from guarded, where that can be."""

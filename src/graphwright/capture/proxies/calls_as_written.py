@@ -10,7 +10,7 @@ import functools
 import inspect
 import opcode
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType, FunctionType, MethodWrapperType
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from graphwright.ir import Target
 
 __all__ = [
     "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "LOOKS_AT_SIZES", "NUMBER_METHODS", "PIECES", "PUBLIC",
-    "RESHAPES_IN_PLACE", "SEEN", "TRUTHS", "CalledTargets", "is_setitem", "is_torch", "module_name", "name_of_target",
+    "SEEN", "TRUTHS", "CalledTargets", "is_setitem", "is_torch", "module_name", "name_of_target",
     "operator_call", "property_name", "spoken", "tensor_method_name", "written_argument",
 ]  # fmt: skip
 
@@ -56,7 +56,7 @@ PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {torch._is_all_true: torc
 # What gives as many dimensions as there are sizes other than one.
 LOOKS_AT_SIZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})
 
-RESHAPES_IN_PLACE = frozenset({
+_RESHAPES_IN_PLACE = frozenset({
     "resize_", "resize_as_", "squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "set_",
     "as_strided_",
 })  # fmt: skip
@@ -238,6 +238,15 @@ def written_argument(op: str, target: Target, args: tuple[Any, ...], kwargs: dic
             or bool(kwargs.get("inplace"))
         )
     return args[0] if is_in_place else None
+
+
+def may_reshape(target: Target, kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether an operation may give a tensor that is there already another shape: in place, as `out`, as `data`.
+
+    >>> may_reshape(torch.add, {"out": "total"}), may_reshape("t_", {}), may_reshape("add_", {})
+    (True, True, False)
+    """
+    return "out" in kwargs or target is setattr or name_of_target(target).partition(".")[0] in _RESHAPES_IN_PLACE
 
 
 def is_setitem(target: Target) -> bool:

@@ -48,7 +48,6 @@ from graphwright.capture.proxies.calls_as_written import (
     LOOKS_AT_SIZES,
     NUMBER_METHODS,
     PIECES,
-    RESHAPES_IN_PLACE,
     SEEN,
     TRUTHS,
     CalledTargets,
@@ -306,13 +305,6 @@ class Recorder:
         target = operator_call(name, user_frame(sys._getframe(1)), args)
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
-        if name in RESHAPES_IN_PLACE and isinstance(owner, TensorProxy):
-            self.told_apart.add(id(owner))
-            owner.sizes = {}
-            for dim in range(owner.example.dim()):  # sizes read before are those from before
-                known = self.numbers._symbols.pop(("size", id(owner), dim), None)
-                if known is not None:
-                    self.numbers.node_of_symbol(known)
         return self.record("call_method", name, on_any_way(name, function), args, kwargs)
 
     # ---- nodes
@@ -340,7 +332,7 @@ class Recorder:
         called, writes, writes_item, is_operator = self._called[op, target]
         writes = writes or bool(kwargs and op != "call_method" and kwargs.get("inplace"))
         written = kwargs["out"] if "out" in kwargs else args[0] if args and writes else None
-        if written is not None or writes_item:
+        if written is not None or writes_item or target is setattr:
             self.writes.before(op, target, args, kwargs)
         example = self._on_examples(run, args, kwargs, gives_data, not is_operator)
         node_args = (*owner, *map(self.argument, args))

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from graphwright.capture.proxies.calls_as_written import RESHAPES_IN_PLACE, name_of_target
+from graphwright.capture.proxies.calls_as_written import may_reshape, name_of_target
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.ir import Graph, Node
 from graphwright.ops import written_and_given
@@ -107,7 +107,7 @@ class Settling:
             return
         name = name_of_target(node.target)
         written = written_and_given(node)
-        if written is not None and name not in RESHAPES_IN_PLACE:  # it is the very tensor
+        if written is not None and not may_reshape(node.target, node.kwargs):  # it is the very tensor
             self._mark(written, fact)
             return
         if fact == "dtype":
