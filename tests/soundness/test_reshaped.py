@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphwright import CaptureError, trace
+from graphwright import CaptureError, GuardError, trace
 
 
 def out(x: Tensor, kept: Tensor) -> Any:
@@ -73,6 +73,24 @@ def test_sizes_are_those_of_their_time(program: Callable[..., Any], size: int) -
         mine, theirs = torch.zeros(size), torch.zeros(size)
         assert torch.equal(gm(x, mine), program(x, theirs))
         assert torch.equal(mine, theirs)
+
+
+def rank_out(x: Tensor, kept: Tensor) -> Any:
+    torch.add(x, x, out=kept)
+    return x * kept.dim()
+
+
+def rank_of_data(x: Tensor, kept: Tensor) -> Any:
+    kept.data = x.sum(0)
+    return x * len(kept.shape)
+
+
+@pytest.mark.parametrize("program", [rank_out, rank_of_data])
+def test_the_rank_is_that_of_what_gives_the_shape(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.ones(3), torch.zeros(0)))
+    assert torch.equal(gm(torch.ones(5), torch.zeros(0)), program(torch.ones(5), torch.zeros(0)))
+    with pytest.raises(GuardError, match="'x' was a tensor of 1 dimension"):
+        gm(torch.ones(2, 3), torch.zeros(0))
 
 
 class Kept(nn.Module):

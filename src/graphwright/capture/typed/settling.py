@@ -62,9 +62,9 @@ class Settling:
             path, node = self._proxies.get(id(read.tensor)), read.tensor._node
             if path is not None:
                 self._note(path, read.fact)
-            elif node is not None:
+            if node is not None:
                 self._mark(node, read.fact)
-            else:  # a tensor that nothing has computed yet
+            elif path is None:  # a tensor that nothing has computed yet
                 self._note_all(read.fact)
         while self._todo:
             self._go_back(*self._todo.pop())
@@ -83,6 +83,9 @@ class Settling:
             self._note(path, fact)
 
     def _go_back(self, node: Node, fact: str) -> None:
+        for user in node.users:  # the tensor may be what something else makes of it
+            if may_reshape(user.target, user.kwargs):
+                self._mark_all(user.all_input_nodes, fact)
         path = self._nodes.get(node)
         if path is not None:
             self._note(path, fact)
