@@ -133,14 +133,14 @@ def test_pairs_of_passes_keep_what_modules_do(names: tuple[str, str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("names", PAIRS, ids=" then ".join)
 def test_every_pair_of_passes_keeps_what_modules_do(names: tuple[str, str]) -> None:
-    for seed in range(5):
+    for seed in range(2):
         holds(names, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(100, 300, 50))
+@pytest.mark.parametrize("start", range(100, 180, 20))
 def test_all_passes_keep_what_modules_do(start: int) -> None:
-    for seed in range(start, start + 50):
+    for seed in range(start, start + 20):
         holds(tuple(name for name in ALL if name in EXACT), seed)
         holds(tuple(name for name in ALL if name not in FOR_INFERENCE), seed)
         holds(tuple(ALL), seed)

@@ -36,7 +36,7 @@ def test_random_programs_do_what_python_does(source: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, deadline=None, suppress_health_check=_CHECKS)
+@settings(max_examples=600, deadline=None, suppress_health_check=_CHECKS)
 @given(functions())
 def test_many_random_programs_do_what_python_does(source: str) -> None:
     run(source)
