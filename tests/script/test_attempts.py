@@ -309,7 +309,6 @@ def test_what_it_becomes() -> None:
     assert "\n".join(line for line in script(falls_back).code.splitlines() if "#" not in line).strip() == (
         """\
 def forward(self, x):
-
     try:
         y = torch.linalg.cholesky(x)
         error = None
