@@ -385,6 +385,24 @@ def test_regions_that_do_not_nest_are_calls(write: Any) -> None:
     assert not torch.is_autocast_enabled("cpu")
 
 
+def logged(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+def a_call_in_a_region(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        x = logged(x)
+        if x.sum() > 0:
+            x = logged(x)
+    return x
+
+
+def test_blocks_begin_without_an_empty_line() -> None:
+    code = trace(a_call_in_a_region, (torch.ones(2),)).code
+    assert code.count("# logged (") == 2
+    assert ":\n\n" not in code
+
+
 def two_contexts_and_a_side_that_returns(x: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         pass

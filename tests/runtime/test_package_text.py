@@ -19,7 +19,7 @@ from torch import nn
 
 import graphwright
 from graphwright import GraphModule, symbolic_trace
-from graphwright.codegen import Globals
+from graphwright.codegen import BoxedCodeGen, Globals
 from graphwright.runtime.packaging import loading
 from graphwright.runtime.packaging.modules import constructor_call, render, written_value
 
@@ -29,6 +29,13 @@ def source_of(gm: GraphModule, folder: Path) -> str:
     gm.to_folder(folder / "written", "Model")
     text = (folder / "written" / "module.py").read_text()
     return text.partition('"""\n\n')[2]
+
+
+SCALES = {"wide": 2.0}
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * SCALES["wide"]
 
 
 # ---- the whole
@@ -119,6 +126,19 @@ def test_a_small_package_reads_like_this(tmp_path: Path) -> None:
         __all__ = ["Net"]
         ''')
     assert (tmp_path / "net" / "loading.py").read_text() == inspect.getsource(loading)
+
+
+@pytest.mark.parametrize("is_boxed", [False, True])
+def test_what_is_outside_of_the_process_is_not_checked_in_files(is_boxed: bool, tmp_path: Path) -> None:
+    gm = graphwright.trace(scaled, torch.ones(2))
+    assert "expect_outside" in gm.code
+    if is_boxed:
+        gm.graph.set_codegen(BoxedCodeGen())
+        gm.recompile()
+    text = source_of(gm, tmp_path)
+    assert "x * 2.0" in text
+    assert ("expect_outside" in text) is is_boxed  # the text of another writer stays as it is: it checks nothing
+    assert "NOTHING" in text or not is_boxed
 
 
 def test_the_package_needs_no_more_than_torch_and_safetensors(tmp_path: Path) -> None:

@@ -111,3 +111,34 @@ def test_a_tensor_of_the_module_is_not_asked_afterwards() -> None:
     model, gm = Kept(False), trace(Kept(False), torch.ones(3))
     for x in (torch.ones(3), torch.ones(5)):
         assert torch.equal(model(x), gm(x))
+
+
+class Graded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.weight.grad = None
+        return x * self.weight.shape[0] + self.weight
+
+
+def test_a_gradient_that_is_taken_away_reshapes_nothing() -> None:
+    gm = trace(Graded(), torch.ones(3))
+    assert "self.weight.grad = None" in gm.code
+    gm.weight.grad = torch.ones(3)
+    assert torch.equal(gm(torch.ones(3)), torch.full((3,), 4.0))
+    assert gm.weight.grad is None
+
+
+def assigned(x: Tensor, y: Tensor) -> Tensor:
+    x.data = torch.cat([y, y])
+    return x * x.shape[0]
+
+
+def test_assigned_data_is_written_so() -> None:
+    gm = trace(assigned, (torch.ones(3), torch.ones(2)))
+    assert "x.data = torch.cat([y, y])" in gm.code
+    mine, theirs = torch.ones(3), torch.ones(3)
+    assert torch.equal(gm(mine, torch.ones(5)), assigned(theirs, torch.ones(5)))
+    assert torch.equal(mine, theirs)

@@ -87,9 +87,7 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
         if name == "dtype":
             recorder.tensors.take_fact(owner, "dtype")
         if name in ("shape", "ndim"):
-            recorder.writes.held_shape(owner)
-            if reader() is not None:
-                recorder.tensors.take_fact(owner, "shape")
+            _ask_held(recorder, owner)
         if name == "device" and reader() is not None:
             return recorder.tensors.device_of(owner, is_only_handed_on(reader()))
         return getattr(example, name) if name != "device" else owner.device
@@ -119,9 +117,7 @@ def measure(
 ) -> Any:
     """Answer a question for sizes with symbols, one for rank with a number that is then guarded."""
     if not isinstance(owner, TensorProxy):
-        recorder.writes.held_shape(owner)
-        if name == "__len__" or reader() is not None:  # torch has a function of Python's around that one
-            recorder.tensors.take_fact(owner, "shape")
+        _ask_held(recorder, owner, name == "__len__")  # torch has a function of Python's around that one
         with torch._C.DisableTorchFunction():
             return getattr(torch.Tensor, name)(owner, *args, **kwargs)
     rank = owner.example.dim()
@@ -146,6 +142,13 @@ def measure(
         for symbol, known in zip(sizes, names, strict=True):
             symbol.name = symbol.name or known
     return torch.Size(map(as_number, sizes))
+
+
+def _ask_held(recorder: TypedCapture, tensor: torch.Tensor, is_of_program: bool = False) -> None:
+    """The shape of a tensor that the program has is asked for, if not by torch's own code."""
+    recorder.writes.held_shape(tensor)
+    if is_of_program or reader() is not None:
+        recorder.tensors.take_fact(tensor, "shape")
 
 
 def data_of(recorder: TypedCapture, name: str, owner: TensorProxy, answer: Callable[[], Any]) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.proxies.calls_as_written import is_setitem, may_reshape, written_argument
+from graphwright.capture.proxies.calls_as_written import is_setitem, reshaped_argument, written_argument
 from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -33,7 +33,7 @@ class Writes:
         self._recorder = recorder
         self._counts: dict[Any, int] = {}
         self._reads: list[tuple[Symbol, Any, Region]] = []
-        self._shapes: dict[int, tuple[int, ...]] = {}  # how often tensors may have been given other shapes, by id
+        self._shapes: dict[int, int] = {}  # how often tensors may have been given other shapes, by id
         self._sizes: dict[Symbol, tuple[int, Region]] = {}  # that were read: of which tensor, by id
         self._round = 0  # of loops: what was known before one may be otherwise in its next iteration
 
@@ -56,22 +56,21 @@ class Writes:
 
     def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """An operation is about to be written: make the nodes of numbers that it would change."""
-        is_item = is_setitem(target) or target is setattr
-        written = args[0] if is_item else written_argument(op, target, args, kwargs)
-        reshapes = may_reshape(target, kwargs)
-        for tensor in leaves(written):
+        reshaped = reshaped_argument(target, args, kwargs)
+        written = args[0] if is_setitem(target) else written_argument(op, target, args, kwargs)
+        for tensor in leaves(written if reshaped is None else reshaped):
             if isinstance(tensor, TensorProxy):
                 self._write(memory_of(tensor))
-            if reshapes and isinstance(tensor, torch.Tensor):
+            if reshaped is not None and isinstance(tensor, torch.Tensor):
                 self._reshape(tensor)
 
     def measured(self, symbol: Symbol, tensor: TensorProxy) -> None:
         """Note that a number is a size of a tensor: as of now."""
         self._sizes[symbol] = id(tensor), self._recorder.region
 
-    def shape_stamp(self, tensor: torch.Tensor) -> tuple[int, ...]:
-        """What tells the shape of a tensor from that at other times; nothing while it has its first one."""
-        return self._shapes.get(id(tensor), ())
+    def shape_stamp(self, tensor: torch.Tensor) -> int:
+        """What tells the shape of a tensor from that at other times."""
+        return self._shapes.get(id(tensor), 0)
 
     def held_shape(self, tensor: torch.Tensor) -> None:
         """The program asks a tensor that it has for its shape: refuse where that may be another one by now."""
@@ -91,7 +90,7 @@ class Writes:
         if isinstance(tensor, TensorProxy):
             recorder.told_apart.add(id(tensor))
             tensor.sizes = {}
-        self._shapes[id(tensor)] = (sum(self.shape_stamp(tensor)) + 1,)
+        self._shapes[id(tensor)] = self.shape_stamp(tensor) + 1
         self._make_nodes([(symbol, region) for symbol, (of, region) in self._sizes.items() if of == id(tensor)])
 
     def _write(self, memory: int) -> None:

@@ -70,7 +70,7 @@ class Numbers:
     def _measure(self, name: str, tensor: TensorProxy, hint: int, *args: int) -> Symbol:
         """A number that a tensor's shape says, as of now."""
         writes = self._recorder.writes
-        key = (name, id(tensor), *args, *writes.shape_stamp(tensor))
+        key = (name, id(tensor), *args, writes.shape_stamp(tensor))
         known = self._symbols.get(key)
         if known is None:
             known = self._symbol(key, hint, name, (tensor, *args))

@@ -240,13 +240,18 @@ def written_argument(op: str, target: Target, args: tuple[Any, ...], kwargs: dic
     return args[0] if is_in_place else None
 
 
-def may_reshape(target: Target, kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether an operation may give a tensor that is there already another shape: in place, as `out`, as `data`.
+def reshaped_argument(target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The argument that an operation may give another shape, in place, as `out` or as its `data`; None without one.
 
-    >>> may_reshape(torch.add, {"out": "total"}), may_reshape("t_", {}), may_reshape("add_", {})
-    (True, True, False)
+    >>> reshaped_argument(torch.add, ("x", "y"), {"out": "total"}), reshaped_argument("t_", ("x",), {})
+    ('total', 'x')
+    >>> reshaped_argument("add_", ("x", "y"), {}), reshaped_argument(setattr, ("x", "grad", None), {})
+    (None, None)
     """
-    return "out" in kwargs or target is setattr or name_of_target(target).partition(".")[0] in _RESHAPES_IN_PLACE
+    if "out" in kwargs:
+        return kwargs["out"]
+    is_data = target is setattr and args[1] == "data"
+    return args[0] if args and (is_data or name_of_target(target).partition(".")[0] in _RESHAPES_IN_PLACE) else None
 
 
 def is_setitem(target: Target) -> bool:

@@ -487,8 +487,8 @@ class TypedWrites(Writes, Protocol):
     def measured(self, symbol: Symbol, tensor: TensorProxy) -> None:
         """Note that a number is a size of a tensor: as of now."""
 
-    def shape_stamp(self, tensor: torch.Tensor) -> tuple[int, ...]:
-        """What tells the shape of a tensor from that at other times; nothing while it has its first one."""
+    def shape_stamp(self, tensor: torch.Tensor) -> int:
+        """What tells the shape of a tensor from that at other times."""
 
     def held_shape(self, tensor: torch.Tensor) -> None:
         """The program asks a tensor that it has for its shape: refuse where that may be another one by now."""

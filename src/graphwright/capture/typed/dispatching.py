@@ -21,7 +21,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture.proxies.calls_as_written import may_reshape
+from graphwright.capture.proxies.calls_as_written import reshaped_argument
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.typed.entries import Subject
 from graphwright.ir import EMPTY_KWARGS, Graph, Node, Origin, bodies_of, map_arg, nodes_in
@@ -212,7 +212,7 @@ def _erase(node: Node, from_inputs: dict[Node, bool]) -> None:
 
 def _may_reshape(root: nn.Module | None, node: Node) -> bool:
     """Tell whether an operation may give a tensor that exists already another shape."""
-    if may_reshape(node._target, node._kwargs):
+    if reshaped_argument(node._target, node._args, node._kwargs) is not None:
         return True
     if node._op == "call_module":
         assert root is not None

@@ -11,9 +11,9 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from graphwright.capture.proxies.calls_as_written import may_reshape, name_of_target
+from graphwright.capture.proxies.calls_as_written import name_of_target, reshaped_argument
 from graphwright.capture.proxies.tensor_names import Row, row_of
-from graphwright.ir import Graph, Node
+from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import written_and_given
 from graphwright.runtime import expect
 
@@ -84,7 +84,7 @@ class Settling:
 
     def _go_back(self, node: Node, fact: str) -> None:
         for user in node.users:  # the tensor may be what something else makes of it
-            if may_reshape(user.target, user.kwargs):
+            if node in nodes_in(reshaped_argument(user.target, user.args, user.kwargs)):
                 self._mark_all(user.all_input_nodes, fact)
         path = self._nodes.get(node)
         if path is not None:
@@ -110,7 +110,9 @@ class Settling:
             return
         name = name_of_target(node.target)
         written = written_and_given(node)
-        if written is not None and not may_reshape(node.target, node.kwargs):  # it is the very tensor
+        if (
+            written is not None and reshaped_argument(node.target, node.args, node.kwargs) is None
+        ):  # it is the very tensor
             self._mark(written, fact)
             return
         if fact == "dtype":

@@ -22,7 +22,7 @@ from graphwright.codegen.readable.comprehensions import comprehension, comprehen
 from graphwright.codegen.readable.endings import NextRound, Tests
 from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place
 from graphwright.codegen.readable.loops import loop_block, name_initial_values
-from graphwright.codegen.readable.nesting import is_statement, statements_of
+from graphwright.codegen.readable.nesting import assigns_attribute, is_statement, statements_of
 from graphwright.codegen.readable.paths import Paths
 from graphwright.codegen.readable.splits import (
     Outside,
@@ -453,6 +453,9 @@ class BodyWriter(Writer):
             return self.function_call(node._target, node._args, {})[0]
         if is_statement(node) and node._target is operator.setitem and len(node._args) == 3:
             return self.item_assignment(node)
+        if assigns_attribute(node):
+            owner, name, value = node._args
+            return f"{self.operand(owner, PRIMARY)}.{name} = {self.value(value)}"
         # Nothing reads the value: only the effect counts.
         return self.expression(node)[0] if node.type is None else self.assignment(node)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import os
 from typing import Any
 
@@ -14,7 +15,7 @@ from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Node, Origin
 from graphwright.ops import exit_context
 
-__all__ = ["Line", "lines_of", "without_gap"]
+__all__ = ["Line", "lines_of"]
 
 
 @dataclasses.dataclass(slots=True)
@@ -37,13 +38,10 @@ class Line:
 
 def lines_of(writer: ReadableWriter, frees: bool = True) -> list[Line]:
     """Write the body of a function; with `frees`, say of each variable where it is used no more."""
-    return _Lines(writer, frees).of(writer, "    ")
-
-
-def without_gap(lines: list[Line]) -> list[Line]:
-    """The lines of a block that begins here: with no empty line before the first."""
-    if lines:
-        lines[0].comment = lines[0].comment.removeprefix("\n")
+    lines = _Lines(writer, frees).of(writer, "    ")
+    for before, line in itertools.pairwise(lines):
+        if len(line.indent) > len(before.indent):  # no block begins with an empty line
+            line.comment = line.comment.removeprefix("\n")
     return lines
 
 
@@ -101,9 +99,7 @@ class _Lines:
             else:
                 out.append(Line(node, "", indent, wrap(clause.header, indent)))
                 comments = copy.copy(self._comments)
-                out += without_gap(self._inside(node, clause.body, indent + "    ")) or [
-                    Line(node, "", f"{indent}    ", "pass")
-                ]
+                out += self._inside(node, clause.body, indent + "    ") or [Line(node, "", f"{indent}    ", "pass")]
                 if clause.keyword == "def":  # what comes after it goes on with the statement before it
                     self._comments = comments
         return out

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from graphwright.codegen.function import is_plain_name
 from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
 from graphwright.codegen.readable.writer import Block, ReadableWriter, Statement
 from graphwright.codegen.spelling.operators import STATEMENTS
@@ -28,7 +29,7 @@ from graphwright.ops import (
     write_variable,
 )
 
-__all__ = ["is_statement", "statement_key", "statements_of"]
+__all__ = ["assigns_attribute", "is_statement", "statement_key", "statements_of"]
 
 _LONGEST_INSIDE = 88  # characters: a longer expression gets a statement of its own
 
@@ -238,6 +239,13 @@ def is_statement(node: Node) -> bool:
         return False
 
 
+def assigns_attribute(node: Node) -> bool:
+    """Tell whether a node is written as an assignment to an attribute of a value: `x.data = y`."""
+    if node._target is not setattr or node.users or node._kwargs or len(node._args) != 3:
+        return False
+    return isinstance(node._args[0], Node) and isinstance(node._args[1], str) and is_plain_name(node._args[1])
+
+
 def _commutes(node: Node, waiting: list[Node]) -> bool:
     """Tell whether a node may be computed before the waiting ones: the read of a size before reads of attributes."""
     is_read = (node._op == "call_method" and node._target == "size") or node._target is getattr
@@ -247,9 +255,9 @@ def _commutes(node: Node, waiting: list[Node]) -> bool:
 
 
 def _in_order_of_evaluation(node: Node) -> list[Node]:
-    """The nodes whose values a statement reads, as Python comes to them: `a[k] = v` evaluates v first."""
+    """The nodes whose values a statement reads, as Python comes to them: `a[k] = v` and `a.k = v` evaluate v first."""
     args = node._args
-    if node._target is operator.setitem and is_statement(node):
+    if (node._target is operator.setitem and is_statement(node)) or assigns_attribute(node):
         args = (args[-1], *args[:-1])
     elif node._target is operator.contains:  # `k in a` evaluates k first
         args = args[::-1]

@@ -18,7 +18,7 @@ from typing import Any
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.readable.body_writer import BodyWriter
 from graphwright.codegen.readable.callees import Callees
-from graphwright.codegen.readable.lines import lines_of, without_gap
+from graphwright.codegen.readable.lines import lines_of
 from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Graph, Node
 
@@ -53,8 +53,8 @@ def graph_to_readable_source(
     lines = lines_of(writer, WITHOUT_DEL not in graph.meta)
     header = f"\n\n\n{wrap(writer.header(name).strip(), '')}\n"
     opening = [_wrapped(text) for text in (*([] if first is None else first(writer)), *writer.paths.tables())]
-    if not opening:
-        without_gap(lines)
+    if lines and not opening:
+        lines[0].comment = lines[0].comment.removeprefix("\n")
     nodes: list[Node | None] = [None] * sum(text.count("\n") + 1 for text in opening)
     for line in lines:
         nodes += [None] * line.comment.count("\n") + [line.node] * (line.text.count("\n") + 1)

@@ -119,6 +119,9 @@ def _constant(value: Any) -> Reference | None:
         return Reference("types", "NoneType")
     if value is torch.device:
         return Reference("torch", "device")
+    where = getattr(type(value), "name_in_text", None)  # of all objects of the class
+    if where is not None:
+        return Reference(*where.rpartition(".")[::2])
     name = getattr(value, "_name", None) or getattr(value, "__name__", None)
     if isinstance(name, str) and getattr(typing, name, None) is value:
         return Reference("typing", name)
