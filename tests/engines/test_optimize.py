@@ -667,6 +667,28 @@ def test_no_file_holds_it(prefer: Callable[..., None], tmp_path: Any) -> None:
 
 # ---- engines
 
+
+class Masked(nn.Module):
+    """A side of a branch that does not run with what the other branch gives first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, keep: Tensor) -> Tensor:
+        mask = None if keep.all() else keep
+        y = self.layer(x)
+        return y if mask is None else self.layer(y * mask.to(y.dtype)[:, None])
+
+
+def test_a_side_that_fails_with_the_example_is_left_as_it_is(prefer: Callable[..., None]) -> None:
+    prefer("addmm", "torch")
+    model, x, keep = Masked().eval(), torch.randn(3, 4), torch.ones(3, dtype=torch.bool)
+    gm = optimize_for_inference(model, (x, keep), engines=("torch",))
+    for mask in (keep, ~keep, torch.tensor([True, False, True])):
+        assert torch.allclose(gm(x, mask), model(x, mask), atol=1e-6)
+
+
 needs_onnxruntime = pytest.mark.skipif(not ENGINES["onnxruntime"].is_installed, reason="without ONNX Runtime")
 
 

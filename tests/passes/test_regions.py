@@ -71,6 +71,21 @@ def test_a_known_condition_makes_others_known() -> None:
     assert targets(gm.graph) == ["x", "cos", "output"]
 
 
+class NoiseOrNone(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        noise = torch.rand_like(x) if self.training else None
+        if noise is not None:
+            x = x + noise
+        return x.relu()
+
+
+def test_that_a_value_is_none_makes_others_known() -> None:
+    gm = trace(NoiseOrNone().eval(), torch.ones(2))
+    SetTraining(False).run(gm)
+    FoldConditions().run(gm)
+    assert targets(gm.graph) == ["x", "relu", "output"]
+
+
 def test_conditions_that_only_a_run_knows_stay() -> None:
     gm = module("p x", lambda g, p, x: call(g, cond, p, body("x", lambda g, x: x), body("x", lambda g, x: -1), (x,)))
     assert FoldConditions().run(gm) == 0

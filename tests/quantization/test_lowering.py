@@ -29,7 +29,9 @@ from graphwright.quantization import (
     grid_of_range,
     lower,
     quantize,
+    static_int8,
 )
+from graphwright.quantization.dialects import example_of
 from graphwright.quantization.lowering.bytes_of_images import max_pool_of_integers
 from graphwright.runtime import entry_points_of
 
@@ -237,6 +239,20 @@ def test_kernel_for_half_inputs_is_not_called_with_vectors_of_other_sizes(prefer
     assert "half inputs" not in kernels_of(lower(reference, torch.randn(3, 12), engine="torch")).values()
 
 
+def test_a_quantized_module_is_lowered_without_a_call() -> None:
+    """The call to measure with has the sizes of that of the capture, and numbers between its bounds."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(7, 16), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    batches = [torch.randint(2, 7, (3, 5)) for _ in range(4)]
+    reference = graphwright.quantize(model, static_int8(), batches, engine=None)
+    args, kwargs = example_of(reference)
+    assert [(each.shape, each.dtype) for each in args] == [((3, 5), torch.int64)] and not kwargs
+    assert args[0].min() >= 2 and args[0].max() <= 6
+    fast = lower(reference, engine="torch")
+    assert "for any size of input.shape[0, 1]" in fast.report.program.why
+    assert_same(fast, reference, batches[0])
+
+
 # ---- other sizes
 
 
@@ -282,6 +298,32 @@ def test_kernels_run_at_other_sizes(name: str, kernel: str, prefer: Callable[...
         other = torch.randn(sizes)
         assert packed_for(fast, other) is not None
         assert_same(fast, reference, other)
+
+
+def squeezed(m: Any, x: Tensor) -> Tensor:
+    y = m.second(F.relu(m.first(x.mean((2, 3), keepdim=True))))
+    rows = m.rows(x.flatten(2).transpose(1, 2))
+    return m.head((x * y).mean((2, 3))) + rows.mean(1) + m.vector(y.flatten(1))
+
+
+@needs_onednn
+@pytest.mark.parametrize("kernel", ["addmv", "addmm", "addmm with relu", "oneDNN", "MKL packed", "torch transposed"])
+def test_float_kernels_run_at_other_sizes(kernel: str, prefer: Callable[..., None]) -> None:
+    """One pixel, one row and one vector are several in a batch."""
+    prefer(kernel, "torch")
+    torch.manual_seed(0)
+    net = Net(
+        squeezed,
+        **{name: nn.Conv2d(8, 8, 1) for name in ("first", "second")},
+        **{name: nn.Linear(8, 8) for name in ("rows", "vector")},
+        head=linear(8, 8, "token"),
+    )
+    reference = captured(net.requires_grad_(False), torch.randn(1, 8, 4, 4))
+    fast = lower(reference, torch.randn(1, 8, 4, 4), engine="torch")
+    for shape in ((1, 8, 4, 4), (3, 8, 4, 4), (1, 8, 6, 5), (2, 8, 5, 4)):
+        x = torch.randn(shape)
+        assert packed_for(fast, x) is not None
+        assert_same(fast, reference, x)
 
 
 @needs_onednn

@@ -99,13 +99,17 @@ ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Linear layers that read the same, mostly one: where weights (out, in) and biases are, sizes, and what follows."""
+    """Linear layers that read the same, mostly one: where weights (out, in) and biases are, sizes, and what follows.
+
+    is_open: whether inputs with another number of rows come here, too.
+    """
 
     weights: tuple[str, ...]
     biases: tuple[str, ...]
     shape: tuple[int, ...]  # of what it reads; the last is that of the inputs
     outputs: int
     activation: str | None = None
+    is_open: bool = False
 
     @property
     def rows(self) -> int:
@@ -116,6 +120,7 @@ class Linear:
     def key(self) -> str:
         """What the time of the layer depends on."""
         said = ["bias"] * bool(self.biases) + ([] if self.activation is None else [self.activation])
+        said += ["any rows"] * self.is_open
         return ", ".join([f"linear {_by(self.shape)} -> {self.outputs}", *said])
 
     @property
@@ -141,7 +146,7 @@ class Convolution:
     """A convolution of two dimensions, with a batch norm, a value that is added and an activation after it.
 
     norm: the paths of running mean and variance, weight and bias of the batch norm, and its epsilon. counters: those of
-    what tells when the statistics are written to.
+    what tells when the statistics are written to. is_open: whether images of other sizes come here, too.
     """
 
     weight: str
@@ -157,6 +162,7 @@ class Convolution:
     groups: int
     is_added: bool = False
     activation: str | None = None
+    is_open: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -187,6 +193,7 @@ class Convolution:
         said = [f"{name} {_by(values)}" for name, values, plain in numbers if {*values} != {plain}]
         said += [f"{self.groups} groups"] * (self.groups != 1) + ["bias"] * bool(self.bias or self.norm)
         said += ["sum"] * self.is_added + ([] if self.activation is None else [self.activation])
+        said += ["any size"] * self.is_open
         return ", ".join([f"conv {_by(self.shape)} -> {outputs}", _by(window), *said])
 
     @property
@@ -227,7 +234,7 @@ def _kernels_of_linear(site: Linear) -> dict[str, Kernel]:
     kernels["addmm"] = _addmm
     if site.activation == "relu" and site.biases:
         kernels["addmm with relu"] = _addmm_relu
-    if site.rows == 1:
+    if site.rows == 1 and not site.is_open:
         kernels["addmv"] = _addmv
     if torch.backends.mkl.is_available():
         kernels["MKL packed"] = _linear_mkl
@@ -238,7 +245,7 @@ def _kernels_of_convolution(site: Convolution) -> dict[str, Kernel]:
     kernels = {"torch": _conv, "torch channels last": _conv_channels_last, "oneDNN": _conv_onednn}
     if site.is_plain:
         kernels["addmm"] = _conv_addmm
-        if site.shape[0] * site.shape[2] * site.shape[3] == 1:
+        if site.shape[0] * site.shape[2] * site.shape[3] == 1 and not site.is_open:
             kernels["addmv"] = _conv_addmv
     return {**kernels, "bf16 oneDNN": _conv_half}
 
@@ -352,23 +359,37 @@ def _addmm(calls: Calls, site: Linear, x: Any) -> Any:
         value = calls.call(torch.addmm, _bias(calls, site), rows, weight)
     else:
         value = calls.call(torch.mm, rows, weight)
-    return _of_rows(calls, site, _activated(calls, site.activation, value))
+    return _of_rows(calls, site, _activated(calls, site.activation, value), x)
 
 
 def _addmm_relu(calls: Calls, site: Linear, x: Any) -> Any:
     weight = calls.packed(_transposed, site.weights)
     value = calls.call(torch._addmm_activation, _bias(calls, site), _rows(calls, site, x), weight)
-    return _of_rows(calls, site, value)
+    return _of_rows(calls, site, value, x)
 
 
 def _rows(calls: Calls, site: Linear, x: Any) -> Any:
     """What a layer reads as a matrix."""
-    return x if len(site.shape) == 2 else calls.call(torch.reshape, x, (site.rows, site.shape[-1]))
+    rows = -1 if site.is_open else site.rows
+    return x if len(site.shape) == 2 else calls.call(torch.reshape, x, (rows, site.shape[-1]))
 
 
-def _of_rows(calls: Calls, site: Linear, value: Any) -> Any:
-    """A matrix as what the layer gives."""
-    return value if len(site.shape) == 2 else calls.call(torch.reshape, value, (*site.shape[:-1], site.outputs))
+def _of_rows(calls: Calls, site: Linear, value: Any, x: Any) -> Any:
+    """A matrix as what the layer gives for its input."""
+    if len(site.shape) == 2:
+        return value
+    if site.is_open:
+        return calls.call(as_vectors, value, x)
+    return calls.call(torch.reshape, value, (*site.shape[:-1], site.outputs))
+
+
+def as_vectors(rows: Tensor, x: Tensor) -> Tensor:
+    """Rows in the places of the vectors of another tensor.
+
+    >>> as_vectors(torch.ones(6, 4), torch.ones(2, 3, 8)).shape
+    torch.Size([2, 3, 4])
+    """
+    return rows.reshape(x.shape[:-1] + rows.shape[-1:])
 
 
 def _addmv(calls: Calls, site: Linear, x: Any) -> Any:

@@ -214,7 +214,7 @@ class Program:
                 node.target = "reshape"
         output = next(iter(self.gm.graph.find_nodes(op="output")))
         for node in output.all_input_nodes:
-            if _is_contiguous_image(self.shapes.value(node)):
+            if _is_contiguous_image(self.shapes.known_value(node)):
                 with self.gm.graph.inserting_before(output):
                     made = self.gm.graph.call_method("contiguous", (node,))
                 output.replace_input_with(node, made)

@@ -152,8 +152,8 @@ def _is_plain(node: Node, shapes: Shapes, tensors: Mapping[str, Tensor]) -> bool
         return False
     if any(used.op == "get_attr" and str(used.target) not in tensors for used in node.all_input_nodes):
         return False
-    return _is_computed(shapes.value(node)) and all(
-        _is_computed(shapes.value(used)) for used in node.all_input_nodes if used.op != "get_attr"
+    return _is_computed(shapes.known_value(node)) and all(
+        _is_computed(shapes.known_value(used)) for used in node.all_input_nodes if used.op != "get_attr"
     )
 
 
@@ -181,13 +181,13 @@ def _closed(piece: list[Node], shapes: Shapes) -> list[Node]:
         ends = [
             node
             for node in piece
-            if not isinstance(shapes.value(node), Tensor) and any(user not in inside for user in node.users)
+            if not isinstance(shapes.known_value(node), Tensor) and any(user not in inside for user in node.users)
         ]
         starts = [
             node
             for node in piece
             if any(
-                used not in inside and used.op != "get_attr" and not isinstance(shapes.value(used), Tensor)
+                used not in inside and used.op != "get_attr" and not isinstance(shapes.known_value(used), Tensor)
                 for used in node.all_input_nodes
             )
         ]
@@ -216,7 +216,10 @@ def put_regions(
 ) -> None:
     """Put one call of an engine in the place of each of these pieces of a graph."""
     facts = {
-        used: shapes.value(used) for piece, _ in pieces for node in piece for used in (node, *node.all_input_nodes)
+        used: shapes.known_value(used)
+        for piece, _ in pieces
+        for node in piece
+        for used in (node, *node.all_input_nodes)
     }
     for piece, engine in pieces:
         inputs, outputs = ends_of(piece)

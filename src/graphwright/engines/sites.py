@@ -58,10 +58,19 @@ class Searched:
         """Tell whether values are tensors of one shape, at all sizes of inputs that the program is for."""
         return all(_is_one_shape(shapes, values) for shapes in (self.shapes, *self.others))
 
+    def is_of_one_size(self, value: Node) -> bool:
+        """Tell whether a tensor has one shape, at all sizes of inputs that the program is for."""
+        expected = _shape_in(self.shapes, value)
+        return all(_shape_in(shapes, value) == expected for shapes in self.others)
+
 
 def _is_one_shape(shapes: Shapes, values: Sequence[Node]) -> bool:
-    found = [getattr(shapes.known_value(value), "shape", None) for value in values]
+    found = [_shape_in(shapes, value) for value in values]
     return found[0] is not None and all(shape == found[0] for shape in found)
+
+
+def _shape_in(shapes: Shapes, value: Node) -> Any:
+    return getattr(shapes.known_value(value), "shape", None)
 
 
 class Finder(Protocol):
@@ -120,7 +129,8 @@ class _Finding:
         sizes = self._tensors[weight].shape
         if len(sizes) != 2 or shape[-1] != sizes[1]:
             return None
-        site = Linear((weight,), () if bias is None else (bias,), shape, sizes[0])
+        is_open = not self._program.is_of_one_size(given["input"])
+        site = Linear((weight,), () if bias is None else (bias,), shape, sizes[0], is_open=is_open)
         return Found(site, (node,), (given["input"],))
 
     def _convolution(self, node: Node) -> Found | None:
@@ -134,7 +144,8 @@ class _Finding:
             return None
         stride, padding, dilation = (number or () for number in numbers)
         sizes = tuple(self._tensors[weight].shape)
-        site = Convolution(weight, bias, (), (), 0.0, shape, sizes, stride, padding, dilation, groups)
+        is_open = not self._program.is_of_one_size(given["input"])
+        site = Convolution(weight, bias, (), (), 0.0, shape, sizes, stride, padding, dilation, groups, is_open=is_open)
         return self._with_sum(self._with_norm(Found(site, (node,), (given["input"],))))
 
     # ---- what it goes on with
@@ -207,7 +218,7 @@ class _Finding:
 
     def _shape(self, node: Any) -> tuple[int, ...] | None:
         """The sizes of a tensor of single precision on the processor."""
-        value = self._shapes.value(node) if type(node) is Node else None
+        value = self._shapes.known_value(node) if type(node) is Node else None
         if not isinstance(value, Tensor) or value.dtype is not torch.float32 or value.device.type != "cpu":
             return None
         sizes = tuple(value.shape)
@@ -239,7 +250,7 @@ def _as_one(members: list[Found]) -> Found:
     weights = tuple([path for site in sites for path in site.weights])
     biases = tuple([path for site in sites for path in site.biases])
     parts = tuple([site.outputs for site in sites])
-    site = Linear(weights, biases, sites[0].shape, sum(parts))
+    site = Linear(weights, biases, sites[0].shape, sum(parts), is_open=sites[0].is_open)
     return Found(site, (members[0].last,), members[0].inputs, tuple(members), parts)
 
 

@@ -70,7 +70,7 @@ def specialized(
     FoldConditions().run(gm)
     if any("softmax" in str(node.target) for node in gm.graph.all_nodes()):
         for node in gm.graph.all_nodes():
-            if isinstance(shapes.value(node), torch.Tensor):
+            if isinstance(shapes.known_value(node), torch.Tensor):
                 node.meta["tensor_meta"] = shapes[node]
         UseScaledDotProductAttention(fill=False).run(gm)
     _erase_unused(gm.graph)
@@ -131,7 +131,7 @@ def _fold_sizes(graph: Graph, shapes: Shapes, args: Sequence[Any], is_general: b
             if not node.users:
                 graph.erase_node(node)  # it held for the example, and each call is compared with that
         elif not (is_general and reads_sizes(node)) and _is_of_sizes(node, known, shapes):
-            value = shapes.value(node)
+            value = shapes.known_value(node)
             if _is_number(value):
                 known[node] = value
     for node, value in known.items():
@@ -144,11 +144,11 @@ def _is_of_sizes(node: Node, known: dict[Node, Any], shapes: Shapes) -> bool:
     """Tell whether a value is the same for all inputs of the same sizes."""
     if node.op == "call_method" and node.target in _OF_TENSORS:
         others = [each for each in node.all_input_nodes if each is not node.args[0]]
-        return isinstance(shapes.value(node.args[0]), torch.Tensor) and all(each in known for each in others)
+        return isinstance(shapes.known_value(node.args[0]), torch.Tensor) and all(each in known for each in others)
     if node.op != "call_function" or type(node.target).__hash__ is None:
         return False
     if node.target is getattr:
-        return node.args[1] in _FACTS and isinstance(shapes.value(node.args[0]), torch.Tensor)
+        return node.args[1] in _FACTS and isinstance(shapes.known_value(node.args[0]), torch.Tensor)
     if node.target is torch.is_autocast_enabled:
         return True
     return node.target in _OF_NUMBERS and all(used in known for used in node.all_input_nodes)

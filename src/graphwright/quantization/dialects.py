@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -75,17 +76,26 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
 
 
 def example_of(gm: GraphModule) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A call like that which a quantized module was captured with: zeros of its shapes."""
+    """A call like that which a quantized module was captured with: of its shapes, random between its bounds."""
+    drawn = torch.Generator().manual_seed(0)
     args, kwargs = pytree.tree_map(
-        _made, record_in(gm)["inputs"], is_leaf=lambda each: isinstance(each, dict) and "dtype" in each
+        functools.partial(_made, drawn),
+        record_in(gm)["inputs"],
+        is_leaf=lambda each: isinstance(each, dict) and "dtype" in each,
     )
     return tuple(args), dict(kwargs)
 
 
-def _made(leaf: Any) -> Any:
-    if isinstance(leaf, dict) and "dtype" in leaf:
-        return torch.zeros(tuple(leaf["shape"]), dtype=getattr(torch, leaf["dtype"]))
-    return leaf
+def _made(drawn: torch.Generator, leaf: Any) -> Any:
+    if not isinstance(leaf, dict) or "dtype" not in leaf:
+        return leaf
+    made = torch.zeros(tuple(leaf["shape"]), dtype=getattr(torch, leaf["dtype"]))
+    low, high = leaf.get("bounds", (0, 0))
+    if low == high:
+        return made.fill_(low)
+    if made.dtype.is_floating_point:
+        return made.uniform_(low, high, generator=drawn)
+    return made.copy_(torch.randint(int(low), int(high) + 1, made.shape, generator=drawn))
 
 
 def _strip(gm: GraphModule) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphwright.engines import ENGINES, OptimizedReport, RunsOn, add_notes, calling, fastest
 from graphwright.errors import GraphwrightError
-from graphwright.quantization.dialects import in_dialect
+from graphwright.quantization.dialects import example_of, in_dialect
 from graphwright.quantization.lowering.lower import Engine
 from graphwright.quantization.lowering.lower import lower as lower_as_it_is
 from graphwright.quantization.programs.state import as_it_was
@@ -39,6 +39,8 @@ def lower(
     compared with the reference on what it reads in the program: bytes are within one step, floats have noise 40 dB
     below at most.
 
+    args, kwargs: a call to measure with; by default one of random numbers, of the sizes and between the bounds of that
+    which a quantized module was captured with.
     engine: "torch" uses what PyTorch has; "onnxruntime" and "openvino" run pieces of the program too, where they are
     faster: of the program in their dialect, see `in_dialect`, where it is one that `convert` made. "auto" is the
     fastest of all that are installed; `report` and the notes of `explain()` say of the others why they are not used.
@@ -52,6 +54,8 @@ def lower(
     tensor([0.0000, 0.0000, 0.1000, 7.0000])
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    if not given and not named and QUANTIZED in r.meta:
+        given, named = example_of(r)
     if engine == "torch" or QUANTIZED not in r.meta or "dialect" in r.meta[QUANTIZED]:
         return lower_as_it_is(r, given, named, engine)
     if engine != "auto":

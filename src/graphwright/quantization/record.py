@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -252,7 +253,7 @@ def record_of(
 ) -> dict[str, Any]:
     """Plain data that a module carries, and a file keeps: a row for each site, and the ranges of values by name.
 
-    call: with which the program was captured; tensors are kept by their shapes.
+    call: with which the program was captured; tensors are kept by their shapes, dtypes and bounds.
     """
     return {
         "inputs": _described(call),
@@ -288,11 +289,21 @@ def _recorded(
 
 
 def _described(call: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Any:
-    """A call as plain data: tensors by their shapes and dtypes."""
+    """A call as plain data: tensors by their shapes, dtypes and bounds."""
     return pytree.tree_map(_leaf, [list(call[0]), dict(call[1])])
 
 
 def _leaf(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        return {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        leaf = {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        bounds = _bounds(value)
+        return leaf if bounds is None else {**leaf, "bounds": bounds}
     return value
+
+
+def _bounds(value: torch.Tensor) -> list[float] | None:
+    """The least and the greatest number of a tensor, where it has some and can be read."""
+    if value.is_meta or not value.numel() or value.is_complex():
+        return None
+    low, high = (bound.item() for bound in value.detach().aminmax())
+    return [low, high] if math.isfinite(low) and math.isfinite(high) else None

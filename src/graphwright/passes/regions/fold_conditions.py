@@ -26,6 +26,7 @@ from graphwright.runtime import graph_of
 __all__ = ["FoldConditions"]
 
 _NUMBERS = (bool, int, float)
+_CONSTANTS = (*_NUMBERS, type(None))
 _FOLDED = frozenset({
     bool, int, float, operator.not_, operator.neg, operator.add, operator.sub, operator.mul, operator.and_,
     operator.or_, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.is_,
@@ -37,9 +38,9 @@ _FOLDED = frozenset({
 class FoldConditions:
     """Put the side that is taken in the place of each branch whose condition is a constant, and drop idle loops.
 
-    Constants go into bodies, arithmetic on numbers that are constants is computed, and an item of a branch that is
-    the same constant on both sides is that constant; so one condition makes others known. A loop that never runs
-    gives what it starts with. A side that ends by raising stays inside its branch. Returns the number of changes.
+    Constants go into bodies, arithmetic on numbers and None is computed where all of it is constant, and an item of a
+    branch that is the same constant on both sides is that constant; so one condition makes others known. A loop that
+    never runs gives what it starts with. A side that ends by raising stays inside its branch. Returns the number of changes.
 
     >>> from graphwright import Graph, GraphModule
     >>> graph, then, other = Graph(), Graph(), Graph()
@@ -62,7 +63,7 @@ class FoldConditions:
         return count
 
     def _once(self, gm: nn.Module) -> int:
-        count = sum(_fold_numbers(graph) for graph in list(graph_of(gm).all_graphs()))
+        count = sum(_fold_constants(graph) for graph in list(graph_of(gm).all_graphs()))
         for node in regions_in(gm):
             if node._erased:
                 continue
@@ -75,12 +76,12 @@ class FoldConditions:
         return count
 
 
-def _fold_numbers(graph: Graph) -> int:
+def _fold_constants(graph: Graph) -> int:
     count = 0
     for node in graph.nodes:
         if node.op != "call_function" or node.kwargs or not node.users:
             continue
-        if not any(node.target is known for known in _FOLDED) or any(type(arg) not in _NUMBERS for arg in node.args):
+        if not any(node.target is known for known in _FOLDED) or any(type(arg) not in _CONSTANTS for arg in node.args):
             continue
         try:
             value = node.target(*node.args)
@@ -94,7 +95,7 @@ def _fold_numbers(graph: Graph) -> int:
 def _constants_inside(node: Node) -> int:
     """Put operands that are constants into the bodies."""
     operands = node.args[3]
-    constant = [i for i, operand in enumerate(operands) if operand is None or type(operand) in (*_NUMBERS, str)]
+    constant = [i for i, operand in enumerate(operands) if type(operand) in (*_CONSTANTS, str)]
     for i in constant:
         for body in own_bodies(node):
             substitute(inputs_of(body)[i - len(operands)], operands[i])
@@ -124,7 +125,7 @@ def _constant_items(node: Node) -> int:
     count = 0
     for i, takers in items.items():
         then, other = (value[i] for value in values)
-        if type(then) in (*_NUMBERS, type(None)) and type(then) is type(other) and then == other:
+        if type(then) in _CONSTANTS and type(then) is type(other) and then == other:
             for taker in takers:
                 put_in_place(taker, then)
                 count += 1
@@ -136,9 +137,7 @@ def _never_runs(node: Node) -> bool:
     if node.target is while_loop:
         test: Any = parts.subject.output_node().args[0]
         return (
-            type(test) in (*_NUMBERS, type(None))
-            and not test
-            and len(parts.subject.nodes) == len([*inputs_of(parts.subject), test])
+            type(test) in _CONSTANTS and not test and len(parts.subject.nodes) == len([*inputs_of(parts.subject), test])
         )
     if node.target is for_loop and isinstance(parts.subject, tuple | list | range):
         return len(parts.subject) == 0
