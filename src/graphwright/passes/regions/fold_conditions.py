@@ -40,7 +40,8 @@ class FoldConditions:
 
     Constants go into bodies, arithmetic on numbers and None is computed where all of it is constant, and an item of a
     branch that is the same constant on both sides is that constant; so one condition makes others known. A loop that
-    never runs gives what it starts with. A side that ends by raising stays inside its branch. Returns the number of changes.
+    never runs gives what it starts with. A side that ends by raising stays inside its branch. Returns the number of
+    changes.
 
     >>> from graphwright import Graph, GraphModule
     >>> graph, then, other = Graph(), Graph(), Graph()
