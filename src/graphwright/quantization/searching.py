@@ -27,6 +27,7 @@ from graphwright.runtime import GraphModule
 __all__ = ["Sensitivity", "search", "sensitivity"]
 
 Metric = str | Callable[..., float]
+_ORDERED_BY = 1  # batches that say in which order layers are lifted; all say whether that is enough
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,13 +163,13 @@ class _Trial:
         for node in parts.layers:
             site = parts.decisions[node].site
             by_value.setdefault(site.inputs[0] if site.kind == "linear" else site.path, []).append(node)
-        best = self._measured(parts.program.gm)
-        return [_group(parts, nodes, best - self._with(parts, nodes)) for nodes in by_value.values()]
+        best = self._measured(parts.program.gm, _ORDERED_BY)
+        return [_group(parts, nodes, best - self._with(parts, nodes, _ORDERED_BY)) for nodes in by_value.values()]
 
-    def _with(self, parts: Parts, nodes: Sequence[Node]) -> float:
-        """The metric with some layers alone quantized in the float program."""
+    def _with(self, parts: Parts, nodes: Sequence[Node], most: int | None = None) -> float:
+        """The metric with some layers alone quantized in the float program, on so many batches."""
         with watching(parts.program.gm, {node: _instead(parts, node) for node in nodes}):
-            return self._measured(parts.program.gm)
+            return self._measured(parts.program.gm, most)
 
     def lifted(self, paths: Sequence[str]) -> QConfigMapping:
         """Rules under which these linear layers have ranges of each token."""
@@ -181,7 +182,7 @@ class _Trial:
         """The metric under some rules."""
         return self._measured(converted(parts_of(with_mapping(self.prepared, mapping)), is_judged=False))
 
-    def _measured(self, made: GraphModule) -> float:
+    def _measured(self, made: GraphModule, most: int | None = None) -> float:
         metric = self._metric
         assert metric is not None
         with torch.no_grad(), as_it_was(made, made):
@@ -189,7 +190,7 @@ class _Trial:
                 return float(metric(made))
             values = [
                 float(metric(expected, self._run(made, call)))
-                for expected, call in zip(self._expected, self.calls, strict=True)
+                for expected, call in zip(self._expected[:most], self.calls[:most], strict=True)
             ]
         return sum(values) / len(values)
 

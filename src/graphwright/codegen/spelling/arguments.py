@@ -133,10 +133,22 @@ class Globals:
         if self.is_short and module in _PLAIN_MODULES:
             package, *inner = module.split(".")
             return ".".join((self.add(package, sys.modules[package]), *inner, name))
+        if self.is_short and name in self and _follow(path) is target and module != "__main__":
+            home = _outermost(module, name, target)
+            within = home.__name__.rpartition(".")[2]  # `helper = tools.helper(x)`
+            if within not in self or self.values.get(within) is home:
+                return f"{self.add(within, home)}.{name}"
         if self.is_short:
             return self.add(name, target)
         origin = getattr(target, "__module__", None) or module
         return self.add(f"{origin}_{name}".replace(".", "_"), target)
+
+
+def _outermost(module: str, name: str, target: Any) -> types.ModuleType:
+    """The outermost package around a module that gives an object by its name, or the module itself."""
+    atoms = module.split(".")
+    around = [sys.modules.get(".".join(atoms[: i + 1])) for i in range(len(atoms) - 1)]
+    return next((each for each in around if each and getattr(each, name, None) is target), sys.modules[module])
 
 
 def _follow(path: str) -> Any:

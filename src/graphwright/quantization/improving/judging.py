@@ -16,9 +16,13 @@ from graphwright.runtime import GraphModule
 
 __all__ = ["Loss", "channel_of", "losses_of_layers", "sqnr"]
 
+_EXACT = 300.0  # dB: there is no error
+
 
 def sqnr(expected: Tensor, given: Tensor) -> float:
     """The signal to noise ratio of a quantized tensor in dB: 10 log10 of the power of the signal to that of the error.
+
+    It is 300 where there is no error, and at most.
 
     >>> import torch
     >>> round(sqnr(torch.tensor([1.0, 1.0]), torch.tensor([1.1, 0.9])), 3)
@@ -44,8 +48,10 @@ class Loss:
 
     @property
     def sqnr(self) -> float:
-        """The signal to noise ratio in dB."""
-        return 10 * math.log10(max(self._signal, 1e-300) / max(self._noise, 1e-300))
+        """The signal to noise ratio in dB; _EXACT at most, and where there is no error."""
+        if not self._noise:
+            return _EXACT
+        return min(10 * math.log10(max(self._signal, 1e-300) / self._noise), _EXACT)
 
 
 def channel_of(y: Tensor, kind: str) -> int:
