@@ -12,6 +12,8 @@ Batch 1 (MiniLM: 8, too), one thread, under no_grad; twenty minutes. The sides a
     ao_*                  torch.ao's FX graph mode for onednn and for x86; for transformers its dynamic quantization
     onnxruntime*          ONNX Runtime's `quantize_static`, and `quantize_dynamic`
     torchao               torchao's configuration of the same kind, in eager
+    nncf                  NNCF's `quantize`: a program that rounds floats, whose time is not that of integers; where it
+                          is installed: pip install nncf
 
 A sample is a number of calls, about two milliseconds of them; each round samples every side and the model once, in
 rotating order. A ratio is that of the medians to the model's, and beside it that of the fastest samples, which other
@@ -98,19 +100,35 @@ _CONVOLUTIONS: dict[str, peers.Make] = {
     "ao_onednn": peers.ao_fx("onednn"),
     "ao_x86": peers.ao_fx("x86"),
     "onnxruntime": peers.onnxruntime_static,
+    "nncf": peers.nncf,
 }
 PEERS: dict[str, dict[str, peers.Make]] = {
     # without ao_x86, whose program takes ten times the model's time
-    "efficientnet_lite0": {"ao_onednn": peers.ao_fx("onednn"), "onnxruntime": peers.onnxruntime_static},
+    "efficientnet_lite0": {
+        "ao_onednn": peers.ao_fx("onednn"),
+        "onnxruntime": peers.onnxruntime_static,
+        "nncf": peers.nncf,
+    },  # fmt: skip
     "minilm": {
         "ao_dynamic": peers.ao_dynamic,
         "onnxruntime": peers.onnxruntime_static,
         "onnxruntime_dynamic": peers.onnxruntime_dynamic,
         "torchao": peers.torchao("Int8DynamicActivationInt8WeightConfig"),
+        "nncf": peers.nncf,
     },
     "llama_step": {"ao_dynamic": peers.ao_dynamic, "torchao": peers.torchao("Int8WeightOnlyConfig")},
 }
-WITHOUT = ("auto", "search", "ao_onednn", "ao_x86", "ao_dynamic", "onnxruntime", "onnxruntime_dynamic", "torchao")
+WITHOUT = (
+    "auto",
+    "search",
+    "ao_onednn",
+    "ao_x86",
+    "ao_dynamic",
+    "onnxruntime",
+    "onnxruntime_dynamic",
+    "torchao",
+    "nncf",
+)
 
 
 # ---- making the sides

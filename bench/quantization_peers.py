@@ -1,4 +1,4 @@
-"""Other systems that `bench_quantization.py` sets beside ours: torch.ao, ONNX Runtime and torchao, with their defaults.
+"""Other systems that `bench_quantization.py` sets beside ours, with defaults: torch.ao, ONNX Runtime, torchao and NNCF.
 
 Each function takes a model, batches of calibration data and the call that is timed, and gives a module that takes and
 gives tensors. ImportError says that a system is not installed.
@@ -68,6 +68,17 @@ def torchao(config: str) -> Make:
         return made
 
     return make
+
+
+def nncf(model: nn.Module, calibration: list[Args], args: Args) -> nn.Module:
+    """NNCF's post-training quantization, a program that rounds floats: its time is not that of integers."""
+    import nncf
+
+    nncf.set_log_level(40)
+    data = nncf.Dataset([batch if len(batch) > 1 else batch[0] for batch in calibration])
+    kind = None if any(isinstance(module, nn.Conv2d) for module in model.modules()) else nncf.ModelType.TRANSFORMER
+    made: nn.Module = nncf.quantize(copy.deepcopy(model), data, model_type=kind, subset_size=len(calibration))
+    return made
 
 
 # ---- ONNX Runtime
