@@ -108,7 +108,7 @@ PEERS: dict[str, dict[str, peers.Make]] = {
         "ao_onednn": peers.ao_fx("onednn"),
         "onnxruntime": peers.onnxruntime_static,
         "nncf": peers.nncf,
-    },  # fmt: skip
+    },
     "minilm": {
         "ao_dynamic": peers.ao_dynamic,
         "onnxruntime": peers.onnxruntime_static,
