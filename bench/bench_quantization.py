@@ -104,11 +104,7 @@ _CONVOLUTIONS: dict[str, peers.Make] = {
 }
 PEERS: dict[str, dict[str, peers.Make]] = {
     # without ao_x86, whose program takes ten times the model's time
-    "efficientnet_lite0": {
-        "ao_onednn": peers.ao_fx("onednn"),
-        "onnxruntime": peers.onnxruntime_static,
-        "nncf": peers.nncf,
-    },
+    "efficientnet_lite0": {name: make for name, make in _CONVOLUTIONS.items() if name != "ao_x86"},
     "minilm": {
         "ao_dynamic": peers.ao_dynamic,
         "onnxruntime": peers.onnxruntime_static,

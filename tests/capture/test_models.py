@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.runtime.declare_torchvision import declare_torchvision
 from torch import nn
 
 from graphwright import split, symbolic_trace, trace, verify
@@ -24,15 +25,10 @@ def _transformers() -> Any:
 
 
 def _torchvision() -> Any:
-    if not hasattr(torch.ops.torchvision, "nms"):
-        library = torch.library.Library("torchvision", "DEF")
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _kept.append(library)
+    declare_torchvision()
     return pytest.importorskip("torchvision")
 
 
-_kept: list[Any] = []
 SMALL = {
     "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import sys
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from graphwright.codegen import compile_source, graph_to_readable_source, graph_
 from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Origin
 from graphwright.ops import cond, enter_context, exit_context, unpack
+from graphwright.runtime import shared
 
 
 class Line:
@@ -325,6 +327,26 @@ def test_odd_unpackings_run_as_calls(indices: tuple[int, ...]) -> None:
         assert compile_source(code.src, code.globals, "test")(None, "abc") == ["abc"[index] for index in indices]
     else:
         assert "ops.unpack(x, 3)" in code.src
+
+
+class Asked:
+    """A finder of modules that notes what is asked for, and finds nothing."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        self.names.append(name)
+
+
+def test_to_write_a_function_with_its_module_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package may import a room when it is asked for a name that it does not hold."""
+    finder = Asked()
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    graph = Graph()
+    graph.output([graph.call_function(shared, (), {"x": graph.placeholder("x")})] * 2)
+    assert "shared = runtime.shared(x=x)" in graph_to_readable_source(graph).src
+    assert finder.names == []
 
 
 TORCH_FX_REGIONS = """\

@@ -26,6 +26,7 @@ from graphwright.quantization import (
     QuantizedLinear,
     Scheme,
     dequantize,
+    dynamic_int8,
     grid_of_range,
     lower,
     quantize,
@@ -251,6 +252,14 @@ def test_a_quantized_module_is_lowered_without_a_call() -> None:
     fast = lower(reference, engine="torch")
     assert "for any size of input.shape[0, 1]" in fast.report.program.why
     assert_same(fast, reference, batches[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16, torch.bool, torch.uint8])
+def test_a_call_is_drawn_from_its_record(dtype: torch.dtype) -> None:
+    model = Net(lambda m, x: m.layer(x.float()), layer=nn.Linear(8, 4)).eval()
+    reference = graphwright.quantize(model, dynamic_int8(), args=torch.ones(2, 8).to(dtype), engine=None)
+    (x,), _ = example_of(reference)
+    assert x.dtype is dtype and bool((x.float() == 1).all())
 
 
 # ---- other sizes

@@ -28,7 +28,7 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     bound_tensors.py   what inlined code takes for granted of modules, looked at in one check a call
 """
 
-from graphwright.engines.alternatives import ACTIVATIONS, Activation, Calls, Kernel, Site, as_image, off_by
+from graphwright.engines.alternatives import ACTIVATIONS, Activation, Calls, Kernel, Site, as_image, as_vectors, off_by
 from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.cuda_graphs import CudaGraph, cuda_graph, launch, recorded_for
 from graphwright.engines.inlining import Inlined, inline
@@ -72,6 +72,7 @@ __all__ = [
     "arguments_of",
     "add_notes",
     "as_image",
+    "as_vectors",
     "calling",
     "cuda_graph",
     "engines_of_auto",

@@ -16,7 +16,18 @@ from torch import Tensor
 
 from graphwright.engines.pack import itself
 
-__all__ = ["ACTIVATIONS", "Activation", "Calls", "Convolution", "Kernel", "Linear", "Site", "as_image", "off_by"]
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "Calls",
+    "Convolution",
+    "Kernel",
+    "Linear",
+    "Site",
+    "as_image",
+    "as_vectors",
+    "off_by",
+]
 
 _mkldnn, _mkl = torch.ops.mkldnn, torch.ops.mkl
 

@@ -89,13 +89,11 @@ def example_of(gm: GraphModule) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def _made(drawn: torch.Generator, leaf: Any) -> Any:
     if not isinstance(leaf, dict) or "dtype" not in leaf:
         return leaf
-    made = torch.zeros(tuple(leaf["shape"]), dtype=getattr(torch, leaf["dtype"]))
+    shape, dtype = tuple(leaf["shape"]), getattr(torch, leaf["dtype"])
     low, high = leaf.get("bounds", (0, 0))
-    if low == high:
-        return made.fill_(low)
-    if made.dtype.is_floating_point:
-        return made.uniform_(low, high, generator=drawn)
-    return made.copy_(torch.randint(int(low), int(high) + 1, made.shape, generator=drawn))
+    if dtype.is_floating_point:
+        return torch.empty(shape).uniform_(low, high, generator=drawn).to(dtype)
+    return torch.randint(int(low), int(high) + 1, shape, generator=drawn).to(dtype)
 
 
 def _strip(gm: GraphModule) -> None:

@@ -303,7 +303,8 @@ def _leaf(value: Any) -> Any:
 
 def _bounds(value: torch.Tensor) -> list[float] | None:
     """The least and the greatest number of a tensor, where it has some and can be read."""
-    if value.is_meta or not value.numel() or value.is_complex():
+    if value.is_meta or value.layout is not torch.strided or not value.numel() or value.is_complex():
         return None
-    low, high = (bound.item() for bound in value.detach().aminmax())
+    numbers = value.detach().float() if value.is_floating_point() else value
+    low, high = (bound.item() for bound in numbers.aminmax())
     return [low, high] if math.isfinite(low) and math.isfinite(high) else None

@@ -110,9 +110,8 @@ class Settling:
             return
         name = name_of_target(node.target)
         written = written_and_given(node)
-        if (
-            written is not None and reshaped_argument(node.target, node.args, node.kwargs) is None
-        ):  # it is the very tensor
+        is_reshaped = reshaped_argument(node.target, node.args, node.kwargs) is not None
+        if written is not None and not is_reshaped:  # it is the very tensor
             self._mark(written, fact)
             return
         if fact == "dtype":

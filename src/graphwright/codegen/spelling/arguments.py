@@ -133,8 +133,8 @@ class Globals:
         if self.is_short and module in _PLAIN_MODULES:
             package, *inner = module.split(".")
             return ".".join((self.add(package, sys.modules[package]), *inner, name))
-        if self.is_short and name in self and _follow(path) is target and module != "__main__":
-            home = _outermost(module, name, target)
+        home = _outermost(path, target) if self.is_short and name in self else None
+        if home is not None:
             within = home.__name__.rpartition(".")[2]  # `helper = tools.helper(x)`
             if within not in self or self.values.get(within) is home:
                 return f"{self.add(within, home)}.{name}"
@@ -144,11 +144,12 @@ class Globals:
         return self.add(f"{origin}_{name}".replace(".", "_"), target)
 
 
-def _outermost(module: str, name: str, target: Any) -> types.ModuleType:
-    """The outermost package around a module that gives an object by its name, or the module itself."""
-    atoms = module.split(".")
-    around = [sys.modules.get(".".join(atoms[: i + 1])) for i in range(len(atoms) - 1)]
-    return next((each for each in around if each and getattr(each, name, None) is target), sys.modules[module])
+def _outermost(path: str, target: Any) -> types.ModuleType | None:
+    """The outermost package, of those on the path of an object, that holds it by its name; None for a script's."""
+    *atoms, name = path.split(".")
+    around = [sys.modules.get(".".join(atoms[: i + 1])) for i in range(len(atoms)) if atoms != ["__main__"]]
+    # Asked for an attribute, a package may import what it does not hold yet.
+    return next((each for each in around if each is not None and vars(each).get(name) is target), None)
 
 
 def _follow(path: str) -> Any:

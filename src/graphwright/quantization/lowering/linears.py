@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphwright.engines import ACTIVATIONS, Calls, Kernel, itself
+from graphwright.engines import ACTIVATIONS, Calls, Kernel, as_vectors, itself
 from graphwright.quantization.layer_functions import (
     dequantized_weight,
     quantized_linear,
@@ -243,13 +243,8 @@ def _product_of(calls: Calls, site: Linear, rows: Any) -> Any:
     return calls.call(torch._int_mm, rows, _packed(calls, site, turned, "w"))
 
 
-def _in_places_of(rows: Tensor, x: Tensor) -> Tensor:
-    """Rows as the vectors of a value are."""
-    return rows.reshape(x.shape[:-1] + rows.shape[-1:])
-
-
 def _shaped(calls: Calls, site: Linear, value: Any, x: Any) -> Any:
-    return value if len(site.shape) == 2 else calls.call(_in_places_of, value, x)
+    return value if len(site.shape) == 2 else calls.call(as_vectors, value, x)
 
 
 def _factor(scale: Tensor, step: float) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphwright.engines import Calls, Kernel, itself
+from graphwright.engines import Calls, Kernel, as_vectors, itself
 from graphwright.quantization.layer_functions import dequantized_weight, range_of_call, rounded_in_call
 from graphwright.quantization.lowering.computing import has_exact_onednn, reason_against, values_like
 from graphwright.quantization.lowering.linears import (
@@ -202,7 +202,7 @@ def recurrent_of_integers(
             rows = x.reshape(-1, x.shape[-1])
             scale, zero_point = range_of_call(rows, activation)
             value = torch._int_mm(bytes_of_call(rows, scale, zero_point), weight)
-            return _in_places_of(moved_and_scaled(value, scale, zero_point, factor, sums, bias), x)
+            return as_vectors(moved_and_scaled(value, scale, zero_point, factor, sums, bias), x)
 
         return multiplied
 
@@ -219,10 +219,6 @@ def _by_products(
         return _steps(kind, x, start, [packed[0] for packed in weights], weights, biases, suffix, product)
 
     return _run_all(input, hx, is_cell, settings, run)
-
-
-def _in_places_of(rows: Tensor, x: Tensor) -> Tensor:
-    return rows if x.dim() == 2 else rows.reshape(x.shape[:-1] + rows.shape[-1:])
 
 
 def _for_onednn(weight: Tensor, scale: Tensor) -> tuple[int, Tensor, Tensor, Tensor, Tensor]:
@@ -249,7 +245,7 @@ def recurrent_of_onednn(
                 bytes_of_call(rows, scale, zero_point), 1.0, 0, weight, scales, zeros, None, 1.0, 0, torch.float32,
                 "none", [], "",
             )  # fmt: skip
-            return _in_places_of(moved_and_scaled(value, scale, zero_point, None, sums, bias), x)
+            return as_vectors(moved_and_scaled(value, scale, zero_point, None, sums, bias), x)
 
         return multiplied
 
