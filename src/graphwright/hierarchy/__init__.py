@@ -7,6 +7,8 @@ Read chains.py first.
     one_file.py    `source`: the modules as classes of one file
     sharing.py     which calls do the same
     writing.py     the graphs, written anew
+    sketches.py    which calls are to become the same, before they are written
+    rows.py        what a graph does, as data that compares
     signatures.py  what a module is called with and gives, in the names of its source
     parts.py       a graph in parts, and what passes between them
     chains.py      which calls a node is inside of

@@ -12,7 +12,7 @@ from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context, write_attribute
 from graphwright.runtime import is_guard
 
-__all__ = ["Chain", "Chains", "call_in", "contexts_are_whole", "path_of", "relative_path", "split_calls"]
+__all__ = ["Chain", "Chains", "call_in", "contexts_are_whole", "keys_of", "path_of", "relative_path", "split_calls"]
 
 Chain = tuple[str, ...]  # from the outermost call inwards, the root left out
 
@@ -49,11 +49,12 @@ class Chains:
     def of(self, graph: Graph, base: Chain, facts: Facts, flat: Collection[str] = ()) -> dict[Node, Chain]:
         """The chain of each node of a graph whose own place is `base`; `flat` are calls that count for nothing."""
         found: dict[Node, Chain] = {}
+        whole: dict[Chain, Chain] = {}
         for node in graph.nodes:
-            chain = self._raw(node, base, flat)
+            chain = self._raw(node, base, flat, whole)
             for inner in _inside(node):
                 if inner.op not in ("placeholder", "output"):
-                    chain = _common(chain, self._raw(inner, base, flat))
+                    chain = _common(chain, self._raw(inner, base, flat, whole))
             if node.target is exit_context and isinstance(node.args[0], Node) and node.args[0] in found:
                 entered = node.args[0]
                 chain = found[entered] = _common(chain, found[entered])
@@ -64,24 +65,29 @@ class Chains:
             found[node] = chain if node.op not in ("placeholder", "output") else base
         return found
 
-    def _raw(self, node: Node, base: Chain, flat: Collection[str]) -> Chain:
-        chain = tuple([key for key in _keys(node) if key not in flat])
-        if chain[: len(base)] != base:
-            return base
-        while len(chain) > len(base) and not self._is_whole(chain, len(base)):
-            chain = chain[:-1]
-        while len(chain) > len(base) and not self._has_what_is_named(node, path_of(chain[-1])):
-            chain = chain[:-1]
+    def _raw(self, node: Node, base: Chain, flat: Collection[str], whole: dict[Chain, Chain]) -> Chain:
+        """The chain of a node by itself. `whole` has what is known of those that nodes were recorded in."""
+        keys = keys_of(node)
+        chain = whole.get(keys)
+        if chain is None:
+            chain = whole[keys] = self._as_far_as_whole(tuple([key for key in keys if key not in flat]), base)
+        if len(chain) > len(base):
+            paths = [path for each in (node, *_inside(node)) if (path := _named(each)) is not None]
+            while len(chain) > len(base) and not self._has_all(paths, path_of(chain[-1])):
+                chain = chain[:-1]
         return chain
 
-    def _is_whole(self, chain: Chain, depth: int) -> bool:
-        """Tell whether each module of a chain is inside of the one around it."""
-        paths = ["" if not depth else path_of(chain[depth - 1]), *map(path_of, chain[depth:])]
-        return all(self.relative(inner, outer) for outer, inner in itertools.pairwise(paths))
+    def _as_far_as_whole(self, chain: Chain, base: Chain) -> Chain:
+        """A chain, as far as each module of it is inside of the one around it."""
+        depth = len(base)
+        if chain[:depth] != base:
+            return base
+        paths = ["" if not depth else path_of(base[-1]), *map(path_of, chain[depth:])]
+        while len(paths) > 1 and not all(self.relative(inner, outer) for outer, inner in itertools.pairwise(paths)):
+            paths.pop()
+        return chain[: depth + len(paths) - 1]
 
-    def _has_what_is_named(self, node: Node, owner: str) -> bool:
-        paths = [str(each.target) for each in (node, *_inside(node)) if each.op in ("call_module", "get_attr")]
-        paths += [str(each.args[0]) for each in (node, *_inside(node)) if each.target is write_attribute]
+    def _has_all(self, paths: Collection[str], owner: str) -> bool:
         return all(self.relative(path, owner) is not None for path in paths)
 
     def relative(self, path: str, owner: str) -> str | None:
@@ -120,7 +126,12 @@ def relative_path(root: nn.Module, path: str, owner: str) -> str | None:
     return None
 
 
-def _keys(node: Node) -> Chain:
+def keys_of(node: Node) -> Chain:
+    """The calls that a node was recorded in, whether or not their modules have what it names.
+
+    >>> keys_of(Graph().placeholder("x"))
+    ()
+    """
     stack = (node._meta or {}).get("nn_module_stack")
     if stack is None:
         scope = getattr(node._origin, "scope", None)
@@ -132,6 +143,13 @@ def _keys(node: Node) -> Chain:
         return ()
     *outer, (last, _) = origin.stack
     return (*[path for path, _ in outer], last if not origin.call else f"{last}@{origin.call}")
+
+
+def _named(node: Node) -> str | None:
+    """The path of the module or tensor that a node names."""
+    if node._op in ("call_module", "get_attr"):
+        return str(node._target)
+    return str(node._args[0]) if node._target is write_attribute else None
 
 
 def _inside(node: Node) -> Iterator[Node]:
@@ -161,20 +179,24 @@ def split_calls(graph: Graph) -> set[str]:
 
 
 def _split(graph: Graph, base: Chain, above: frozenset[str], split: set[str]) -> None:
-    rows = [(node, _common_of(node)) for node in graph.nodes if node.op not in ("placeholder", "output")]
-    here = above.union(*[chain[len(base) :] for _, chain in rows])
-    for node, chain in rows:
-        for body in bodies_of(node):
-            inside = {key for inner in body.all_nodes() for key in _keys(inner)[len(chain) :]}
+    rows = [(node, bodies_of(node)) for node in graph.nodes if node.op not in ("placeholder", "output")]
+    if not any(bodies for _, bodies in rows):
+        return
+    chains = {node: _common_of(node) if bodies else keys_of(node) for node, bodies in rows}
+    here = above.union(*[chain[len(base) :] for chain in {*chains.values()}])
+    for node, bodies in rows:
+        chain = chains[node]
+        for body in bodies:
+            inside = {key for inner in body.all_nodes() for key in keys_of(inner)[len(chain) :]}
             split |= inside & here
             _split(body, chain, here, split)
 
 
 def _common_of(node: Node) -> Chain:
-    chain = _keys(node)
+    chain = keys_of(node)
     for inner in _inside(node):
         if inner.op not in ("placeholder", "output"):
-            chain = _common(chain, _keys(inner))
+            chain = _common(chain, keys_of(inner))
     return chain
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.hierarchy.chains import path_of
+from graphwright.hierarchy.rows import rows_of
 from graphwright.hierarchy.writing import Nested, Writing
 from graphwright.ir import Graph, Node
 from graphwright.runtime import (
@@ -24,6 +25,7 @@ from graphwright.runtime import (
 __all__ = ["Written", "apart", "write_nested"]
 
 _MOST_ROUNDS = 20
+_Rows = Mapping[Graph, tuple[Hashable, ...]]
 
 
 class Written:
@@ -55,11 +57,13 @@ def write_nested(
         if refused:
             flat |= refused
             continue
-        programs = _programs(root, writing.nested)
-        before, names = names, _names(root, writing.nested, programs)
+        rows = {graph: rows_of(graph) for graph in dict.fromkeys(call.graph for call in writing.nested.values())}
+        programs = _programs(root, writing.nested, rows)
+        before = {key: names.get(key, "forward") for key in writing.nested}
+        names = _names(root, writing.nested, programs)
         if names == before and not _ask_for_more(writing.nested, programs, more):
             flat |= dict.fromkeys(writing.split, "the program forks inside of it")
-            return Written(tops, _shared(root, writing.nested, names), flat)
+            return Written(tops, _shared(root, writing.nested, names, rows), flat)
     raise AssertionError("the graphs of equal modules do not come to be equal")
 
 
@@ -98,7 +102,7 @@ def _share_equal(gm: nn.Module) -> None:
             calls = [called_entry(node, module) for node in entry.graph.all_nodes()]
             same = [id(called[1].graph) for called in calls if called is not None]
             assert entry.shared is not None
-            shared = first.setdefault((kind, name, tuple(same), _rows(entry.graph)), entry.shared)
+            shared = first.setdefault((kind, name, tuple(same), rows_of(entry.graph)), entry.shared)
             if shared is not entry.shared:
                 share_graph(module, name, shared)
 
@@ -114,43 +118,15 @@ def _refused(
     return refused
 
 
-def _programs(root: nn.Module, nested: Mapping[str, Nested]) -> dict[str, int]:
+def _programs(root: nn.Module, nested: Mapping[str, Nested], rows: _Rows) -> dict[str, int]:
     """A number for each call: that of what its module does, short of which of its values it gives."""
     numbers: dict[Hashable, int] = {}
     found: dict[str, int] = {}
     for key, call in nested.items():  # what is inside of a call comes before it
         kind: Any = own_class(root.get_submodule(path_of(key)))
-        program = kind, *[found[each] for each in call.inside], *_rows(call.graph, with_output=False)
+        program = kind, *[found[each] for each in call.inside], *rows[call.graph][:-1]  # the last is the output
         found[key] = numbers.setdefault(program, len(numbers))
     return found
-
-
-def _rows(graph: Graph, with_output: bool = True, is_body: bool = False) -> tuple[Hashable, ...]:
-    """What a graph does, as data that compares; values are numbers, whatever they are called."""
-    numbers: dict[Node, int] = {}
-    rows = []
-    for node in graph.nodes:
-        if node.op != "output" or with_output:
-            target = None if is_body and node.op == "placeholder" else node.target
-            rows.append((node.op, _plain(target, numbers), _plain(node.args, numbers), _plain(node.kwargs, numbers)))
-        numbers[node] = len(numbers)
-    return tuple(rows)
-
-
-def _plain(value: Any, numbers: Mapping[Node, int]) -> Hashable:
-    if isinstance(value, Node):
-        return Node, numbers[value]
-    if isinstance(value, Graph):
-        return Graph, _rows(value, is_body=True)
-    if isinstance(value, tuple | list):
-        return type(value), *[_plain(item, numbers) for item in value]
-    if isinstance(value, dict):
-        return dict, *[(key, _plain(item, numbers)) for key, item in value.items()]
-    if isinstance(value, slice):
-        return slice, *[_plain(item, numbers) for item in (value.start, value.stop, value.step)]
-    if isinstance(value, float | complex):
-        return type(value), repr(value)  # -0.0 is another one than 0.0
-    return type(value), value if type(value).__hash__ is not None else id(value)
 
 
 def _names(root: nn.Module, nested: Mapping[str, Nested], programs: Mapping[str, int]) -> dict[str, str]:
@@ -183,13 +159,13 @@ def _ask_for_more(nested: Mapping[str, Nested], programs: Mapping[str, int], mor
     has_changed = False
     for key, call in nested.items():
         if call.outputs != wanted[programs[key]]:
-            more[key] = {call.places[place] for place in wanted[programs[key]]}
+            more[key] = {call.value_at(place) for place in wanted[programs[key]]}
             has_changed = True
     return has_changed
 
 
 def _shared(
-    root: nn.Module, nested: Mapping[str, Nested], names: Mapping[str, str]
+    root: nn.Module, nested: Mapping[str, Nested], names: Mapping[str, str], rows: _Rows
 ) -> dict[str, dict[str, SharedCode]]:
     """The graphs of each module, by its path and their names: modules of a class that do and give the same have one."""
     first: dict[Hashable, SharedCode] = {}
@@ -199,7 +175,7 @@ def _shared(
         path, name = path_of(key), names[key]
         inside = tuple([ids[each] for each in call.inside])
         kind: Any = own_class(root.get_submodule(path))
-        shared = first.setdefault((kind, name, inside, _rows(call.graph)), SharedCode(call.graph))
+        shared = first.setdefault((kind, name, inside, rows[call.graph]), SharedCode(call.graph))
         ids[key] = id(shared)
         found.setdefault(path, {}).setdefault(name, shared)
     return found

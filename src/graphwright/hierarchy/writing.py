@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -14,6 +14,7 @@ from graphwright.hierarchy.chains import Chain, Chains, call_in, path_of, split_
 from graphwright.hierarchy.facts import Facts, facts_of
 from graphwright.hierarchy.parts import Part, Program, parts_of
 from graphwright.hierarchy.signatures import Given, Parameter, given_by, names_in, parameters_of
+from graphwright.hierarchy.sketches import Sketch, Sketches
 from graphwright.ir import Graph, Node, Origin, map_arg
 from graphwright.ops import unpack, write_attribute, written_attributes
 from graphwright.runtime import calls_of_modules
@@ -29,13 +30,30 @@ class Nested:
     """What the call of a module became: its graph, and the calls inside of it.
 
     `places` has the values of the graph around by the place of the node that stands for each here, and `outputs` are
-    the places of those that it has to give.
+    the places of those that it has to give. Calls that do the same may have one graph, and `instead` has the values of
+    this one for those of the first.
     """
 
     graph: Graph
     places: dict[int, Node]
     outputs: set[int]
     inside: list[str]
+    instead: Mapping[Node, Node] = dataclasses.field(default_factory=dict)
+
+    def value_at(self, place: int) -> Node:
+        """The value of the graph around that a node here stands for."""
+        value = self.places[place]
+        return self.instead.get(value, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Written:
+    """A call that was written, with its sketch: others that do the same are what it is."""
+
+    key: str
+    sketch: Sketch
+    parameters: list[Parameter]
+    given: Given
 
 
 class Writing:
@@ -64,6 +82,10 @@ class Writing:
         self._noted: Mapping[str, Any] = {}
         self._written: Collection[str] = ()
         self._scopes: dict[tuple[int, int], Scope] = {}
+        # Equal calls that are to give other values, or go by other names, are written one by one.
+        is_plain = not more and all(name == "forward" for name in names.values())
+        self._sketches = Sketches(root, stem_of) if is_plain else None
+        self._sketched: dict[tuple[Hashable, ...], _Written] = {}
 
     def whole(self, graph: Graph) -> Graph:
         """Write the graph of an entry point."""
@@ -113,6 +135,10 @@ class Writing:
         call = call_in(part.key, program.number)
         part.outputs |= dict.fromkeys(self._more.get(call, ()))
         outputs = sorted(part.outputs, key=lambda node: (node in program.facts, operator.attrgetter("_position")(node)))
+        sketch = None if self._sketches is None else self._sketches.of(program, part, outputs, self._noted)
+        if sketch is not None and sketch.rows in self._sketched:
+            inside.append(call)
+            return self._again(self._sketched[sketch.rows], call, sketch)
         kind = _kind_of(part)
         parameters = parameters_of(kind, noted.get("passed", {}), part.inputs, stem_of)
         level = _Level(self, program, Graph(), part.chain, [])
@@ -130,7 +156,28 @@ class Writing:
         wanted = {number[level.values[node]] for node in outputs}
         inside.append(call)
         self.nested[call] = Nested(level.graph, places, wanted, level.inside)
+        if sketch is not None:
+            self._sketched[sketch.rows] = _Written(call, sketch, parameters, given)
         return parameters, given
+
+    def _again(self, written: _Written, call: str, sketch: Sketch) -> tuple[list[Parameter], Given]:
+        """Have a call be what one was that does the same; return what it takes and gives."""
+        instead = dict(zip(written.sketch.nodes, sketch.nodes, strict=True))
+        first, path = len(path_of(written.key)), path_of(call)
+
+        def move(key: str, moved: str) -> str:
+            was = self.nested[key]
+            inside = [move(each, path + each[first:]) for each in was.inside]
+            self.nested[moved] = Nested(was.graph, was.places, was.outputs, inside, instead)
+            return moved
+
+        def value(was: Any) -> Any:
+            return tuple(map(value, was)) if isinstance(was, tuple) else instead.get(was, was)
+
+        move(written.key, call)
+        parameters = [dataclasses.replace(each, value=value(each.value)) for each in written.parameters]
+        places = {instead[node]: place for node, place in written.given.places.items()}
+        return parameters, Given(value(written.given.value), places, written.given.is_source)
 
     def entry_of(self, program: Program, part: Part) -> str:
         """The entry point that a call is of."""

@@ -22,6 +22,7 @@ from graphwright.values import leaves
 __all__ = ["Pairs", "facts_of_tensor", "is_below"]
 
 _TABLES = ("_modules", "_parameters", "_buffers")
+_OF_ALL = frozenset(nn.Module().__dict__)
 
 
 def is_below(path: str | None, root: str) -> TypeGuard[str]:
@@ -113,11 +114,14 @@ class Pairs:
         if state.keys() != its.keys() or any(state[hooks] or its[hooks] for hooks in HOOKS):
             return False
         for name, value in state.items():
+            its_value = its[name]
             if name in _TABLES:
-                if not self._tables_alike(value, its[name]):
+                if not self._tables_alike(value, its_value):
                     return False
-            elif not self.alike(value, its[name]):
-                if not is_atom(value) or not is_atom(its[name]):
+            elif name in _OF_ALL and not value and not its_value and type(value) is type(its_value):
+                continue  # most of modules: tables of torch's in which nothing is, and flags that are off
+            elif not self.alike(value, its_value):
+                if not is_atom(value) or not is_atom(its_value):
                     return False
                 self.differing.append((one, name))
         return True

@@ -37,7 +37,7 @@ from graphwright.capture.effects.held_tables import (
     put_back,
 )
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, joined
-from graphwright.capture.effects.kept_tables import ABSENT, Table, touched
+from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, touched
 from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import is_growing
@@ -137,6 +137,7 @@ class Keeping:
         self._tables: list[Table] = []
         self._containers: list[Table] = []  # those of them that may get longer or shorter
         self._of_module: dict[int, list[Table]] = {}
+        self._by_path = ByPath()
         self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
         self._objects: dict[int, list[Table]] = {}  # the tables of objects and of what is in them, by id
@@ -542,12 +543,7 @@ class Keeping:
 
     def is_untouched(self, path: str) -> bool:
         """Tell whether all holds what it held at first that a module and those below it, or an object, may have."""
-        own = f"{path}."
-        tables = [
-            table
-            for table in self._tables
-            if table.keys is not None or table.kind is Variables or f"{table.path}.".startswith(own)
-        ]
+        tables = self._by_path.below(path, self._tables)
         if any(not table.aside.keys().isdisjoint(table.now) for table in tables if table.aside):
             return False  # an attribute that stands aside was written, to whatever it was
         return not any(True for table in touched(tables) for _ in table.changes())

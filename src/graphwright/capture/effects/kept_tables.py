@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import operator
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from torch import nn
 
 from graphwright.capture.effects.held_tables import Field, Hidden, held_by, reads_plainly, sets_plainly
 from graphwright.capture.effects.kept_kinds import is_same
@@ -13,7 +16,7 @@ from graphwright.capture.effects.kept_kinds import is_same
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
 
-__all__ = ["ABSENT", "Table", "touched"]
+__all__ = ["ABSENT", "ByPath", "Table", "touched"]
 
 ABSENT: Any = object()
 
@@ -75,6 +78,27 @@ class Table:
     def may_grow(self) -> bool:
         """Whether it is a list, dict or set in an attribute."""
         return self.keys is not None and isinstance(self.now, list | dict | set)
+
+
+class ByPath:
+    """Finds tables by the modules that they are of, in a list that only gets longer."""
+
+    def __init__(self) -> None:
+        self._below: dict[str, list[Table]] = collections.defaultdict(list)  # by the path of each module around
+        self._elsewhere: list[Table] = []
+        self._count = 0
+
+    def below(self, path: str, tables: list[Table]) -> list[Table]:
+        """The tables of a module and of those below it, and all that are of no module: of objects and variables."""
+        for table in tables[self._count :]:
+            if table.keys is not None or not issubclass(table.kind, nn.Module):
+                self._elsewhere.append(table)
+                continue
+            atoms = table.path.split(".")
+            for count in range(1, len(atoms)):
+                self._below[".".join(atoms[:count])].append(table)
+        self._count = len(tables)
+        return [*self._elsewhere, *self._below.get(path, ())]
 
 
 def touched(tables: list[Table]) -> list[Table]:

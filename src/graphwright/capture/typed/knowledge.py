@@ -25,17 +25,18 @@ _SETS = frozenset({set, frozenset})
 _SEQUENCES = frozenset({list, tuple, collections.deque})
 _CONTAINERS = _MAPPINGS | _SETS | _SEQUENCES
 # What says nothing of the program: the examples, limits, what was found out about code, what is kept alive, and where
-# the capture is. What is known of modules, how often they were called and which dtypes frames hold is compared apart.
+# the capture is. What is known of modules, how often they were called and which dtypes frames hold is compared apart;
+# the objects that modules hold are listed once, and `keeping` tells what becomes of them.
 _APART = frozenset({
     ("examples",), ("typed",), ("keep",), ("callers", "_recorded"), ("callers", "_last"), ("scope",), ("calls",),
     ("repeats",), ("shells",), ("entered",), ("region",), ("attempts", "_frame"), ("attempts", "_without_handlers"),
-    ("plan", "asking"), ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"),
+    ("plan", "asking"), ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"), ("reads", "_objects"),
 })  # fmt: skip
 # Tables of what the capture has met, to which each operation may add.
 _GROWING = frozenset({
     ("numbers", "_symbols"), ("root", "attributes"), ("root", "numbers"), ("root", "written"), ("_called",),
     ("transforms", "_noted"), ("ledger", "reads"), ("ledger", "unforeseen"), ("writes", "_counts"),
-    ("writes", "_sizes"), ("tensors", "_devices"), ("questions", "knowledge", "conditions", "_parts"),
+    ("writes", "_sizes"), ("tensors", "_devices"), ("tensors", "_paths"), ("questions", "knowledge", "conditions", "_parts"),
     ("questions", "knowledge", "conditions", "_deciders"),
 })  # fmt: skip
 # They hold what the program has, and have a way of their own to tell what has changed.

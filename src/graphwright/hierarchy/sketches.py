@@ -1,0 +1,155 @@
+"""Sketches: what the call of a module does, as data that compares before anything is written.
+
+Of two calls with equal sketches the same is written: the graph of the first is that of the second, too, with other
+values around it. A model of equal layers so has one of them written, and the others compared.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from graphwright.hierarchy.chains import Chain, keys_of, path_of
+from graphwright.hierarchy.parts import Part, Program
+from graphwright.hierarchy.rows import plain
+from graphwright.ir import Graph, Node
+from graphwright.ops import write_attribute
+from graphwright.runtime import own_class
+from graphwright.source import CallSite
+
+__all__ = ["Sketch", "Sketches"]
+
+
+class Sketch:
+    """`rows` compare; `nodes` are the values in them by number: equal sketches have the same ones at each number."""
+
+    __slots__ = ("nodes", "rows")
+
+    def __init__(self, rows: tuple[Hashable, ...], nodes: tuple[Node, ...]) -> None:
+        self.rows, self.nodes = rows, nodes
+
+
+class Sketches:
+    """Makes sketches of the parts of one captured module.
+
+    `stem` is the name of a node without its number; `noted` is what the capture noted of calls. Modules that are in
+    several places are no part of any sketch: what such a module has in one call may be another's in the next.
+    """
+
+    def __init__(self, root: nn.Module, stem: Any) -> None:
+        places = [module for _, module in root.named_modules(remove_duplicate=False)]
+        self._stem = stem
+        self._is_tree = len({*map(id, places)}) == len(places)
+        self._classes = {path: own_class(module) for path, module in root.named_modules()}
+        self._counts = collections.Counter(self._classes.values())
+        self._kinds: dict[tuple[int, int], Any] = {}  # by scope and depth; the nodes keep the scopes
+
+    def of(
+        self, program: Program, part: Part, outputs: Sequence[Node], noted: Mapping[str, Mapping[str, Any]]
+    ) -> Sketch | None:
+        """The sketch of a part, None where there is nothing to compare it with, or it cannot be told in one."""
+        path = path_of(part.key)
+        classes = self._classes
+        if not self._is_tree or self._counts[kind := classes[path]] < 2:
+            return None
+        prefix, depth, chains, stem = f"{path}.", len(part.chain), program.chains, self._stem
+        numbers = _Numbers()
+        inner: dict[tuple[str, ...], Hashable] = {}  # the calls inside that nodes are in, and what is known of these
+        rows: list[Hashable] = [program.number, kind]
+        for node in part.nodes:
+            row = _row(node, prefix, numbers, chains[node])
+            if row is None:
+                return None
+            chain = chains[node][depth:]
+            if chain not in inner:
+                if not all(key.startswith(prefix) for key in chain):
+                    return None
+                inner[chain] = tuple([(key[len(path) :], classes[path_of(key)]) for key in chain])
+            rows.append((*row, stem(node), inner[chain], self._kinds_around(node, depth)))
+        rows.append((tuple([numbers[node] for node in part.inputs]), tuple([numbers[node] for node in outputs])))
+        for node in numbers.met:  # gets longer: what a fact is found by
+            row = _row(node, prefix, numbers, ()) if node in program.facts else ()
+            if row is None:
+                return None
+            rows.append((*row, stem(node)))
+        names = {node.name: number for node, number in numbers.items()}
+        for key in (part.key, *dict.fromkeys(key for chain in inner for key in chain)):
+            known = noted.get(key, {})
+            passed = [(name, _told(value, names)) for name, value in known.get("passed", {}).items()]
+            rows.append((*passed, _told(known.get("given"), names)))
+        return Sketch(tuple(rows), tuple(numbers))
+
+    def _kinds_around(self, node: Node, depth: int) -> Hashable:
+        """The classes of the calls that a node is inside of, from a depth on, as the capture knew them."""
+        stack: Any = (node._meta or {}).get("nn_module_stack")
+        origin = node._origin
+        if stack is None and type(origin) is CallSite:
+            scope = origin.scope
+            known = self._kinds.get((id(scope), depth))
+            if known is None:
+                stack = scope.module_stack()
+                known = self._kinds[id(scope), depth] = tuple([kind for _, kind in stack.values()][depth - 1 :])
+            return known
+        rows: Iterable[Any] = stack.values() if stack is not None else () if node.origin is None else node.origin.stack
+        return tuple([kind for _, kind in rows][depth - 1 :])
+
+
+class _Numbers(dict[Node, int]):
+    """A number for each node, in the order in which they are met; `met` are those that are only used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.met: list[Node] = []
+
+    def __missing__(self, node: Node) -> int:
+        number = self[node] = len(self)
+        self.met.append(node)
+        return number
+
+
+def _row(node: Node, prefix: str, numbers: dict[Node, int], chain: Chain) -> tuple[Hashable, ...] | None:
+    """What a node does, as seen from the module with a path; None if that does not have what the node names."""
+    target: Any = node._target
+    args: Any = node._args
+    if node._op in ("get_attr", "call_module"):
+        if not target.startswith(prefix):
+            return None
+        target = target[len(prefix) :]
+    elif target is write_attribute:
+        if not args[0].startswith(prefix):
+            return None
+        args = (args[0][len(prefix) :], *args[1:])
+    if any(type(arg) is Graph for arg in args):
+        args = tuple([_body(arg, prefix, chain) if type(arg) is Graph else arg for arg in args])
+        if any(arg is None and node._args[i] is not None for i, arg in enumerate(args)):
+            return None
+    used = plain(args, numbers), plain(node._kwargs, numbers) if node._kwargs else None
+    if node not in numbers:
+        numbers[node] = len(numbers)
+    return (node._op, plain(target, numbers), *used, numbers[node])
+
+
+def _body(graph: Graph, prefix: str, chain: Chain) -> tuple[Hashable, ...] | None:
+    """The rows of a body, None where it has calls of modules inside of it: those are written apart."""
+    numbers: dict[Node, int] = {}
+    rows: list[Hashable] = []
+    for node in graph.nodes:
+        if node._op == "placeholder":
+            rows.append("input")
+            numbers[node] = len(numbers)
+            continue
+        row = _row(node, prefix, numbers, chain)
+        if row is None or (node._op != "output" and keys_of(node) != chain):
+            return None
+        rows.append(row)
+    return tuple(rows)
+
+
+def _told(noted: Any, names: Mapping[str, int]) -> Hashable:
+    """What was noted of a value, with numbers for names; all that name nothing here are the same."""
+    if isinstance(noted, list):
+        return tuple([_told(each, names) for each in noted])
+    return names.get(noted, "") if isinstance(noted, str) else type(noted)
