@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import gc
+import inspect
 import os
 import sys
 import threading
@@ -376,12 +377,32 @@ def set_item(i: int) -> None:
     listed()[0] = i
 
 
+class Setting:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+class Derived(Setting):
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+
+
+SETTING = Derived(1)
+
+
+def set_local_item(i: int) -> None:
+    kept = listed()
+    kept[0] = i
+
+
 # How the program changes what no capture knows, and how its blocks read it; it is 1 before and after.
 HIDDEN: dict[str, tuple[Callable[[int], object], Callable[[], int]]] = {
     "a ContextVar": (lambda i: STATE.set(i), lambda: STATE.get()),
     "a thread-local": (set_local, lambda: LOCAL.value),
     "the environment": (set_environment, lambda: int(os.environ["VALUE_OF_A_TEST"])),
     "an item of a default argument": (set_item, lambda: listed()[0]),
+    "an item of what a variable holds": (set_local_item, lambda: listed()[0]),
+    "an object that is made anew in its place": (lambda i: Derived.__init__(SETTING, i), lambda: SETTING.value),
 }
 
 
@@ -408,12 +429,26 @@ def test_what_no_capture_knows_and_the_program_changes_is_seen(
 ) -> None:
     monkeypatch.setenv("VALUE_OF_A_TEST", "1")
     listed()[:] = [1]
+    SETTING.value = 1
     model, x = hiding(*HIDDEN[name]), torch.randn(2, 4)
     with graphwright.config.set(copy_layers=copy_layers), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gm = graphwright.trace(model, x)
     assert not copies
     assert torch.equal(gm(x), model(x))
+
+
+class Making(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """What it stores is stored into what it makes, and into tensors."""
+        setting = Derived(len(inspect.signature(shifted).parameters))
+        rows = torch.zeros_like(x)
+        rows[0] = setting.value
+        return super().forward(x) + rows
+
+
+def test_what_calls_store_into_what_they_make_is_no_change() -> None:
+    captured(Stack([Making() for _ in range(5)]), torch.randn(2, 4), copied=["blocks.2", "blocks.3", "blocks.4"])
 
 
 def test_nobody_else_is_kept_from_listening() -> None:

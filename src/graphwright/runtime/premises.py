@@ -62,6 +62,8 @@ _VALUES = (  # that their text tells, short of the plain ones
     numbers.Number, numpy.generic, bytes, range, slice, torch.device, torch.layout, torch.memory_format,
     datetime.date, datetime.time, datetime.timedelta, pathlib.PurePath, re.Pattern,
 )  # fmt: skip
+_PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype})
+_TOLD_BY_TEXT = (enum.Enum, ModuleType, *_NAMES, *_VALUES)
 
 
 def said_of_modules(facts: Mapping[str, Facts]) -> str:
@@ -167,10 +169,12 @@ def is_atom(value: Any) -> bool:
     >>> is_atom(len), is_atom(1j), is_atom(functools.partial(max, 2)), is_atom([]), is_atom(object())
     (True, True, True, False, False)
     """
-    if isinstance(value, functools.partial):
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if issubclass(kind, functools.partial):
         return is_atom(value.func) and all(map(_is_plain_part, (*value.args, *value.keywords.values())))
-    plain = (bool, int, float, str, type(None), torch.dtype)
-    return type(value) in plain or isinstance(value, (enum.Enum, ModuleType, *_NAMES, *_VALUES))
+    return issubclass(kind, _TOLD_BY_TEXT)
 
 
 def is_plain(value: Any) -> bool:

@@ -90,19 +90,22 @@ class ModuleReads:
         prefix = f"{path}." if path else ""
         uses, kept = _uses(type(module)), self._recorder.plan.kept
         for name, value in module.__dict__.items():
-            if name not in _OWN and (prefix + name, ()) not in kept:
+            if name not in _OWN and not (kept and (prefix + name, ()) in kept):
                 self._place(name, value, shell, path, aside, uses)
-        for name in uses.of_class - module.__dict__.keys():
-            self.missed(path, name)  # an attribute of its own would stand before that of the class
+        for name in uses.of_class:
+            if name not in module.__dict__:
+                self.missed(path, name)  # an attribute of its own would stand before that of the class
         if isinstance(module, GraphModule):
             overhear(shell, lambda graph: self._expected(path, graph))
 
     def _place(self, name: str, value: Any, shell: nn.Module, path: str, aside: dict[str, Any], uses: _Uses) -> None:
         """Make an attribute live, have it tell when it is read, or count it as read where it cannot tell."""
-        kind, plan, full = type(value), self._recorder.plan, f"{path}.{name}" if path else name
-        is_dynamic, is_counted = f"self.{full}" in plan.dynamic, name in uses.written
-        is_live = is_dynamic or (is_counted if kind is int else kind is float and not uses.asks_types)
-        if is_live and kind in (bool, int, float):
+        kind, plan, is_live = type(value), self._recorder.plan, False
+        if kind in (bool, int, float):
+            full = f"{path}.{name}" if path else name
+            is_dynamic, is_counted = f"self.{full}" in plan.dynamic, name in uses.written
+            is_live = is_dynamic or (is_counted if kind is int else kind is float and not uses.asks_types)
+        if is_live:
             symbol = self._recorder.numbers.attribute_symbol(full, value, is_dynamic, is_counted)
             shell.__dict__[name] = as_number(symbol)
         elif not is_atom(value) and kind not in _TABLES and is_state(value):

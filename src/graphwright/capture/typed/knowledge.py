@@ -36,8 +36,8 @@ _APART = frozenset({
 _GROWING = frozenset({
     ("numbers", "_symbols"), ("root", "attributes"), ("root", "numbers"), ("root", "written"), ("_called",),
     ("transforms", "_noted"), ("ledger", "reads"), ("ledger", "unforeseen"), ("writes", "_counts"),
-    ("writes", "_sizes"), ("tensors", "_devices"), ("tensors", "_paths"), ("questions", "knowledge", "conditions", "_parts"),
-    ("questions", "knowledge", "conditions", "_deciders"),
+    ("writes", "_sizes"), ("tensors", "_devices"), ("tensors", "_paths"),
+    ("questions", "knowledge", "conditions", "_parts"), ("questions", "knowledge", "conditions", "_deciders"),
 })  # fmt: skip
 # They hold what the program has, and have a way of their own to tell what has changed.
 _SHALLOW = frozenset({("keeping",), ("callers", "_world"), ("callers", "_globals")})

@@ -192,12 +192,13 @@ class Recorder:
                 continue
             shell.__dict__["_apply"] = functools.partial(convert_module, self, shell)
             shell.__dict__["training"] = as_number(self.numbers.training_symbol(prefix, module.training))
-            tables = (module._parameters, module._buffers, module.__dict__)
-            for table in tables:
+            for table in (module._parameters, module._buffers, module.__dict__):
                 for name, value in table.items():
+                    if type(value) in STATELESS:
+                        continue
                     if isinstance(value, torch.Tensor):
                         self.tensors.note(value, prefix + name)
-                    elif type(value) not in STATELESS and has_state(value):
+                    elif has_state(value):
                         shell.__dict__[name] = held_stand_in(self, value, prefix + name)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:

@@ -9,18 +9,22 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dis
+import enum
 import functools
 import gc
+import inspect
 import math
 import operator
 import sys
 import sysconfig
+import typing
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 import torch
+from torch.autograd.function import FunctionCtx
 
 from graphwright.capture.python.calls import call
 from graphwright.capture.state.interception import is_watch
@@ -32,6 +36,7 @@ __all__ = ["Listening"]
 _CALL = call.__code__
 _CHANGES_NOTHING = frozenset({
     *[abs, all, any, bin, callable, chr, divmod, format, getattr, hasattr, hash, hex, id, isinstance, issubclass, len],
+    sys.getrecursionlimit,
     *[iter, max, min, ord, pow, repr, round, sorted, sum, vars, builtins.__build_class__],
     *[each for each in vars(math).values() if type(each) is BuiltinFunctionType],
     *[operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.add, operator.sub],
@@ -55,6 +60,7 @@ class Listening:
         self.is_on = False
         self.is_changed = False
         self._running: dict[int, tuple[FrameType, int]] = {}
+        self._storing: dict[int, frozenset[str]] = {}  # functions that run, and the variables into which they store
         self._watch: Any = None  # that of the capture, which goes on
 
     def is_started(self, frame: FrameType | None) -> bool:
@@ -97,7 +103,7 @@ class Listening:
 
     def may_have_changed(self, frame: FrameType | None) -> bool:
         """Tell whether what is not seen may be another by now, in the call of a function."""
-        if not self.is_on or self.is_changed:
+        if not self.is_on or self.is_changed or self._storing:
             return True
         for each in _frames(frame):
             _, before = self._running.get(id(each), (each, None))
@@ -112,7 +118,15 @@ class Listening:
             code = frame.f_code
             if code is _CALL:
                 self.is_changed |= not _is_harmless(frame.f_locals.get("function"))
-            elif not is_internal(code.co_filename) and _may_store(frame):
+            elif not is_internal(code.co_filename):
+                stores = _stores_of(frame)
+                if stores is None or not all(_has_one_value(code, name) for name in stores):
+                    self.is_changed |= _is_of_program(frame)
+                elif stores:  # which is told by what they hold in the end
+                    self._storing[id(frame)] = stores
+        elif event == "return" and id(frame) in self._storing:
+            values = [frame.f_locals.get(name) for name in self._storing.pop(id(frame))]
+            if not all(isinstance(value, torch.Tensor) for value in values):  # into tensors: the capture sees it
                 self.is_changed |= _is_of_program(frame)
         elif event == "c_call" and not is_internal(frame.f_code.co_filename) and not _is_harmless(argument):
             self.is_changed |= _is_of_program(frame)
@@ -129,7 +143,7 @@ def _is_callback(code: CodeType) -> bool:
 
 def _is_of_program(frame: FrameType | None) -> bool:
     """Tell whether a function runs for the program: it is the program's, or of Python and called from there."""
-    if frame is not None and _is_callback(frame.f_code):
+    if frame is not None and (_is_callback(frame.f_code) or frame.f_code.co_filename in _ASKING):
         return False
     while frame is not None and _is_of_python(frame.f_code.co_filename):
         frame = frame.f_back
@@ -148,6 +162,8 @@ def _is_of_python(filename: str) -> bool:
 
 
 _LIBRARY = sysconfig.get_paths()["stdlib"]
+# Of Python's library, what only asks: it changes what it makes itself, and remembers what it has found out.
+_ASKING = frozenset({inspect.__file__, enum.__file__, dis.__file__, typing.__file__})
 
 
 def _frames(frame: FrameType | None) -> Iterable[FrameType]:
@@ -180,25 +196,64 @@ def _is_harmless(function: Any) -> bool:
         return False
 
 
-_stored: weakref.WeakKeyDictionary[CodeType, frozenset[str | None]] = weakref.WeakKeyDictionary()
+_stored: weakref.WeakKeyDictionary[CodeType, frozenset[tuple[str, str | None]]] = weakref.WeakKeyDictionary()
 
 
-def _may_store(frame: FrameType) -> bool:
-    """Tell whether a function that starts has an instruction that stores into something that is not its own."""
+def _stores_of(frame: FrameType) -> frozenset[str] | None:
+    """The variables into whose values a function that starts may store, its own aside; None for any place."""
     code = frame.f_code
-    names = _stored.get(code)
-    if names is None:
-        names = _stored[code] = frozenset(name for _, name in _stores_in(code))
-    return bool(names) and not all(name is not None and _is_made_in(_owner_of(name, frame), name) for name in names)
+    stores = _stored.get(code)
+    if stores is None:
+        stores = _stored[code] = frozenset((kind, name) for _, kind, name in _stores_in(code))
+    found = set()
+    for kind, name in stores:
+        if name is None:
+            return None
+        if kind == "STORE_SUBSCR":
+            if not _is_made_in(_owner_of(name, frame), name):
+                found.add(name)
+        elif name != _being_made(frame) and not _is_of_autograd(frame, name):
+            return None
+    return frozenset(found)
 
 
-def _stores_in(code: CodeType) -> Iterable[tuple[int, str | None]]:
-    """The offsets of instructions that store, with the variable into whose value they do; None for other places."""
-    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
-    for i, step in enumerate(steps):
-        if step.opname in _STORES:
-            is_item = step.opname == "STORE_SUBSCR" and i > 1 and steps[i - 2].opname in _LOADS
-            yield step.offset, str(steps[i - 2].argval) if is_item else None
+def _is_of_autograd(frame: FrameType, name: str) -> bool:
+    """Tell whether an argument is what autograd makes for one operation, to keep what its backward needs."""
+    return _has_one_value(frame.f_code, name) and isinstance(frame.f_locals.get(name), FunctionCtx)
+
+
+def _being_made(frame: FrameType) -> str | None:
+    """The variable that holds the object which the call of its class is making, where a function is its `__init__`.
+
+    An object that is there already may have its `__init__` called by that name. Then it is none.
+    """
+    code, caller = frame.f_code, frame.f_back
+    if code.co_name != "__init__" or not code.co_argcount or caller is None:
+        return None
+    name = code.co_varnames[0]
+    if "__init__" in caller.f_code.co_names:  # that of a class below, of the same object
+        own = _being_made(caller)
+        if own is None or caller.f_locals.get(own) is not frame.f_locals.get(name):
+            return None
+    return name
+
+
+def _stores_in(code: CodeType) -> Iterable[tuple[int, str, str | None]]:
+    """The offsets and kinds of instructions that store, with the variable into whose value they do, where it is one."""
+    loaded: list[str | None] = []  # by the instructions before: variables, "" for constants, None for all else
+    for step in dis.get_instructions(code):
+        if step.opname in ("CACHE", "EXTENDED_ARG"):
+            continue
+        if step.opname == "STORE_SUBSCR":  # the value, what it is stored into, and the key
+            yield step.offset, step.opname, (loaded[-2] or None) if loaded[-1] is not None else None
+        elif step.opname in _STORES:
+            yield step.offset, step.opname, (loaded[-1] or None) if step.opname == "STORE_ATTR" else None
+        if step.opname in _LOADS:
+            loaded.append(str(step.argval))
+        elif step.opname.startswith("LOAD_FAST_") and isinstance(step.argval, tuple):  # two in one
+            loaded += map(str, step.argval)
+        else:
+            loaded.append("" if step.opname in ("LOAD_CONST", "LOAD_SMALL_INT") else None)
 
 
 _LOADS = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK", "LOAD_DEREF"})
@@ -234,6 +289,13 @@ def _is_made_in(code: CodeType | None, name: str) -> bool:
     return bool(made) and all(made)
 
 
+@functools.lru_cache(1024)
+def _has_one_value(code: CodeType, name: str) -> bool:
+    """Tell whether a variable of a function is the same from when it is assigned, or passed, to the end."""
+    is_argument = name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return name in code.co_varnames and sum(1 for _ in _assignments(code, name)) == (not is_argument)
+
+
 def _assignments(code: CodeType, name: str) -> Iterable[bool]:
     """For each assignment of a variable, in a function and those inside of it, whether it is of a new container."""
     before = ""
@@ -267,8 +329,8 @@ def _stores_between(code: CodeType, first: int, last: int) -> bool:
         if start <= high and low <= end and not (start <= low and high <= end):
             low, high = min(low, start), max(high, end)
     return any(
-        low <= offset <= high and not (name is not None and _is_made_in(code, name))
-        for offset, name in _stores_in(code)
+        low <= offset <= high and not (kind == "STORE_SUBSCR" and name is not None and _is_made_in(code, name))
+        for offset, kind, name in _stores_in(code)
     )
 
 

@@ -104,16 +104,17 @@ class Shells:
     def _fill(self, module: nn.Module, shell: nn.Module) -> None:
         """Give a shell its own containers, with shells in place of modules, and methods bound to shells."""
         memo: dict[int, Any] = {}
-        attributes = module.__dict__
-        for name in attributes.keys() - _MODULE_TABLES:
-            value = attributes[name]
-            if type(value) in _MAPPED or isinstance(value, nn.Module):
+        for name, value in module.__dict__.items():
+            kind = type(value)
+            if kind in _HOLDS_NONE or name in _MODULE_TABLES:
+                continue
+            if kind in _MAPPED or isinstance(value, nn.Module):
                 mine = self._mapped(value, memo)
                 if mine is not value:
                     shell.__dict__[name] = mine
         for table in (shell._forward_pre_hooks, shell._forward_hooks):
-            for key, hook in table.items():
-                table[key] = self._hook(hook)
+            if table:
+                table.update({key: self._hook(hook) for key, hook in table.items()})
 
     def _hook(self, hook: Any) -> Any:
         """A hook with shells in place of the modules that it is bound to or closes over."""
@@ -161,15 +162,20 @@ class Shells:
 
 def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any] = lambda value: value) -> None:
     """Give a module what another of its class keeps in `__slots__` rather than in its `__dict__`."""
-    for kind in type(module).__mro__:
-        if "__slots__" not in kind.__dict__:
-            continue
-        slots = kind.__dict__["__slots__"]
+    for slot in _slots(type(module)):
+        with contextlib.suppress(AttributeError):  # not set
+            slot.__set__(other, change(slot.__get__(module)))
+
+
+@functools.lru_cache(1024)
+def _slots(module_type: type) -> tuple[Any, ...]:
+    found = []
+    for kind in module_type.__mro__:
+        slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__"):
-                slot = kind.__dict__[f"_{kind.__name__.lstrip('_')}{name}" if _is_private(name) else name]
-                with contextlib.suppress(AttributeError):  # not set
-                    slot.__set__(other, change(slot.__get__(module)))
+                found.append(kind.__dict__[f"_{kind.__name__.lstrip('_')}{name}" if _is_private(name) else name])
+    return tuple(found)
 
 
 def copy_tensors(root: nn.Module) -> None:
@@ -192,6 +198,7 @@ def _is_private(name: str) -> bool:
 
 
 _MAPPED = frozenset({list, dict, set, tuple, MethodType})
+_HOLDS_NONE = frozenset({bool, int, float, str, type(None)})  # what most attributes are
 # The attributes of every module: its tables are replaced when the shell is made.
 _MODULE_TABLES = frozenset(nn.Module().__dict__)
 _COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]
