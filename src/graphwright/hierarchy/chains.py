@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator
 
 from torch import nn
 
-from graphwright.hierarchy.facts import Facts, leaves_of
+from graphwright.hierarchy.facts import Facts, facts_of, leaves_of
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context, write_attribute
 from graphwright.runtime import is_guard
 
-__all__ = ["Chain", "Chains", "call_in", "contexts_are_whole", "keys_of", "path_of", "relative_path", "split_calls"]
+__all__ = ["Chain", "Chains", "call_in", "contexts_are_whole", "keys_of", "path_of", "relative_path"]
 
 Chain = tuple[str, ...]  # from the outermost call inwards, the root left out
 
@@ -64,6 +64,31 @@ class Chains:
                     chain = base
             found[node] = chain if node.op not in ("placeholder", "output") else base
         return found
+
+    def split(self, graph: Graph, written: Collection[str] = ()) -> set[str]:
+        """The calls of which a part is before a branch and another part in it, though the branch is not all theirs.
+
+        So it is where a program forks in a call, and where one side of a branch does something that the module does
+        not have. `written` are the paths of attributes that the program writes.
+        """
+        found: set[str] = set()
+        self._split(graph, (), frozenset(), found, written)
+        return found
+
+    def _split(
+        self, graph: Graph, base: Chain, above: frozenset[str], found: set[str], written: Collection[str]
+    ) -> None:
+        branching = {node: bodies for node in graph.nodes if (bodies := bodies_of(node))}
+        if not branching:
+            return
+        chains = self.of(graph, base, facts_of(graph, written))
+        here = above.union(*[chain[len(base) :] for chain in {*chains.values()}])
+        for node, bodies in branching.items():
+            chain = chains[node]
+            for body in bodies:
+                inner = {keys_of(each) for each in body.all_nodes() if each.op not in ("placeholder", "output")}
+                found |= {key for keys in inner for key in keys[len(chain) :]} & here
+                self._split(body, chain, here, found, written)
 
     def _raw(self, node: Node, base: Chain, flat: Collection[str], whole: dict[Chain, Chain]) -> Chain:
         """The chain of a node by itself. `whole` has what is known of those that nodes were recorded in."""
@@ -165,39 +190,6 @@ def _common(one: Chain, other: Chain) -> Chain:
             break
         count += 1
     return one[:count]
-
-
-def split_calls(graph: Graph) -> set[str]:
-    """The calls of which a part is before a fork of the program, and the rest on the ways on from there.
-
-    >>> split_calls(Graph())
-    set()
-    """
-    split: set[str] = set()
-    _split(graph, (), frozenset(), split)
-    return split
-
-
-def _split(graph: Graph, base: Chain, above: frozenset[str], split: set[str]) -> None:
-    rows = [(node, bodies_of(node)) for node in graph.nodes if node.op not in ("placeholder", "output")]
-    if not any(bodies for _, bodies in rows):
-        return
-    chains = {node: _common_of(node) if bodies else keys_of(node) for node, bodies in rows}
-    here = above.union(*[chain[len(base) :] for chain in {*chains.values()}])
-    for node, bodies in rows:
-        chain = chains[node]
-        for body in bodies:
-            inside = {key for inner in body.all_nodes() for key in keys_of(inner)[len(chain) :]}
-            split |= inside & here
-            _split(body, chain, here, split)
-
-
-def _common_of(node: Node) -> Chain:
-    chain = keys_of(node)
-    for inner in _inside(node):
-        if inner.op not in ("placeholder", "output"):
-            chain = _common(chain, keys_of(inner))
-    return chain
 
 
 def contexts_are_whole(members: Collection[Node]) -> bool:

@@ -50,6 +50,7 @@ def write_nested(
     flat: dict[str, str] = {}
     more: dict[str, set[Node]] = {}
     names: dict[str, str] = {}
+    with_forms = False
     for _ in range(_MOST_ROUNDS):
         writing = Writing(root, flat, more, names)
         tops = [writing.whole(graph) for graph in graphs]
@@ -58,11 +59,14 @@ def write_nested(
             flat |= refused
             continue
         rows = {graph: rows_of(graph) for graph in dict.fromkeys(call.graph for call in writing.nested.values())}
-        programs = _programs(root, writing.nested, rows)
+        programs = _programs(root, writing.nested, rows, with_forms)
         before = {key: names.get(key, "forward") for key in writing.nested}
         names = _names(root, writing.nested, programs)
         if names == before and not _ask_for_more(writing.nested, programs, more):
-            flat |= dict.fromkeys(writing.split, "the program forks inside of it")
+            if not with_forms and not _are_one(writing.nested, names, rows):
+                with_forms = True
+                continue
+            flat |= dict.fromkeys(writing.split, "a branch begins inside of it that is not all its own, as a fork is")
             return Written(tops, _shared(root, writing.nested, names, rows), flat)
     raise AssertionError("the graphs of equal modules do not come to be equal")
 
@@ -118,13 +122,27 @@ def _refused(
     return refused
 
 
-def _programs(root: nn.Module, nested: Mapping[str, Nested], rows: _Rows) -> dict[str, int]:
-    """A number for each call: that of what its module does, short of which of its values it gives."""
+def _are_one(nested: Mapping[str, Nested], names: Mapping[str, str], rows: _Rows) -> bool:
+    """Tell whether all calls of one entry point of a module have one graph, down to the form of what it gives."""
+    first: dict[tuple[str, str], Any] = {}
+    return all(
+        first.setdefault((path_of(key), names[key]), rows[call.graph]) == rows[call.graph]
+        for key, call in nested.items()
+    )
+
+
+def _programs(root: nn.Module, nested: Mapping[str, Nested], rows: _Rows, with_forms: bool) -> dict[str, int]:
+    """A number for each call: that of what its module does, short of which of its values it gives and in what form.
+
+    `with_forms`: with that. One call may give a tuple, where the capture saw that the source does, and another the
+    value in it.
+    """
     numbers: dict[Hashable, int] = {}
     found: dict[str, int] = {}
     for key, call in nested.items():  # what is inside of a call comes before it
         kind: Any = own_class(root.get_submodule(path_of(key)))
-        program = kind, *[found[each] for each in call.inside], *rows[call.graph][:-1]  # the last is the output
+        own = rows[call.graph] if with_forms else rows[call.graph][:-1]  # the last is the output
+        program = kind, *[found[each] for each in call.inside], *own
         found[key] = numbers.setdefault(program, len(numbers))
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.hierarchy.chains import Chain, Chains, call_in, path_of, split_calls
+from graphwright.hierarchy.chains import Chain, Chains, call_in, path_of
 from graphwright.hierarchy.facts import Facts, facts_of
 from graphwright.hierarchy.parts import Part, Program, parts_of
 from graphwright.hierarchy.signatures import Given, Parameter, given_by, names_in, parameters_of
@@ -72,7 +72,7 @@ class Writing:
     ) -> None:
         self.root = root
         self.nested: dict[str, Nested] = {}
-        self.split: set[str] = set()  # the calls that forks cut in two
+        self.split: set[str] = set()  # the calls that branches cut in two
         self._chains = Chains(root)
         self._flat = frozenset(flat)
         self._more = more
@@ -94,7 +94,7 @@ class Writing:
         self._written = written_attributes(graph)
         for body in graph.all_graphs():
             self._numbers[body] = len(self._numbers)
-        self.split |= split_calls(graph)
+        self.split |= self._chains.split(graph, self._written)
         written = self.body(graph, (), [], frozenset(self.split))
         written.constants = graph.constants
         written._writer = graph._writer

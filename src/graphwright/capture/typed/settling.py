@@ -16,6 +16,7 @@ from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import written_and_given
 from graphwright.runtime import expect
+from graphwright.source import CallSite
 
 if TYPE_CHECKING:
     import torch
@@ -145,7 +146,9 @@ class Settling:
             else:
                 asked = graph.call_function(getattr, (node, fact), name=fact)
         with graph.inserting_after(asked):
-            graph.call_function(expect, (asked, value, at), name="guard")
+            guard = graph.call_function(expect, (asked, value, at), name="guard")
+        if type(site := node._origin) is CallSite:  # in the call of the module that makes the value
+            asked._origin = guard._origin = CallSite(site.code, site.instruction, site.scope, is_whole=False)
 
     def _owner(self, graph: Graph) -> Node | None:
         """The branch or loop that a graph is a body of."""

@@ -33,6 +33,7 @@ from graphwright.runtime.packaging.modules import (
     written_value,
 )
 from graphwright.runtime.packaging.rolling import loops_over
+from graphwright.runtime.packaging.tensor_values import tensor_with_values
 from graphwright.runtime.premises import own_class
 from graphwright.runtime.references import describe, reference_to, why_unimportable
 
@@ -157,11 +158,17 @@ class ModuleWriter:
     """Writes modules as expressions, and the classes that these expressions call."""
 
     def __init__(
-        self, uses: Uses, names: Globals, code_of: Callable[[nn.Module], str], original_classes: bool = False
+        self,
+        uses: Uses,
+        names: Globals,
+        code_of: Callable[[nn.Module], str],
+        original_classes: bool = False,
+        loads_weights: bool = True,
     ) -> None:
         self.uses = uses
         self.names = names
         self._original_classes = original_classes
+        self._loads_weights = loads_weights  # else the values have to be in the text that no state_dict has
         self.classes: list[WrittenClass] = []  # each before the first one that uses it
         self.paths: dict[int, str] = {}  # where each module was written first
         self.shared: list[tuple[str, str]] = []  # (another path of a module, its first path)
@@ -187,6 +194,17 @@ class ModuleWriter:
 
     # ---- classes
 
+    def _registered(self, module: nn.Module, name: str, buffer: Tensor) -> tuple[Expression, str]:
+        """Write the value of a buffer, and what stands behind it."""
+        if name not in module._non_persistent_buffers_set:
+            return empty_tensor(buffer), ")"
+        if self._loads_weights:
+            return empty_tensor(buffer), ", persistent=False)"
+        value = tensor_with_values(buffer)
+        if value is not None:
+            return value, ", persistent=False)"
+        return empty_tensor(buffer), ")  # which the state_dict of the original lacks"
+
     def members(self, module: nn.Module, path: str) -> list[Statement]:
         """Write the statements of a constructor that make what a module holds."""
         found = []
@@ -195,10 +213,8 @@ class ModuleWriter:
                 found.append(_assignment(name, _parameter(parameter)))
         for name, buffer in module._buffers.items():
             if buffer is not None:
-                persistent = ", persistent=False" if name in module._non_persistent_buffers_set else ""
-                found.append(
-                    Statement(f"self.register_buffer({quoted(name)}, ", empty_tensor(buffer), f"{persistent})")
-                )
+                value, after = self._registered(module, name, buffer)
+                found.append(Statement(f"self.register_buffer({quoted(name)}, ", value, after))
         for name, value in self.uses.attributes.get(id(module), {}).items():
             found.append(_assignment(name, self._attribute(module, path, name, value)))
         for name, child in module._modules.items():
@@ -278,8 +294,8 @@ class ModuleWriter:
             kind = kind or nn.ModuleList
         if module._parameters or module._buffers or self.uses.attributes.get(id(module)):
             return None
-        if runs and own_attributes(module):
-            return None
+        if runs and any(hasattr(kind, name) for name in own_attributes(module)):
+            return None  # what hides something of the class; what else was set on a container means nothing to it
         names = list(module._modules)
         if kind is not nn.ModuleDict and names != [str(i) for i in range(len(names))]:
             return None
@@ -331,14 +347,16 @@ class ModuleWriter:
         if module._parameters:
             items.append(("parameters=", _table((n, _parameter(p)) for n, p in module._parameters.items())))
         if module._buffers:
-            items.append(("buffers=", _table((n, self._buffer(module, n)) for n in module._buffers)))
+            items.append(("buffers=", _table((n, self._buffer(module, path, n)) for n in module._buffers)))
         if module._modules:
             children = [(name, self._item(child, f"{path}.{name}")) for name, child in module._modules.items()]
             items.append(("modules=", _table(iter(children))))
         return Call(self.names.add("rebuilt", rebuilt), tuple(items))
 
     def _attribute(self, module: nn.Module, path: str, name: str, value: Any) -> Expression:
-        text = empty_tensor(value) if isinstance(value, Tensor) else written_value(value, self.names)
+        if isinstance(value, Tensor):
+            return empty_tensor(value) if self._loads_weights else self._with_values(value, path, name)
+        text = written_value(value, self.names)
         if text is not None:
             return text
         kind, what = type(module).__name__, f"{name!r}, {describe(value)}, has no text that makes it again"
@@ -354,13 +372,25 @@ class ModuleWriter:
             fix=f"let the capture look inside {kind} rather than keep it whole",
         )
 
-    def _buffer(self, module: nn.Module, name: str) -> Expression:
+    def _buffer(self, module: nn.Module, path: str, name: str) -> Expression:
         buffer = module._buffers[name]
         if buffer is None:
             return "None"
         is_state = name not in module._non_persistent_buffers_set
         flags: tuple[tuple[str, Expression], ...] = () if is_state else (("persistent=", "False"),)
-        return Call("torch.nn.Buffer", (("", empty_tensor(buffer)), *flags))
+        has_value = is_state or self._loads_weights
+        value = empty_tensor(buffer) if has_value else self._with_values(buffer, path, name)
+        return Call("torch.nn.Buffer", (("", value), *flags))
+
+    def _with_values(self, tensor: Tensor, path: str, name: str) -> Expression:
+        value = tensor_with_values(tensor)
+        if value is None:
+            raise ExportError(
+                f"cannot write the tensor {f'{path}.{name}' if path else name!r}: it is in no state_dict, and its "
+                f"{tensor.numel()} values are too many to be written",
+                fix="register it as a buffer of the module, or write the module with to_folder, which keeps all values",
+            )
+        return value
 
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)

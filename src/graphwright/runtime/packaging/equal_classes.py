@@ -168,6 +168,8 @@ def _unified(row: Sequence[Expression], columns: list[_Column], attribute: str, 
         columns.append(_Column(attribute, name, tuple(map(str, texts)), None))
         return f"\0{len(columns) - 1}"
     calls = [each for each in row if isinstance(each, Call)]
+    if calls and calls[0].head == "torch.tensor":
+        return None  # the values of a table are no arguments
     if len(calls) < len(row) or any((each.head, each.brackets) != (calls[0].head, calls[0].brackets) for each in calls):
         return None
     prefixes = list(dict.fromkeys(prefix for each in calls for prefix, _ in each.items))

@@ -55,7 +55,9 @@ class PackageSource:
             number: "\n".join([_method(code, names) for _, code in programs])
             for number, programs in self._uses.programs.items()
         }
-        self._writer = ModuleWriter(self._uses, names, lambda owner: methods[id(owner)], original_classes)
+        self._writer = ModuleWriter(
+            self._uses, names, lambda owner: methods[id(owner)], original_classes, loads_weights
+        )
         self._writer.paths[id(module)] = ""
         members = self._writer.members(self._module, "")
         texts, called = merged(self._writer.classes)
