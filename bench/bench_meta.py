@@ -59,7 +59,7 @@ def measure_nested(layers: int) -> bool:
 
 def _prepared(layers: int) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     """The model and its inputs, after a capture that loads what is loaded at first use."""
-    graphwright.trace(nn.Linear(2, 2), torch.ones(1, 2))
+    graphwright.trace(nn.Sequential(nn.Linear(2, 2)), torch.ones(1, 2), flat=False)
     return llama(layers), {"input_ids": torch.zeros(2, 128, dtype=torch.int64, device="meta")}
 
 

@@ -48,9 +48,6 @@ def load(text: str, model: nn.Module) -> Any:
     exec(compile(text, "llama.py", "exec"), scope)
     written = scope[type(model).__name__]()
     written.load_state_dict(model.state_dict())
-    buffers = dict(model.named_buffers())  # which are no state: the frequencies of the rotary embedding
-    for name, buffer in written.named_buffers():
-        buffer.copy_(buffers[name])
     return written
 
 

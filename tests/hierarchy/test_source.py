@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from tests.hierarchy.test_unflatten import Block, Masked, TwoWays, floats
@@ -14,6 +15,7 @@ from torch import nn
 
 import graphwright
 from graphwright import trace
+from graphwright.errors import ExportError
 
 
 def program_of(text: str, name: str) -> list[str]:
@@ -22,12 +24,12 @@ def program_of(text: str, name: str) -> list[str]:
     return [line.strip() for line in found.splitlines()[1:] if line.strip()]
 
 
-def written(nested: Any, text: str, name: str = "") -> nn.Module:
+def written(nested: Any, text: str, name: str = "", state: dict[str, Any] | None = None) -> nn.Module:
     """The module of a file, with the weights of a capture."""
     scope: dict[str, Any] = {"__name__": "written"}
     exec(compile(text, "written.py", "exec"), scope)
     module: nn.Module = scope[name or type(nested).__name__]()
-    module.load_state_dict(nested.state_dict())
+    module.load_state_dict(nested.state_dict() if state is None else state)
     return module
 
 
@@ -176,3 +178,104 @@ def test_classes_that_differ_in_numbers_are_one(original_classes: bool) -> None:
     assert torch.equal(module(x), nested(x))
     assert isinstance(module, Stack) is original_classes
     assert not torch.equal(module.third.one.conv.weight, module.second.one.conv.weight[:, :1])
+
+
+NUMBERS = torch.tensor([1.0, 2.5, -0.0, 4.0])
+
+
+class Stateless(nn.Module):
+    """Values that no state_dict has: buffers that do not persist, plain attributes, constants of the module's file."""
+
+    def __init__(self, width: int = 4) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.plain = torch.randn(4)
+        self.register_buffer("position_ids", torch.arange(8).expand(1, -1), persistent=False)
+        self.register_buffer("mask", torch.randn(width, width), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * NUMBERS + self.plain + self.position_ids[:, : x.shape[1]] + self.mask[:4, :4].sum()
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_what_no_state_dict_has_is_written_with_its_values(flat: bool) -> None:
+    model = nn.Sequential(Stateless(), Stateless())
+    nested = trace(model, floats(2, 4), flat=flat)
+    module = written(nested, graphwright.source(nested, standalone=True))
+    assert torch.equal(module(floats(3, 4)), model(floats(3, 4)))
+    assert list(module.state_dict()) == list(model.state_dict())
+
+
+def test_a_table_that_no_state_dict_has_is_asked_for() -> None:
+    model = Stateless(40)
+    nested = trace(model, floats(2, 4), flat=False)
+    text = graphwright.source(nested, standalone=True)
+    assert '"mask", torch.empty(40, 40))  # which the state_dict of the original lacks' in text
+    with pytest.raises(RuntimeError, match=r"Missing key.*mask"):
+        written(nested, text)
+    every = {**nested.state_dict(), **dict(nested.named_buffers())}
+    module = written(nested, text, state={name: every[name] for name in (*nested.state_dict(), "mask")})
+    assert "mask" in module.state_dict()
+    assert torch.equal(module(floats(3, 4)), model(floats(3, 4)))
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain = torch.randn(1000)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.plain.sum()
+
+
+def test_a_table_that_no_module_registers_is_refused() -> None:
+    with pytest.raises(ExportError, match="'plain': it is in no state_dict, and its 1000 values"):
+        graphwright.source(trace(Plain(), floats(2, 4)), standalone=True)
+
+
+class Parameters(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.ParameterList([nn.Parameter(torch.randn(4)), nn.Parameter(torch.randn(1, 4))])
+        self.named = nn.ParameterDict({"bias": nn.Parameter(torch.randn(4))})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for row in self.rows:
+            x = x * row
+        return x + self.named["bias"]
+
+
+def test_lists_and_dicts_of_parameters_are_written_as_such() -> None:
+    nested = trace(Parameters(), floats(2, 4), flat=False)
+    text = graphwright.source(nested, standalone=True)
+    assert "self.rows = torch.nn.ParameterList([" in text
+    assert torch.equal(written(nested, text)(floats(3, 4)), nested(floats(3, 4)))
+
+
+def test_a_sequence_of_which_something_was_noted_is_written_as_one() -> None:
+    model = Masked()
+    model.extra = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    model.extra._is_initialized = True  # as transformers does
+    whole = nn.Sequential(model.extra, nn.Sigmoid())
+    nested = trace(whole, floats(2, 4), flat=False)
+    text = graphwright.source(nested, standalone=True)
+    assert "torch.nn.Sequential(" in text
+    assert torch.equal(written(nested, text, "Sequential")(floats(3, 4)), whole(floats(3, 4)))
+
+
+def scaled_right(x: torch.Tensor) -> torch.Tensor:
+    return x * numpy.float64(x.shape[0])
+
+
+def scaled_left(x: torch.Tensor) -> torch.Tensor:
+    return torch.as_tensor(numpy.float64(x.shape[0]) * x)
+
+
+def test_numbers_of_numpy_stand_alone_where_they_are_those_of_python() -> None:
+    gm = trace(scaled_right, floats(2, 4))
+    module = written(gm, graphwright.source(gm, standalone=True), "scaled_right")
+    assert torch.equal(module(floats(3, 4)), scaled_right(floats(3, 4)))
+    with pytest.raises(
+        ExportError, match=r"numpy\.float64 is called with values that the call does not name"
+    ):
+        graphwright.source(trace(scaled_left, floats(2, 4)), standalone=True)

@@ -624,3 +624,115 @@ def test_modules_become_functions_of_an_onnx_model() -> None:
     program = graphwright.onnx.export(trace(model, x, flat=False), (x,), modules_as_functions=[Block])
     assert len(program.model.functions) == 1
     assert torch.allclose(program(x), model(x), atol=1e-6)
+
+
+class Squeezing(nn.Module):
+    """The rank of its weight is checked where it is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.linear = nn.Parameter(torch.randn(4, 1, 4)), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = self.weight.squeeze(1)
+        x = self.linear(x)
+        return x @ weight if weight.dim() == 2 else x
+
+
+def test_what_is_checked_in_a_call_does_not_cut_it() -> None:
+    nested = trace(nn.Sequential(Squeezing(), Squeezing()), floats(2, 4), flat=False)
+    assert [node.op for node in nested.graph.nodes] == ["placeholder", "call_module", "call_module", "output"]
+    assert nested[0].graph is nested[1].graph
+    assert "expect(weight_1.dim(), 2" in nested[0].code
+
+
+class Gives(nn.Module):
+    def __init__(self, swaps: bool) -> None:
+        super().__init__()
+        self.linear, self.swaps = nn.Linear(4, 4), swaps
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hidden = self.linear(x)
+        return (hidden.relu(), hidden) if self.swaps else (hidden,)
+
+
+class Leaving(nn.Module):
+    """Forks, for what it keeps has other keys: each layer is called on several ways."""
+
+    def __init__(self, swaps: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Gives(swaps) for _ in range(3)])
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+        kept: dict[int, torch.Tensor] = {}
+        for i, layer in enumerate(self.layers):
+            if x.sum() > 3:
+                continue
+            kept[i] = layer(x)[-1]
+            x = x + layer(x)[0] - 1
+        return x, kept
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+def test_calls_on_several_ways_give_values_in_one_form(swaps: bool) -> None:
+    torch.manual_seed(0)
+    model = Leaving(swaps)
+    nested = trace(model, floats(3, 4), flat=False)
+    for seed in range(20):
+        x = 2 * torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))
+        (want, kept), (got, others) = model(x), nested(x)
+        assert torch.equal(got, want)
+        assert kept.keys() == others.keys()
+        assert all(torch.equal(others[i], kept[i]) for i in kept)
+
+
+class Refusing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.linear(x)
+        assert x.size(0) != 7
+        return x.relu()
+
+
+class Beside(nn.Module):
+    """Where a call raises, the program has written an attribute of another module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.inner = nn.Module(), Refusing()
+        self.table.weight = torch.ones(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.table.weight = self.table.weight + 1
+        return self.inner(x * self.table.weight)
+
+
+def test_a_call_that_a_branch_cuts_is_part_of_the_module_around() -> None:
+    nested, model = trace(Beside(), floats(2, 4), flat=False), Beside()
+    nested.load_state_dict(model.state_dict())
+    assert nested.meta["flat_calls"] == {"inner": "a branch begins inside of it that is not all its own, as a fork is"}
+    assert torch.equal(nested(floats(3, 4)), model(floats(3, 4)))
+    for module in (nested, model):
+        with pytest.raises(AssertionError):
+            module(floats(7, 4))
+        assert torch.equal(module.table.weight, torch.full((4,), 3.0))
+
+
+class Tabled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        self.register_buffer("table", torch.randn(3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.net(self.table).sum(0)
+
+
+def test_the_one_value_that_a_module_gets_is_its_one_parameter() -> None:
+    nested = trace(Tabled(), floats(2, 4), flat=False)
+    (call,) = nested.graph.find_nodes(op="call_module")
+    assert len(call.args) == 1
+    assert not call.kwargs

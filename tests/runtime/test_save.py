@@ -247,6 +247,12 @@ def test_numbers_of_numpy_keep_their_type(number: Any, tmp_path: Path) -> None:
     assert type(kept) is type(number) and kept == number
 
 
+def test_what_values_have_may_be_read_beside_numbers_of_numpy(tmp_path: Path) -> None:
+    gm = graphwright.trace(lambda x: torch.ones(2, device=x.device) * numpy.float64(x.shape[0]), torch.ones(3))
+    graphwright.save(gm, tmp_path / "numbers.gw")
+    assert torch.equal(graphwright.load(tmp_path / "numbers.gw")(torch.ones(5)), torch.full((2,), 5.0))
+
+
 def test_operators_of_numpy_and_objects_that_look_at_themselves(tmp_path: Path) -> None:
     x = torch.rand(3)
     gm = graphwright.trace(saved_models.Waves(), (x,))

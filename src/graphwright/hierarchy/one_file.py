@@ -8,11 +8,12 @@ import tokenize
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 from torch import nn
 
 from graphwright.codegen import WITHOUT_DEL, PythonCode, graph_to_readable_source
 from graphwright.errors import ExportError
-from graphwright.ir import Graph, map_aggregate
+from graphwright.ir import Graph, Node, map_aggregate
 from graphwright.ops import is_impure
 from graphwright.runtime import (
     Entry,
@@ -35,7 +36,9 @@ def source(gm: nn.Module, *, standalone: bool = False, original_classes: bool = 
 
     Of a nested capture (`trace(..., flat=False)`, `unflatten`) each distinct module is a class, with a constructor that
     makes what its forward uses, and that forward; equal modules have one class. The last class is the module itself:
-    made without arguments, it takes the state_dict of `gm`. `comments` are the lines of the user's source.
+    made without arguments, it takes the state_dict of `gm`. Buffers and tensors that no state_dict has are written with
+    their values; a buffer of more values than one would read is part of the state of the file's module, and
+    `gm.named_buffers()` has it. `comments` are the lines of the user's source.
 
     With `original_classes` the classes inherit from those of the program, and from nn.Module otherwise. A `standalone`
     file imports torch and Python's own modules alone: it checks nothing that the capture took for granted, and gives
@@ -136,12 +139,23 @@ class _Programs:
             if node.target is new_object and isinstance(node.args[0], type) and _is_foreign(node.args[0]):
                 node.target, node.args = self._stub(node.args[0]), node.args[1:]
             elif isinstance(node.target, type) and _is_foreign(node.target):
-                node.target = self._stub(node.target)
+                node.target = float if _is_plain_float(node) else self._stub_called(node)
             node.args = map_aggregate(node.args, self._swapped)
             node.kwargs = map_aggregate(node.kwargs, self._swapped)
 
     def _swapped(self, value: Any) -> Any:
         return self._stub(value) if isinstance(value, type) and _is_foreign(value) else value
+
+    def _stub_called(self, node: Node) -> type[Stub]:
+        kind: Any = node.target
+        if node.args and not issubclass(kind, Stub):
+            raise ExportError(
+                f"the file cannot stand alone: {kind.__module__}.{kind.__qualname__} is called with values that the "
+                "call does not name, and what it makes of them is its own",
+                at=node.origin,
+                fix="write it with standalone=False, or replace what needs it",
+            )
+        return self._stub(kind)
 
     def _stub(self, kind: type) -> type[Stub]:
         if issubclass(kind, Stub):
@@ -149,6 +163,12 @@ class _Programs:
         if kind not in self._stubs:
             self._stubs[kind] = type(kind.__name__, (Stub,), {"stands_for": f"{kind.__module__}.{kind.__qualname__}"})
         return self._stubs[kind]
+
+
+def _is_plain_float(node: Node) -> bool:
+    """Tell whether a number of NumPy's is one of Python's to all that use it: it is the second operand of each."""
+    is_second = all(user.op == "call_function" and user.args[:1] != (node,) and user.args for user in node.users)
+    return node.target is numpy.float64 and is_second
 
 
 def _without_comments(text: str) -> str:

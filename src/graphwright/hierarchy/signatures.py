@@ -40,6 +40,8 @@ def parameters_of(kind: Any, passed: Mapping[str, Any], inputs: Iterable[Node], 
             for each in noted:
                 left.pop(each, None)
     order, keyword_only = _order(kind)
+    if not found and len(left) == len(order) == 1:  # what the one parameter of the source stands for
+        found[order[0]] = left.pop(next(iter(left)))
     parameters = []
     is_gapless = True
     for name in order:
@@ -117,6 +119,13 @@ def given_by(noted: Any, outputs: Sequence[Node], by_name: Mapping[str, Node]) -
                 places.setdefault(item, i)
         if wanted <= places.keys() and items:
             return Given(items, places, True)
+    if isinstance(noted, list) and outputs:
+        told = [each for each in noted if each is not None]
+        are_others = all(isinstance(each, str) and each not in by_name for each in told)
+        if are_others and len(told) == len({*told}) == len(outputs):  # noted on another way on from a fork
+            rest = iter(outputs)
+            items = tuple([None if each is None else next(rest) for each in noted])
+            return Given(items, {item: i for i, item in enumerate(items) if item is not None}, True)
     if not outputs:
         return Given(None, {})
     if len(outputs) == 1:

@@ -152,4 +152,5 @@ def _told(noted: Any, names: Mapping[str, int]) -> Hashable:
     """What was noted of a value, with numbers for names; all that name nothing here are the same."""
     if isinstance(noted, list):
         return tuple([_told(each, names) for each in noted])
-    return names.get(noted, "") if isinstance(noted, str) else type(noted)
+    told: Hashable = names.get(noted, "") if isinstance(noted, str) else noted is None
+    return told

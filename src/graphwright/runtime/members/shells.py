@@ -162,7 +162,7 @@ class Shells:
 
 def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any] = lambda value: value) -> None:
     """Give a module what another of its class keeps in `__slots__` rather than in its `__dict__`."""
-    for slot in _slots(type(module)):
+    for slot in _slots(type(module)):  # type: ignore[arg-type]  # for type checkers a class is not Hashable
         with contextlib.suppress(AttributeError):  # not set
             slot.__set__(other, change(slot.__get__(module)))
 

@@ -8,6 +8,7 @@ Read folder.py first.
     classes.py        the tree of modules as classes
     equal_classes.py  classes that differ in numbers and texts alone as one
     modules.py        one module as the expression that makes it again
+    tensor_values.py  a tensor as the expression that makes it again with its values
     imports.py        global names as import statements
     loading.py        what the package reads its weights with; its text becomes a file of the package
     weights.py        the tensors as a safetensors file

@@ -268,6 +268,8 @@ class ModuleWriter:
             return Call(self._class(module, path))
         if id(module) in self.uses.callers:
             return self._constructed(module, path) or self._list(module, path) or self._rebuilt(module, path)
+        if own_class(module) in _OF_PARAMETERS and module._parameters and not (module._modules or module._buffers):
+            return self._list_of_parameters(module, path)
         if type(module).__module__.startswith("torch.nn.") and not isinstance(module, _CONTAINERS):
             constructed = self._constructed(module, path)
             if constructed is not None:
@@ -310,6 +312,13 @@ class ModuleWriter:
             return _repeated(head, items[0], len(items))
         brackets = ("([", "])") if kind is nn.ModuleList else ("(", ")")
         return Call(head, tuple(_collapsed(runs_of_equals)), brackets)
+
+    def _list_of_parameters(self, module: nn.Module, path: str) -> Expression:
+        self._lists.add(path)
+        is_dict = own_class(module) is nn.ParameterDict
+        prefixes = [f"{quoted(name)}: " if is_dict else "" for name in module._parameters]
+        items = tuple(zip(prefixes, map(_parameter, module._parameters.values()), strict=True))
+        return Call(f"torch.nn.{own_class(module).__name__}", items, ("({", "})") if is_dict else ("([", "])"))
 
     def _item(self, child: nn.Module | None, path: str) -> Expression:
         if child is None:
@@ -394,6 +403,7 @@ class ModuleWriter:
 
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)
 
 
 def _assignment(name: str, expression: Expression) -> Statement:

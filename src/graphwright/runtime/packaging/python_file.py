@@ -27,6 +27,7 @@ from graphwright.runtime.premises import own_class
 __all__ = ["PackageSource", "stored_tensors"]
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)
 _LOADING = {id(rebuilt): "loading", id(load_tensors): "loading"}
 
 
@@ -231,7 +232,7 @@ def _lost_subscript(source: str, module: nn.Module) -> str | None:
                 above = above.value
             if isinstance(above, ast.Name) and above.id == "self":
                 holder = eval(ast.unparse(node.value), {"self": module})
-                if isinstance(holder, nn.Module) and not isinstance(holder, _CONTAINERS):
+                if isinstance(holder, nn.Module) and not isinstance(holder, (*_CONTAINERS, *_OF_PARAMETERS)):
                     return ast.unparse(node)
     return None
 

@@ -221,9 +221,9 @@ class Trust:
         return own is not None and self._is_allowed(own) and not _is_closed(own)
 
     def classes(self) -> list[type]:
-        """The classes of allowed modules that the file names, but for those of modules."""
+        """The classes of allowed modules that the file names, but for those of modules, and those that all may call."""
         found = [value for value in self._found.values() if isinstance(value, type) and self.is_users(value)]
-        return [kind for kind in found if not issubclass(kind, nn.Module)]
+        return [kind for kind in found if not issubclass(kind, nn.Module) and not self.is_library(kind)]
 
     def is_data(self, kind: type, name: str) -> bool:
         """Tell whether an attribute that a class of the user's may have is data: no method and no class."""
