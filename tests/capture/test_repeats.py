@@ -390,6 +390,23 @@ class Derived(Setting):
 SETTING = Derived(1)
 
 
+class Single:
+    """There is one of them."""
+
+    made: Single | None = None
+
+    def __new__(cls, value: int) -> Single:
+        if cls.made is None:
+            cls.made = super().__new__(cls)
+        return cls.made
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+Single(1)
+
+
 def set_local_item(i: int) -> None:
     kept = listed()
     kept[0] = i
@@ -402,6 +419,7 @@ HIDDEN: dict[str, tuple[Callable[[int], object], Callable[[], int]]] = {
     "the environment": (set_environment, lambda: int(os.environ["VALUE_OF_A_TEST"])),
     "an item of a default argument": (set_item, lambda: listed()[0]),
     "an item of what a variable holds": (set_local_item, lambda: listed()[0]),
+    "the one object of a class": (lambda i: Single(i), lambda: Single.made.value),
     "an object that is made anew in its place": (lambda i: Derived.__init__(SETTING, i), lambda: SETTING.value),
 }
 
@@ -429,7 +447,7 @@ def test_what_no_capture_knows_and_the_program_changes_is_seen(
 ) -> None:
     monkeypatch.setenv("VALUE_OF_A_TEST", "1")
     listed()[:] = [1]
-    SETTING.value = 1
+    SETTING.value = Single(1).value
     model, x = hiding(*HIDDEN[name]), torch.randn(2, 4)
     with graphwright.config.set(copy_layers=copy_layers), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -275,7 +275,5 @@ def test_numbers_of_numpy_stand_alone_where_they_are_those_of_python() -> None:
     gm = trace(scaled_right, floats(2, 4))
     module = written(gm, graphwright.source(gm, standalone=True), "scaled_right")
     assert torch.equal(module(floats(3, 4)), scaled_right(floats(3, 4)))
-    with pytest.raises(
-        ExportError, match=r"numpy\.float64 is called with values that the call does not name"
-    ):
+    with pytest.raises(ExportError, match=r"numpy\.float64 is called with values that the call does not name"):
         graphwright.source(trace(scaled_left, floats(2, 4)), standalone=True)

@@ -75,7 +75,7 @@ class Sketches:
             if row is None:
                 return None
             rows.append((*row, stem(node)))
-        names = {node.name: number for node, number in numbers.items()}
+        names: dict[str, Hashable] = {node.name: number for node, number in numbers.items()}
         for key in (part.key, *dict.fromkeys(key for chain in inner for key in chain)):
             known = noted.get(key, {})
             passed = [(name, _told(value, names)) for name, value in known.get("passed", {}).items()]
@@ -148,9 +148,8 @@ def _body(graph: Graph, prefix: str, chain: Chain) -> tuple[Hashable, ...] | Non
     return tuple(rows)
 
 
-def _told(noted: Any, names: Mapping[str, int]) -> Hashable:
-    """What was noted of a value, with numbers for names; all that name nothing here are the same."""
+def _told(noted: Any, names: dict[str, Hashable]) -> Hashable:
+    """What was noted of a value, with numbers for names, those that name nothing here in the order of their own."""
     if isinstance(noted, list):
         return tuple([_told(each, names) for each in noted])
-    told: Hashable = names.get(noted, "") if isinstance(noted, str) else noted is None
-    return told
+    return names.setdefault(noted, ("elsewhere", len(names))) if isinstance(noted, str) else noted is None

@@ -67,7 +67,7 @@ class Listening:
         """Begin, in the call of a function, with those that are running from where they are. Tell whether it is on."""
         if not self.is_on or self.is_changed:
             self._watch = sys.getprofile()
-            self.is_changed, self.is_on = False, is_watch(self._watch)
+            self.is_changed, self.is_on, self._storing = False, is_watch(self._watch), {}
             self._running = {id(each): (each, each.f_lasti) for each in _frames(frame)}
         return self.is_on
 
@@ -225,12 +225,15 @@ def _is_of_autograd(frame: FrameType, name: str) -> bool:
 def _being_made(frame: FrameType) -> str | None:
     """The variable that holds the object which the call of its class is making, where a function is its `__init__`.
 
-    An object that is there already may have its `__init__` called by that name. Then it is none.
+    An object that is there already may have its `__init__` called by that name, or be what its class gives instead of a
+    new one. Then it is none.
     """
     code, caller = frame.f_code, frame.f_back
     if code.co_name != "__init__" or not code.co_argcount or caller is None:
         return None
     name = code.co_varnames[0]
+    if not isinstance(type(frame.f_locals.get(name)).__new__, BuiltinFunctionType):
+        return None
     if "__init__" in caller.f_code.co_names:  # that of a class below, of the same object
         own = _being_made(caller)
         if own is None or caller.f_locals.get(own) is not frame.f_locals.get(name):
