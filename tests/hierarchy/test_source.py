@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -277,3 +278,13 @@ def test_numbers_of_numpy_stand_alone_where_they_are_those_of_python() -> None:
     assert torch.equal(module(floats(3, 4)), scaled_right(floats(3, 4)))
     with pytest.raises(ExportError, match=r"numpy\.float64 is called with values that the call does not name"):
         graphwright.source(trace(scaled_left, floats(2, 4)), standalone=True)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_a_sequence_whose_modules_have_names_is_written_with_them(flat: bool) -> None:
+    rows = [("in", nn.Linear(4, 4)), ("act", nn.ReLU()), ("1", nn.Linear(4, 4)), ("0", nn.Sigmoid())]
+    model = nn.Sequential(nn.Sequential(OrderedDict(rows)), nn.Tanh())
+    nested = trace(model, floats(2, 4), flat=flat)
+    text = graphwright.source(nested, standalone=True)
+    assert "torch.nn.Sequential(OrderedDict([" in text
+    assert torch.equal(written(nested, text)(floats(3, 4)), model(floats(3, 4)))

@@ -6,6 +6,7 @@ runs: it becomes a class with a constructor only, named after the original one, 
 
 from __future__ import annotations
 
+import collections
 import itertools
 import keyword
 import re
@@ -299,14 +300,23 @@ class ModuleWriter:
         if runs and any(hasattr(kind, name) for name in own_attributes(module)):
             return None  # what hides something of the class; what else was set on a container means nothing to it
         names = list(module._modules)
-        if kind is not nn.ModuleDict and names != [str(i) for i in range(len(names))]:
+        is_numbered = names == [str(i) for i in range(len(names))]
+        if kind is nn.ModuleList and not is_numbered:
             return None
-        self._lists.add(path)
+        if is_numbered or kind is nn.ModuleDict:
+            self._lists.add(path)
         items = [self._item(child, f"{path}.{name}") for name, child in module._modules.items()]
         head = f"torch.nn.{kind.__name__}"
         if kind is nn.ModuleDict:
             pairs = tuple((f"{quoted(name)}: ", item) for name, item in zip(names, items, strict=True))
             return Call(head, pairs, ("({", "})"))
+        if not is_numbered:
+            ordered = self.names.add("OrderedDict", collections.OrderedDict)
+            rows = tuple(
+                ("", Call("", (("", quoted(name)), ("", item)), ("(", ")")))
+                for name, item in zip(names, items, strict=True)
+            )
+            return Call(head, rows, (f"({ordered}([", "]))"))
         runs_of_equals = list(_runs(items))
         if kind is nn.ModuleList and len(runs_of_equals) == 1 and runs_of_equals[0][1] > 2:
             return _repeated(head, items[0], len(items))
