@@ -469,6 +469,25 @@ def test_what_calls_store_into_what_they_make_is_no_change() -> None:
     captured(Stack([Making() for _ in range(5)]), torch.randn(2, 4), copied=["blocks.2", "blocks.3", "blocks.4"])
 
 
+class Asking(nn.Module):
+    """The second call of a block is looked at; what is asked of its argument before, no block asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.others = Block(), Stack([Block() for _ in range(4)])
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        start = x * self.scale
+        start = start if start.dtype.is_floating_point else start.float()
+        return self.first(x) + self.others(start)
+
+
+def test_what_was_asked_of_an_argument_before_is_no_question_of_the_call() -> None:
+    gm = captured(Asking(), torch.randn(2, 4), copied=["others.blocks.1", "others.blocks.2", "others.blocks.3"])
+    assert "autocast" not in gm.code
+
+
 def test_nobody_else_is_kept_from_listening() -> None:
     """Where a profiler of Python's is on, nothing is copied, and it stays on."""
     heard = []

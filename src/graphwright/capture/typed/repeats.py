@@ -177,13 +177,17 @@ class Repeats:
         known, others, calls = Knowledge(recorder), self._facts(path, is_inside=False), recorder.calls.copy()
         last, size, constants = graph._root.prev, len(graph.nodes), len(graph.constants)
         before, written = dict(recorder.module_calls), dict(root.written)
-        reads, unforeseen = set(ledger.reads), set(ledger.unforeseen)
+        earlier, unforeseen = dict(ledger.reads), set(ledger.unforeseen)
+        ledger.reads.clear()  # what was read of an argument before is no question of the call
         self._is_looking, self.wishes = True, {}
         try:
             given = self._listening.heard(run)
             wishes = self.wishes
         finally:
             self._is_looking, self.wishes = False, None
+            reads = dict(ledger.reads)
+            ledger.reads.clear()
+            ledger.reads.update({**earlier, **reads, **earlier})
         nodes = _nodes_after(last)
         inside, passed = set(nodes), list(_proxies((called.args, called.kwargs)))
         written = {node: by for node, by in root.written.items() if written.get(node) is not by}
@@ -201,12 +205,11 @@ class Repeats:
         )
         if not is_alone:
             return given, None
-        ids = {*map(id, passed)}
         return given, _Call(
             called, given, nodes, wishes,
             list(dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in inside)),
             before, {each: count - before.get(each, 0) for each, count in recorder.module_calls.items()},
-            [read for key, read in ledger.reads.items() if key not in reads or id(read.tensor) in ids],
+            list(reads.values()),
             {node: what for node, what in ledger.unforeseen.items() if node not in unforeseen},
             written, self._facts(path, is_inside=True), recorder.calls.recorded - calls.recorded, Knowledge(recorder),
         )  # fmt: skip
