@@ -187,7 +187,9 @@ class Repeats:
             self._is_looking, self.wishes = False, None
             reads = dict(ledger.reads)
             ledger.reads.clear()
-            ledger.reads.update({**earlier, **reads, **earlier})
+            ledger.reads.update(earlier)
+            for key, read in reads.items():
+                ledger.reads.setdefault(key, read)
         nodes = _nodes_after(last)
         inside, passed = set(nodes), list(_proxies((called.args, called.kwargs)))
         written = {node: by for node, by in root.written.items() if written.get(node) is not by}
