@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -66,7 +66,7 @@ class Outer(nn.Module):
 
 
 class Stack(nn.Module):
-    def __init__(self, blocks: list[Outer], used: Callable[[int], bool] = lambda i: True) -> None:
+    def __init__(self, blocks: Sequence[nn.Module], used: Callable[[int], bool] = lambda i: True) -> None:
         super().__init__()
         self.blocks, self.used = nn.ModuleList(blocks), used
 
@@ -121,9 +121,33 @@ class Sampled(Inner):
             return super().forward(x, mask)
 
 
+class Gives(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = self.linear(x).relu()
+        return hidden, hidden.mean(1)
+
+
+class GivesTwice(nn.Module):
+    """Of two calls that do the same, one gives more, in some of the modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Gives(), Gives()
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.second(self.first(x)[0])
+
+
 UNLIKE: dict[str, Callable[[], nn.Module]] = {
     "another number": lambda: Stack([Outer(2.0), Outer(3.0), Outer(2.0), Outer(3.0)]),
     "a result that only some give": lambda: Stack([Outer() for _ in range(4)], lambda i: i % 2 == 0),
+    "a result that only some inside of some give": lambda: Stack(
+        [GivesTwice() for _ in range(4)], lambda i: i in (0, 3)
+    ),
     "a module in two places": shared,
     "two calls that need two graphs": Twice,
     "attributes that are written": lambda: nn.Sequential(*[Writing() for _ in range(4)]),

@@ -264,20 +264,14 @@ def test_a_sequence_of_which_something_was_noted_is_written_as_one() -> None:
     assert torch.equal(written(nested, text, "Sequential")(floats(3, 4)), whole(floats(3, 4)))
 
 
-def scaled_right(x: torch.Tensor) -> torch.Tensor:
-    return x * numpy.float64(x.shape[0])
-
-
-def scaled_left(x: torch.Tensor) -> torch.Tensor:
+def scaled(x: torch.Tensor) -> torch.Tensor:
     return torch.as_tensor(numpy.float64(x.shape[0]) * x)
 
 
-def test_numbers_of_numpy_stand_alone_where_they_are_those_of_python() -> None:
-    gm = trace(scaled_right, floats(2, 4))
-    module = written(gm, graphwright.source(gm, standalone=True), "scaled_right")
-    assert torch.equal(module(floats(3, 4)), scaled_right(floats(3, 4)))
+def test_what_a_class_of_another_library_computes_stands_not_alone() -> None:
+    """It is a number, of which torch makes another dtype than of Python's."""
     with pytest.raises(ExportError, match=r"numpy\.float64 is called with values that the call does not name"):
-        graphwright.source(trace(scaled_left, floats(2, 4)), standalone=True)
+        graphwright.source(trace(scaled, floats(2, 4)), standalone=True)
 
 
 @pytest.mark.parametrize("flat", [True, False])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from torch import nn
 
-from graphwright.hierarchy.facts import Facts, facts_of, leaves_of
+from graphwright.hierarchy.facts import Facts, leaves_of
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context, write_attribute
 from graphwright.runtime import is_guard
@@ -65,30 +65,30 @@ class Chains:
             found[node] = chain if node.op not in ("placeholder", "output") else base
         return found
 
-    def split(self, graph: Graph, written: Collection[str] = ()) -> set[str]:
+    def split(self, graph: Graph, facts_of: Callable[[Graph], Facts]) -> set[str]:
         """The calls of which a part is before a branch and another part in it, though the branch is not all theirs.
 
         So it is where a program forks in a call, and where one side of a branch does something that the module does
-        not have. `written` are the paths of attributes that the program writes.
+        not have. `facts_of` gives the facts of each graph.
         """
         found: set[str] = set()
-        self._split(graph, (), frozenset(), found, written)
+        self._split(graph, (), frozenset(), found, facts_of)
         return found
 
     def _split(
-        self, graph: Graph, base: Chain, above: frozenset[str], found: set[str], written: Collection[str]
+        self, graph: Graph, base: Chain, above: frozenset[str], found: set[str], facts_of: Callable[[Graph], Facts]
     ) -> None:
         branching = {node: bodies for node in graph.nodes if (bodies := bodies_of(node))}
         if not branching:
             return
-        chains = self.of(graph, base, facts_of(graph, written))
+        chains = self.of(graph, base, facts_of(graph))
         here = above.union(*[chain[len(base) :] for chain in {*chains.values()}])
         for node, bodies in branching.items():
             chain = chains[node]
             for body in bodies:
                 inner = {keys_of(each) for each in body.all_nodes() if each.op not in ("placeholder", "output")}
                 found |= {key for keys in inner for key in keys[len(chain) :]} & here
-                self._split(body, chain, here, found, written)
+                self._split(body, chain, here, found, facts_of)
 
     def _raw(self, node: Node, base: Chain, flat: Collection[str], whole: dict[Chain, Chain]) -> Chain:
         """The chain of a node by itself. `whole` has what is known of those that nodes were recorded in."""

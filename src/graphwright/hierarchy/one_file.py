@@ -8,7 +8,6 @@ import tokenize
 from collections.abc import Iterator
 from typing import Any
 
-import numpy
 from torch import nn
 
 from graphwright.codegen import WITHOUT_DEL, PythonCode, graph_to_readable_source
@@ -139,7 +138,7 @@ class _Programs:
             if node.target is new_object and isinstance(node.args[0], type) and _is_foreign(node.args[0]):
                 node.target, node.args = self._stub(node.args[0]), node.args[1:]
             elif isinstance(node.target, type) and _is_foreign(node.target):
-                node.target = float if _is_plain_float(node) else self._stub_called(node)
+                node.target = self._stub_called(node)
             node.args = map_aggregate(node.args, self._swapped)
             node.kwargs = map_aggregate(node.kwargs, self._swapped)
 
@@ -163,12 +162,6 @@ class _Programs:
         if kind not in self._stubs:
             self._stubs[kind] = type(kind.__name__, (Stub,), {"stands_for": f"{kind.__module__}.{kind.__qualname__}"})
         return self._stubs[kind]
-
-
-def _is_plain_float(node: Node) -> bool:
-    """Tell whether a number of NumPy's is one of Python's to all that use it: it is the second operand of each."""
-    is_second = all(user.op == "call_function" and user.args[:1] != (node,) and user.args for user in node.users)
-    return node.target is numpy.float64 and is_second
 
 
 def _without_comments(text: str) -> str:

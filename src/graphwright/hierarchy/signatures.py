@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphwright.ir import Node
 
-__all__ = ["Given", "Parameter", "given_by", "names_in", "parameters_of"]
+__all__ = ["Given", "Parameter", "given_by", "names_in", "parameters_of", "stem_of"]
+
+_NUMBERED = re.compile(r"^(.*?[^_0-9].*?)_\d+$")
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,8 @@ class Parameter:
     keyword: bool
 
 
-def parameters_of(kind: Any, passed: Mapping[str, Any], inputs: Iterable[Node], stem: Any) -> list[Parameter]:
-    """The parameters for the inputs of a call, given what the capture noted: the source's, then those it has not.
-
-    `stem` makes a name of a node.
-    """
+def parameters_of(kind: Any, passed: Mapping[str, Any], inputs: Iterable[Node]) -> list[Parameter]:
+    """The parameters for the inputs of a call, given what the capture noted: the source's, then those it has not."""
     left = {node.name: node for node in inputs}
     found: dict[str, Node | tuple[Node | None, ...]] = {}
     for name, noted in passed.items():
@@ -53,7 +53,7 @@ def parameters_of(kind: Any, passed: Mapping[str, Any], inputs: Iterable[Node], 
     parameters += [Parameter(name, value, True) for name, value in found.items()]
     taken = {each.name for each in parameters} | set(order)
     for node in left.values():
-        name = _free(stem(node), taken)
+        name = _free(stem_of(node), taken)
         taken.add(name)
         parameters.append(Parameter(name, node, True))
     return parameters
@@ -133,6 +133,17 @@ def given_by(noted: Any, outputs: Sequence[Node], by_name: Mapping[str, Node]) -
     first = [by_name[each] for each in names_in(noted) if each in by_name and by_name[each] in wanted]
     order = list(dict.fromkeys([*first, *outputs]))
     return Given(tuple(order), {item: i for i, item in enumerate(order)})
+
+
+def stem_of(node: Node) -> str:
+    """The name of a value without the number that made it unlike others: `hidden_states` of `hidden_states_3`.
+
+    >>> from graphwright.ir import Graph
+    >>> stem_of(Graph().placeholder("hidden_states_3"))
+    'hidden_states'
+    """
+    found = _NUMBERED.match(node.name)
+    return found.group(1) if found else node.name
 
 
 def names_in(noted: Any) -> list[str]:

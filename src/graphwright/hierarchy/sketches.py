@@ -15,6 +15,7 @@ from torch import nn
 from graphwright.hierarchy.chains import Chain, keys_of, path_of
 from graphwright.hierarchy.parts import Part, Program
 from graphwright.hierarchy.rows import plain
+from graphwright.hierarchy.signatures import stem_of
 from graphwright.ir import Graph, Node
 from graphwright.ops import write_attribute
 from graphwright.runtime import own_class
@@ -35,15 +36,13 @@ class Sketch:
 class Sketches:
     """Makes sketches of the parts of one captured module.
 
-    `stem` is the name of a node without its number; `noted` is what the capture noted of calls. Modules that are in
-    several places are no part of any sketch: what such a module has in one call may be another's in the next.
+    There are none where a module is in several places: what it has in one call may be another's in the next.
     """
 
-    def __init__(self, root: nn.Module, stem: Any) -> None:
-        places = [module for _, module in root.named_modules(remove_duplicate=False)]
-        self._stem = stem
-        self._is_tree = len({*map(id, places)}) == len(places)
-        self._classes = {path: own_class(module) for path, module in root.named_modules()}
+    def __init__(self, root: nn.Module) -> None:
+        places = dict(root.named_modules(remove_duplicate=False))
+        self._is_tree = len({*map(id, places.values())}) == len(places)
+        self._classes = {path: own_class(module) for path, module in places.items()}
         self._counts = collections.Counter(self._classes.values())
         self._kinds: dict[tuple[int, int], Any] = {}  # by scope and depth; the nodes keep the scopes
 
@@ -51,30 +50,29 @@ class Sketches:
         self, program: Program, part: Part, outputs: Sequence[Node], noted: Mapping[str, Mapping[str, Any]]
     ) -> Sketch | None:
         """The sketch of a part, None where there is nothing to compare it with, or it cannot be told in one."""
-        path = path_of(part.key)
-        classes = self._classes
-        if not self._is_tree or self._counts[kind := classes[path]] < 2:
+        if not self._is_tree or self._counts[self._classes[path_of(part.key)]] < 2:
             return None
-        prefix, depth, chains, stem = f"{path}.", len(part.chain), program.chains, self._stem
-        numbers = _Numbers()
-        inner: dict[tuple[str, ...], Hashable] = {}  # the calls inside that nodes are in, and what is known of these
-        rows: list[Hashable] = [program.number, kind]
+        try:
+            return self._sketch(program, part, outputs, noted)
+        except _Elsewhere:
+            return None
+
+    def _sketch(
+        self, program: Program, part: Part, outputs: Sequence[Node], noted: Mapping[str, Mapping[str, Any]]
+    ) -> Sketch:
+        path, depth, chains, classes = path_of(part.key), len(part.chain), program.chains, self._classes
+        prefix, numbers = f"{path}.", _Numbers()
+        inner: dict[Chain, Hashable] = {}  # the calls inside that nodes are in, and what is known of these
+        rows: list[Hashable] = [program.number, classes[path]]
         for node in part.nodes:
-            row = _row(node, prefix, numbers, chains[node])
-            if row is None:
-                return None
             chain = chains[node][depth:]
             if chain not in inner:
-                if not all(key.startswith(prefix) for key in chain):
-                    return None
-                inner[chain] = tuple([(key[len(path) :], classes[path_of(key)]) for key in chain])
-            rows.append((*row, stem(node), inner[chain], self._kinds_around(node, depth)))
+                inner[chain] = tuple([(_seen_from(prefix, key), classes[path_of(key)]) for key in chain])
+            row = _row(node, prefix, numbers, chains[node])
+            rows.append((*row, stem_of(node), inner[chain], self._kinds_around(node, depth)))
         rows.append((tuple([numbers[node] for node in part.inputs]), tuple([numbers[node] for node in outputs])))
         for node in numbers.met:  # gets longer: what a fact is found by
-            row = _row(node, prefix, numbers, ()) if node in program.facts else ()
-            if row is None:
-                return None
-            rows.append((*row, stem(node)))
+            rows.append((*(_row(node, prefix, numbers, ()) if node in program.facts else ()), stem_of(node)))
         names: dict[str, Hashable] = {node.name: number for node, number in numbers.items()}
         for key in (part.key, *dict.fromkeys(key for chain in inner for key in chain)):
             known = noted.get(key, {})
@@ -110,41 +108,44 @@ class _Numbers(dict[Node, int]):
         return number
 
 
-def _row(node: Node, prefix: str, numbers: dict[Node, int], chain: Chain) -> tuple[Hashable, ...] | None:
-    """What a node does, as seen from the module with a path; None if that does not have what the node names."""
+class _Elsewhere(Exception):
+    """A call has something that its module does not have, or calls in a body, which are written apart."""
+
+
+def _seen_from(prefix: str, path: str) -> str:
+    if not path.startswith(prefix):
+        raise _Elsewhere
+    return path[len(prefix) :]
+
+
+def _row(node: Node, prefix: str, numbers: dict[Node, int], chain: Chain) -> tuple[Hashable, ...]:
+    """What a node does in a call with a chain, as seen from the module with a path. Raises _Elsewhere."""
     target: Any = node._target
     args: Any = node._args
     if node._op in ("get_attr", "call_module"):
-        if not target.startswith(prefix):
-            return None
-        target = target[len(prefix) :]
+        target = _seen_from(prefix, target)
     elif target is write_attribute:
-        if not args[0].startswith(prefix):
-            return None
-        args = (args[0][len(prefix) :], *args[1:])
+        args = (_seen_from(prefix, args[0]), *args[1:])
     if any(type(arg) is Graph for arg in args):
         args = tuple([_body(arg, prefix, chain) if type(arg) is Graph else arg for arg in args])
-        if any(arg is None and node._args[i] is not None for i, arg in enumerate(args)):
-            return None
     used = plain(args, numbers), plain(node._kwargs, numbers) if node._kwargs else None
     if node not in numbers:
         numbers[node] = len(numbers)
     return (node._op, plain(target, numbers), *used, numbers[node])
 
 
-def _body(graph: Graph, prefix: str, chain: Chain) -> tuple[Hashable, ...] | None:
-    """The rows of a body, None where it has calls of modules inside of it: those are written apart."""
+def _body(graph: Graph, prefix: str, chain: Chain) -> tuple[Hashable, ...]:
+    """The rows of a body. Raises _Elsewhere where it has calls of modules inside of it."""
     numbers: dict[Node, int] = {}
     rows: list[Hashable] = []
     for node in graph.nodes:
         if node._op == "placeholder":
             rows.append("input")
             numbers[node] = len(numbers)
-            continue
-        row = _row(node, prefix, numbers, chain)
-        if row is None or (node._op != "output" and keys_of(node) != chain):
-            return None
-        rows.append(row)
+        elif node._op == "output" or keys_of(node) == chain:
+            rows.append(_row(node, prefix, numbers, chain))
+        else:
+            raise _Elsewhere
     return tuple(rows)
 
 

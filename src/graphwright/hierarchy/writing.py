@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -13,7 +12,7 @@ from torch import nn
 from graphwright.hierarchy.chains import Chain, Chains, call_in, path_of
 from graphwright.hierarchy.facts import Facts, facts_of
 from graphwright.hierarchy.parts import Part, Program, parts_of
-from graphwright.hierarchy.signatures import Given, Parameter, given_by, names_in, parameters_of
+from graphwright.hierarchy.signatures import Given, Parameter, given_by, names_in, parameters_of, stem_of
 from graphwright.hierarchy.sketches import Sketch, Sketches
 from graphwright.ir import Graph, Node, Origin, map_arg
 from graphwright.ops import unpack, write_attribute, written_attributes
@@ -22,28 +21,19 @@ from graphwright.source import CallSite, Scope, is_returned, place_of
 
 __all__ = ["Nested", "Writing"]
 
-_NUMBERED = re.compile(r"^(.*?[^_0-9].*?)_\d+$")
-
 
 @dataclasses.dataclass
 class Nested:
     """What the call of a module became: its graph, and the calls inside of it.
 
-    `places` has the values of the graph around by the place of the node that stands for each here, and `outputs` are
-    the places of those that it has to give. Calls that do the same may have one graph, and `instead` has the values of
-    this one for those of the first.
+    `value_at` gives the value of the graph around that the node at a place stands for, and `outputs` are the places of
+    those that it has to give.
     """
 
     graph: Graph
-    places: dict[int, Node]
+    value_at: Callable[[int], Node]
     outputs: set[int]
     inside: list[str]
-    instead: Mapping[Node, Node] = dataclasses.field(default_factory=dict)
-
-    def value_at(self, place: int) -> Node:
-        """The value of the graph around that a node here stands for."""
-        value = self.places[place]
-        return self.instead.get(value, value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +71,11 @@ class Writing:
         self._numbers: dict[Graph, int] = {}  # of these and of bodies
         self._noted: Mapping[str, Any] = {}
         self._written: Collection[str] = ()
+        self._facts: dict[Graph, Facts] = {}
         self._scopes: dict[tuple[int, int], Scope] = {}
         # Equal calls that are to give other values, or go by other names, are written one by one.
         is_plain = not more and all(name == "forward" for name in names.values())
-        self._sketches = Sketches(root, stem_of) if is_plain else None
+        self._sketches = Sketches(root) if is_plain else None
         self._sketched: dict[tuple[Hashable, ...], _Written] = {}
 
     def whole(self, graph: Graph) -> Graph:
@@ -94,7 +85,7 @@ class Writing:
         self._written = written_attributes(graph)
         for body in graph.all_graphs():
             self._numbers[body] = len(self._numbers)
-        self.split |= self._chains.split(graph, self._written)
+        self.split |= self._chains.split(graph, self._facts_of)
         written = self.body(graph, (), [], frozenset(self.split))
         written.constants = graph.constants
         written._writer = graph._writer
@@ -108,7 +99,7 @@ class Writing:
 
         `flat` are the calls around that are no graphs of their own.
         """
-        facts = facts_of(graph, self._written)
+        facts = self._facts_of(graph)
         number = self._numbers[graph]
         flat |= {key.partition("~")[0] for key in self._flat if call_in(key.partition("~")[0], number) == key}
         is_body = graph not in self._entries
@@ -129,6 +120,11 @@ class Writing:
         copied._meta = None if output._meta is None else dict(output._meta)
         return level.graph
 
+    def _facts_of(self, graph: Graph) -> Facts:
+        if graph not in self._facts:
+            self._facts[graph] = facts_of(graph, self._written)
+        return self._facts[graph]
+
     def call(self, program: Program, part: Part, inside: list[str]) -> tuple[list[Parameter], Given]:
         """Write the graph of a call; return what it takes and gives."""
         noted = self._noted.get(part.key, {})
@@ -140,7 +136,7 @@ class Writing:
             inside.append(call)
             return self._again(self._sketched[sketch.rows], call, sketch)
         kind = _kind_of(part)
-        parameters = parameters_of(kind, noted.get("passed", {}), part.inputs, stem_of)
+        parameters = parameters_of(kind, noted.get("passed", {}), part.inputs)
         level = _Level(self, program, Graph(), part.chain, [])
         parameters = [dataclasses.replace(each, name=level.add_input(each)) for each in parameters]
         level.write(part.nodes, list(part.inputs), outputs)
@@ -155,7 +151,7 @@ class Writing:
         places = {number[made]: node for node, made in level.values.items()}
         wanted = {number[level.values[node]] for node in outputs}
         inside.append(call)
-        self.nested[call] = Nested(level.graph, places, wanted, level.inside)
+        self.nested[call] = Nested(level.graph, places.__getitem__, wanted, level.inside)
         if sketch is not None:
             self._sketched[sketch.rows] = _Written(call, sketch, parameters, given)
         return parameters, given
@@ -168,7 +164,7 @@ class Writing:
         def move(key: str, moved: str) -> str:
             was = self.nested[key]
             inside = [move(each, path + each[first:]) for each in was.inside]
-            self.nested[moved] = Nested(was.graph, was.places, was.outputs, inside, instead)
+            self.nested[moved] = Nested(was.graph, lambda place: value(was.value_at(place)), was.outputs, inside)
             return moved
 
         def value(was: Any) -> Any:
@@ -372,20 +368,10 @@ def _place_of_end(output: Node) -> Any:
     return output.prev._origin if output.prev._origin is not None and is_returned(output.prev) else None
 
 
-def stem_of(node: Node) -> str:
-    """The name of a value without the number that made it unlike others: `hidden_states` of `hidden_states_3`.
-
-    >>> stem_of(Graph().placeholder("hidden_states_3"))
-    'hidden_states'
-    """
-    found = _NUMBERED.match(node.name)
-    return found.group(1) if found else node.name
-
-
 def _part_of(origin: Any) -> Any:
     """The place of something that a statement needs besides."""
     if isinstance(origin, CallSite):
-        return CallSite(origin.code, origin.instruction, origin.scope, is_whole=False)
+        return origin.part()
     return None if origin is None else dataclasses.replace(origin.resolve(), target="")
 
 

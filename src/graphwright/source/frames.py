@@ -196,6 +196,10 @@ class CallSite:
         self.scope = scope
         self._origin: Origin | None = None
 
+    def part(self) -> CallSite:
+        """The same place, for an operation that is only a part of what the instruction does."""
+        return CallSite(self.code, self.instruction, self.scope, is_whole=False)
+
     def resolve(self) -> Origin:
         """Read the source and say where this is."""
         if self._origin is None:

@@ -148,7 +148,7 @@ class Settling:
         with graph.inserting_after(asked):
             guard = graph.call_function(expect, (asked, value, at), name="guard")
         if type(site := node._origin) is CallSite:  # in the call of the module that makes the value
-            asked._origin = guard._origin = CallSite(site.code, site.instruction, site.scope, is_whole=False)
+            asked._origin = guard._origin = site.part()
 
     def _owner(self, graph: Graph) -> Node | None:
         """The branch or loop that a graph is a body of."""

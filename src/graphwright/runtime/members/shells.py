@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from graphwright.runtime.members.attributes import is_compiled
+from graphwright.runtime.objects import slots_of
 
 __all__ = ["Shells", "copy_slots", "copy_tensors"]
 
@@ -162,20 +163,9 @@ class Shells:
 
 def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any] = lambda value: value) -> None:
     """Give a module what another of its class keeps in `__slots__` rather than in its `__dict__`."""
-    for slot in _slots(type(module)):  # type: ignore[arg-type]  # for type checkers a class is not Hashable
+    for name in slots_of(type(module)):
         with contextlib.suppress(AttributeError):  # not set
-            slot.__set__(other, change(slot.__get__(module)))
-
-
-@functools.lru_cache(1024)
-def _slots(module_type: type) -> tuple[Any, ...]:
-    found = []
-    for kind in module_type.__mro__:
-        slots = kind.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__"):
-                found.append(kind.__dict__[f"_{kind.__name__.lstrip('_')}{name}" if _is_private(name) else name])
-    return tuple(found)
+            object.__setattr__(other, name, change(object.__getattribute__(module, name)))
 
 
 def copy_tensors(root: nn.Module) -> None:
@@ -191,10 +181,6 @@ def copy_tensors(root: nn.Module) -> None:
                 state[name] = copy.deepcopy(value, memo)
             elif type(value) is list and any(isinstance(item, torch.Tensor) for item in value):  # an RNN's weights
                 state[name] = [copy.deepcopy(item, memo) if isinstance(item, torch.Tensor) else item for item in value]
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("__") and not name.endswith("__")
 
 
 _MAPPED = frozenset({list, dict, set, tuple, MethodType})

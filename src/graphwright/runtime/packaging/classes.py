@@ -25,6 +25,8 @@ from graphwright.runtime.entries import entry_points_of
 from graphwright.runtime.packaging.equal_classes import Statement, WrittenClass, rendered
 from graphwright.runtime.packaging.loading import rebuilt
 from graphwright.runtime.packaging.modules import (
+    CONTAINERS,
+    OF_PARAMETERS,
     Call,
     Expression,
     constructor_call,
@@ -269,9 +271,9 @@ class ModuleWriter:
             return Call(self._class(module, path))
         if id(module) in self.uses.callers:
             return self._constructed(module, path) or self._list(module, path) or self._rebuilt(module, path)
-        if own_class(module) in _OF_PARAMETERS and module._parameters and not (module._modules or module._buffers):
+        if own_class(module) in OF_PARAMETERS and module._parameters and not (module._modules or module._buffers):
             return self._list_of_parameters(module, path)
-        if type(module).__module__.startswith("torch.nn.") and not isinstance(module, _CONTAINERS):
+        if type(module).__module__.startswith("torch.nn.") and not isinstance(module, CONTAINERS):
             constructed = self._constructed(module, path)
             if constructed is not None:
                 return constructed
@@ -290,7 +292,7 @@ class ModuleWriter:
     def _list(self, module: nn.Module, path: str) -> Expression | None:
         """Write a container of torch.nn, and a module that holds numbered modules and nothing else."""
         runs = id(module) in self.uses.callers
-        kind = next((kind for kind in _CONTAINERS if isinstance(module, kind)), None)
+        kind = next((kind for kind in CONTAINERS if isinstance(module, kind)), None)
         if kind is None or own_class(module) is not kind:
             if runs or (kind is None and (type(module) is not nn.Module or not module._modules)):
                 return None
@@ -410,10 +412,6 @@ class ModuleWriter:
                 fix="register it as a buffer of the module, or write the module with to_folder, which keeps all values",
             )
         return value
-
-
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-_OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)
 
 
 def _assignment(name: str, expression: Expression) -> Statement:

@@ -20,6 +20,8 @@ from graphwright.runtime.entries import STATE
 from graphwright.runtime.references import reference_to
 
 __all__ = [
+    "CONTAINERS",
+    "OF_PARAMETERS",
     "WIDTH",
     "Call",
     "Expression",
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 WIDTH = 112
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)
 _OF_EVERY_MODULE = frozenset(nn.Module().__dict__) | {"_compiled_call_impl", STATE}
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), type(...), range, torch.device)
 _SINGLETONS = (torch.dtype, torch.layout, torch.memory_format)

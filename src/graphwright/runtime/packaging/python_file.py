@@ -21,13 +21,11 @@ from graphwright.runtime.packaging.classes import ModuleWriter, ProgramsOf, Stub
 from graphwright.runtime.packaging.equal_classes import Statement, merged, rendered
 from graphwright.runtime.packaging.imports import import_statements, renamed, used_names
 from graphwright.runtime.packaging.loading import load_tensors, rebuilt, tensor_slots
-from graphwright.runtime.packaging.modules import is_same_build
+from graphwright.runtime.packaging.modules import CONTAINERS, OF_PARAMETERS, is_same_build
 from graphwright.runtime.premises import own_class
 
 __all__ = ["PackageSource", "stored_tensors"]
 
-_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-_OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)
 _LOADING = {id(rebuilt): "loading", id(load_tensors): "loading"}
 
 
@@ -207,7 +205,7 @@ class PackageSource:
             original = self._module.get_submodule(path)
             if original.training is not module.training:
                 raise _differs(path, f"its `training` would be {module.training}")
-            holds = own_class(original) in _CONTAINERS and any(map(entry_points_of, original.modules()))
+            holds = own_class(original) in CONTAINERS and any(map(entry_points_of, original.modules()))
             if id(original) in self._uses.callers and not holds and not is_same_build(original, module, ()):
                 raise _differs(path, f"it would be another {type(original).__name__}")
 
@@ -232,7 +230,7 @@ def _lost_subscript(source: str, module: nn.Module) -> str | None:
                 above = above.value
             if isinstance(above, ast.Name) and above.id == "self":
                 holder = eval(ast.unparse(node.value), {"self": module})
-                if isinstance(holder, nn.Module) and not isinstance(holder, (*_CONTAINERS, *_OF_PARAMETERS)):
+                if isinstance(holder, nn.Module) and not isinstance(holder, (*CONTAINERS, *OF_PARAMETERS)):
                     return ast.unparse(node)
     return None
 

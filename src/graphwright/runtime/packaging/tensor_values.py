@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -129,12 +130,7 @@ def _text(number: Any, dtype: torch.dtype) -> str:
             return "torch.nan"
         if number in (float("inf"), float("-inf")):
             return "torch.inf" if number > 0 else "-torch.inf"
-        if dtype is not torch.float64:  # shorter: a number of 32 bits
-            texts = (f"{number:.{digits}g}" for digits in range(1, 18))
-            text = next(text for text in texts if _reads_as(text, number, torch.finfo(dtype).max))
-            return text if "." in text or "e" in text else f"{text}.0"
+        if dtype is not torch.float64:
+            shortest = float(str(numpy.float32(number)))
+            number = shortest if abs(shortest) <= torch.finfo(dtype).max else number
     return repr(number)
-
-
-def _reads_as(text: str, number: float, most: float) -> bool:
-    return abs(float(text)) <= most and float(torch.tensor(float(text), dtype=torch.float32)) == number
