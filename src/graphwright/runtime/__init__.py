@@ -93,7 +93,7 @@ from graphwright.runtime.members.attributes import (
     read_attribute,
     read_attributes,
 )
-from graphwright.runtime.members.shells import Shells, copy_slots, copy_tensors
+from graphwright.runtime.members.shells import Shells, Tree, copy_slots, copy_tensors
 from graphwright.runtime.modules.captured import captured_module, change_base
 from graphwright.runtime.modules.forms import in_form, without_forms
 from graphwright.runtime.modules.lazy import (
@@ -115,7 +115,14 @@ from graphwright.runtime.modules.nested import (
 )
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
-from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts, new_object
+from graphwright.runtime.objects import (
+    array_facts,
+    attribute_names,
+    attributes_of,
+    layer_facts,
+    new_object,
+    slots_of,
+)
 from graphwright.runtime.outside import Found, Outside, differs
 from graphwright.runtime.packaging.classes import Stub
 from graphwright.runtime.packaging.python_file import PackageSource
@@ -195,6 +202,7 @@ __all__ = [
     "Outside",
     "ReportEntry",
     "Shells",
+    "Tree",
     "Snapshot",
     "assign_attribute",
     "array_facts",
@@ -281,6 +289,7 @@ __all__ = [
     "said_of_modules",
     "save",
     "skip_lazy_graph_modules",
+    "slots_of",
     "spelled",
     "sums_bytes_exactly",
     "transaction",

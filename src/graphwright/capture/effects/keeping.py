@@ -20,7 +20,7 @@ import dataclasses
 import enum
 import functools
 import operator
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -147,9 +147,8 @@ class Keeping:
         self._depth = 0  # how far inside of each other the objects are that are being watched
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
         try:
-            for module, shell, path in [] if shells is None else shells.all():
-                if shell is not module:
-                    self._watch_module(module, shell, path)
+            if shells is not None:
+                shells.each(self._watch_module)
         except BaseException:
             self.put_back()
             raise
@@ -165,6 +164,7 @@ class Keeping:
         attributes.aside = aside_of(shell)
         attributes.before.update(attributes.aside)
         self._of_module[id(shell)] = [*self._tables[first:], *self._shared]
+        self._kind_of_module, self._shared = nn.Module, []
 
     def set_forward(self, shell: nn.Module, forward: Callable[..., Any]) -> None:
         """Have a module run another forward, which is no change of the program's."""
@@ -514,7 +514,7 @@ class Keeping:
         if shell is not None and not dict.__len__(shell.__dict__["_modules"]):
             tables = self._of_module.get(id(shell), [])
         elif shell is not None:
-            tables = [table for module in shell.modules() for table in self._of_module.get(id(module), ())]
+            tables = [table for module in _inside(shell) for table in self._of_module.get(id(module), ())]
         if not (tables := touched(tables)):
             return
         found = [(table, key, now) for table in tables for key, now in table.unwritten()]
@@ -577,6 +577,15 @@ class Keeping:
         if isinstance(value, torch.Size):
             return self._recorder.node("call_function", torch.Size, (argument,), {}, "size")
         return argument
+
+
+def _inside(shell: nn.Module) -> Iterator[nn.Module]:
+    """A shell and those below it, short of those that nobody has asked for."""
+    if vars(shell):
+        yield shell
+        for child in dict.values(shell._modules):
+            if child is not None:
+                yield from _inside(child)
 
 
 def _why_gone(table: Table, key: Hashable) -> tuple[str, str]:

@@ -45,6 +45,7 @@ from graphwright.runtime import (
     class_name,
     facts_of_modules,
     is_atom,
+    is_compiled,
     is_plain,
     is_plain_container,
     names_of_hooks,
@@ -73,12 +74,10 @@ class ModuleReads:
 
     def __init__(self, recorder: TypedCapture, shells: Shells) -> None:
         self._recorder = recorder
-        self._shells = shells
+        self.shells = shells
         self._written: set[tuple[str, str]] = set()  # paths and names of attributes
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
-        for module, shell, path in shells.all():
-            if shell is not module:  # else TorchScript compiled it: one node, whatever it has
-                self._watch(module, shell, path)
+        shells.each(self._watch)
 
     def _watch(self, module: nn.Module, shell: nn.Module, path: str) -> None:
         aside: dict[str, Any] = {}
@@ -187,7 +186,7 @@ class ModuleReads:
         self._take_objects(function, attributes, kept)
         self._take_methods(attributes)
         self._take_written(kept)
-        take_answers(self._recorder.ledger, self._shells.root_module, askers, self._recorder.is_leaf)
+        take_answers(self._recorder.ledger, self.shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
         targets = {str(node.target) for node in graph.all_nodes_now() if node.op in ("call_module", "get_attr")}
         around = _paths_around(targets)
@@ -229,8 +228,8 @@ class ModuleReads:
 
     def _take_methods(self, attributes: frozenset[str]) -> None:
         """Take for granted that no module has an attribute of its own in the place of a method that is mentioned."""
-        for module, shell, path in self._shells.all():
-            if shell is module or self._recorder.is_leaf(module, path):
+        for module, path in self.shells.tree.modules:
+            if is_compiled(module) or self._recorder.is_leaf(module, path):
                 continue
             for name in sorted((_uses(type(module)).methods & attributes) - module.__dict__.keys()):
                 self.missed(path, name)
@@ -255,7 +254,7 @@ class ModuleReads:
             return
         places = [place for place in self._recorder.plan.kept if place[1]]
         state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
-        kinds = {type(module) for module, *_ in self._shells.all()} | {
+        kinds = {type(module) for module, _ in self.shells.tree.modules} | {
             kind for *_, value in self._objects for kind in kinds_in(value)
         }
         mentioned = mentioned_by(kinds, function) | attributes
@@ -271,11 +270,11 @@ class ModuleReads:
                 del objects[inner]
             for inner, facts in objects.items():
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
-                if values or path or type(self._shells.root_module) is not nn.Module:  # else a function holds it
+                if values or path or type(self.shells.root_module) is not nn.Module:  # else a function holds it
                     self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
 
     def _module(self, path: str) -> nn.Module | None:
-        module: Any = self._shells.root_module
+        module: Any = self.shells.root_module
         for atom in path.split(".") if path else ():
             module = getattr(module, "_modules", {}).get(atom)
         return module if isinstance(module, nn.Module) else None
@@ -416,6 +415,40 @@ class _Modules(_Watched):
 
     __slots__ = ()
     table = "_modules"
+
+    def __getitem__(self, name: str) -> Any:
+        return self._reads.shells.ready(dict.__getitem__(self, name))
+
+    def _ready(self) -> _Modules:
+        for shell in dict.values(self):
+            self._reads.shells.ready(shell)
+        return self
+
+    def items(self) -> Any:
+        self._walked(sys._getframe(1))
+        return dict.items(self._ready())
+
+    def values(self) -> Any:
+        self._walked(sys._getframe(1))
+        return dict.values(self._ready())
+
+    def get(self, *args: Any) -> Any:
+        return dict.get(self._ready(), *args)
+
+    def pop(self, *args: Any) -> Any:
+        return dict.pop(self._ready(), *args)
+
+    def popitem(self) -> tuple[str, Any]:
+        return dict.popitem(self._ready())
+
+    def setdefault(self, *args: Any) -> Any:
+        return dict.setdefault(self._ready(), *args)
+
+    def copy(self) -> dict[str, Any]:
+        return dict.copy(self._ready())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(dict.items(self._ready())),)
 
     def __contains__(self, name: object) -> bool:
         if dict.__contains__(self, name):

@@ -20,11 +20,15 @@ __all__ = ["convert_methods", "converted_function", "initializer"]
 
 def convert_methods(shells: Shells, codes: Conversions) -> None:
     """Give shells conversions of those forwards that are to be converted."""
-    for _, shell, _ in shells.all() if codes else ():
-        forward = shell.forward
-        converted = converted_function(forward, codes)
-        if converted is not forward:
-            shell.__dict__["forward"] = converted
+
+    def convert(module: nn.Module, shell: nn.Module, path: str) -> None:
+        if codes:
+            forward = shell.forward
+            converted = converted_function(forward, codes)
+            if converted is not forward:
+                shell.__dict__["forward"] = converted
+
+    shells.each(convert)
 
 
 def converted_function(function: Callable[..., Any], codes: Conversions, gathers: bool = False) -> Any:

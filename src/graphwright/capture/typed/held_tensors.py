@@ -31,6 +31,10 @@ class HeldTensors:
         """Note where in the program a tensor is; one that is in several places is at the first."""
         self._paths.setdefault(id(tensor), path)
 
+    def note_all(self, paths: dict[int, str]) -> None:
+        """Note where tensors are, by their ids."""
+        self._paths.update(paths)
+
     def path(self, tensor: torch.Tensor) -> str | None:
         """Where in the program a tensor is, None for one that is in none of its modules."""
         return self._paths.get(id(tensor))

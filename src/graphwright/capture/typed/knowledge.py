@@ -26,11 +26,13 @@ _SEQUENCES = frozenset({list, tuple, collections.deque})
 _CONTAINERS = _MAPPINGS | _SETS | _SEQUENCES
 # What says nothing of the program: the examples, limits, what was found out about code, what is kept alive, and where
 # the capture is. What is known of modules, how often they were called and which dtypes frames hold is compared apart;
-# the objects that modules hold are listed once, and `keeping` tells what becomes of them.
+# the objects that modules hold are listed once, and `keeping` tells what becomes of them and of
+# what modules hold, of which some are only looked at when they are reached.
 _APART = frozenset({
     ("examples",), ("typed",), ("keep",), ("callers", "_recorded"), ("callers", "_last"), ("scope",), ("calls",),
     ("repeats",), ("shells",), ("entered",), ("region",), ("attempts", "_frame"), ("attempts", "_without_handlers"),
     ("plan", "asking"), ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"), ("reads", "_objects"),
+    ("keeping", "_tables"), ("keeping", "_of_module"), ("keeping", "_containers"),
 })  # fmt: skip
 # Tables of what the capture has met, to which each operation may add.
 _GROWING = frozenset({
@@ -80,7 +82,11 @@ class Knowledge:
                 at = path if path is not None and len(path) < _DEEPEST else None
                 if path in _SHALLOW:
                     facts.update(
-                        {(owner, name): len(item) if type(item) in _CONTAINERS else id(item) for name, item in items}
+                        {
+                            (owner, name): len(item) if type(item) in _CONTAINERS else id(item)
+                            for name, item in items
+                            if (*path, name) not in _APART
+                        }
                     )
                     items = [(name, item) for name, item in items if name == "_growing"]
             for key, item in items:

@@ -32,6 +32,7 @@ from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.choices import Choices
 from graphwright.capture.effects.keeping import Keeping
+from graphwright.capture.effects.members import Members
 from graphwright.capture.effects.module_reads import ModuleReads
 from graphwright.capture.effects.writes import Writes
 from graphwright.capture.flow.attempts import Attempts
@@ -39,7 +40,7 @@ from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
-from graphwright.capture.outside.python_draws import STATELESS, has_state, held_stand_in
+from graphwright.capture.outside.python_draws import has_state, held_stand_in
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.calls_as_written import (
     DATA_METHODS,
@@ -182,24 +183,23 @@ class Recorder:
             raise pending.error.with_traceback(pending.__traceback__) if isinstance(pending, Refusal) else pending
         return result
 
-    def own_tensors(self, shells: Shells) -> None:
-        """Learn the tensors of the module tree by identity, and make the training flags part of the program."""
+    def own(self, members: Members, shells: Shells) -> None:
+        """Learn the tensors of the program by identity, and make what its modules hold part of the program."""
         self.shells = shells
+        self.tensors.note_all(members.tensors)
+        self.entered = members.entered
         self.reads = ModuleReads(self, shells)
-        for module, shell, path in shells.all():
-            prefix = f"{path}." if path else ""
-            if shell is module:  # compiled by TorchScript: one node, whatever it has
-                continue
-            shell.__dict__["_apply"] = functools.partial(convert_module, self, shell)
-            shell.__dict__["training"] = as_number(self.numbers.training_symbol(prefix, module.training))
-            for table in (module._parameters, module._buffers, module.__dict__):
-                for name, value in table.items():
-                    if type(value) in STATELESS:
-                        continue
-                    if isinstance(value, torch.Tensor):
-                        self.tensors.note(value, prefix + name)
-                    elif has_state(value):
-                        shell.__dict__[name] = held_stand_in(self, value, prefix + name)
+        shells.each(self._own)
+
+    def _own(self, module: nn.Module, shell: nn.Module, path: str) -> None:
+        prefix = f"{path}." if path else ""
+        state = shell.__dict__
+        state["_apply"] = functools.partial(convert_module, self, shell)
+        state["training"] = as_number(self.numbers.training_symbol(prefix, module.training))
+        for table in (module._parameters, module._buffers, module.__dict__):
+            for name, value in table.items():
+                if has_state(value):
+                    state[name] = held_stand_in(self, value, prefix + name)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:
         """Write what the program did to its inputs, then its output: both read the inputs before either is written."""

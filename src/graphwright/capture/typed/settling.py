@@ -131,7 +131,7 @@ class Settling:
     def _class_name(self, node: Node) -> str:
         """The name of the class of a module that is one node, in lower case."""
         shells = self._recorder.shells
-        return "" if shells is None else type(shells.root.get_submodule(str(node.target))).__name__.lower()
+        return "" if shells is None else type(shells.root_module.get_submodule(str(node.target))).__name__.lower()
 
     def _mark_all(self, nodes: Iterable[Node], fact: str) -> None:
         for node in nodes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy as copying
 import dataclasses
+import functools
 import inspect
 import time
 import warnings
@@ -18,6 +19,7 @@ from graphwright.capture.calls.modes import stand_ins as modes_of
 from graphwright.capture.containers.kept_containers import kept_container
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
+from graphwright.capture.effects.members import Members
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.ladder.refuse import DataQuestion
@@ -375,6 +377,13 @@ class Program:
         self.place = definition_line(self.function)
         self.log = Log()
 
+    @functools.cached_property
+    def members(self) -> Members:
+        """The modules of the program."""
+        root = self.subject.root_module
+        assert root is not None
+        return Members(root, self.is_leaf)
+
     def copied(self) -> Callable[..., Any]:
         """A copy of the program, to be run on what it is captured for."""
         root = self.subject.root_module
@@ -566,13 +575,12 @@ class Program:
         if self.subject.root_module is None:
             recorder.callers.anticipate(self.subject.root)
             return self.subject.root, signature
-        shells = Shells(self.subject.root_module, recorder.call_module)
-        recorder.own_tensors(shells)
+        root, tree = self.subject.root_module, self.members.tree
+        shells = Shells(root, recorder.call_module, tree=tree, waiting=self.members.waiting(recorder.plan))
+        recorder.own(self.members, shells)
         seen: set[Any] = set()
         for module, shell, path in shells.all():
             forward, is_leaf = shell.forward, self.is_leaf(module, path)
-            if not is_leaf:
-                recorder.entered.append(module)
             key = getattr(forward, "__func__", forward), type(shell), is_leaf
             if key in seen:
                 continue

@@ -12,9 +12,9 @@ import contextlib
 import copy
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import CellType, FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -22,7 +22,30 @@ from torch import nn
 from graphwright.runtime.members.attributes import is_compiled
 from graphwright.runtime.objects import slots_of
 
-__all__ = ["Shells", "copy_slots", "copy_tensors"]
+__all__ = ["Shells", "Tree", "copy_slots", "copy_tensors"]
+
+
+_Held = TypeVar("_Held")
+
+
+class Tree:
+    """The modules of a program, parents before children, each once: with the first path that leads to it."""
+
+    def __init__(self, root: nn.Module) -> None:
+        self.root = root
+        self.modules: list[tuple[nn.Module, str]] = []
+        self.paths: dict[int, str] = {}  # by the id of a module
+        self._add(root, "")
+
+    def _add(self, module: nn.Module, path: str) -> None:
+        self.modules.append((module, path))
+        self.paths[id(module)] = path
+        if is_compiled(module):  # its state is not in Python
+            return
+        prefix = f"{path}." if path else ""
+        for name, child in module._modules.items():
+            if child is not None and id(child) not in self.paths:
+                self._add(child, prefix + name)
 
 
 class Shells:
@@ -31,7 +54,10 @@ class Shells:
     Without `call` they are a second tree of ordinary modules that shares the parameters of the first; `root_class`
     makes its root an object of another class. `call` is what runs instead of a module's own `__call__`: it gets the
     original module, its shell and the arguments; `nn.Module._call_impl(shell, ...)` runs the shell, hooks and all.
-    `prepare` may change each shell once.
+    `prepare` may change each shell once. A compiled module of TorchScript is its own shell.
+
+    The shells of the modules whose ids are in `waiting` are filled when somebody asks for them: until then they hold
+    nothing, and whoever takes one out of the table of its parent has to call `ready`.
     """
 
     def __init__(
@@ -40,21 +66,29 @@ class Shells:
         call: Callable[..., Any] | None = None,
         prepare: Callable[[nn.Module, nn.Module, str], None] | None = None,
         root_class: type[nn.Module] | None = None,
+        tree: Tree | None = None,
+        waiting: Collection[int] = (),
     ) -> None:
+        tree = self.tree = tree or Tree(root)
         self._call = call
+        self._visitors = [] if prepare is None else [prepare]
         self._of: dict[int, nn.Module] = {}
         self._original: dict[int, nn.Module] = {}
-        self._paths: dict[int, str] = {}  # of originals and shells alike
-        self.root_module = root
-        self.root = self._shell(root, "", root_class)
-        of, paths = self._of, self._paths
-        self._all = [(each, of[id(each)], paths[id(each)]) for each in self._original.values()]
-        for original, shell, path in self._all:
-            if shell is original:
-                continue
-            self._fill(original, shell)
-            if prepare is not None:
-                prepare(original, shell, path)
+        self._paths = tree.paths.copy()  # of originals and shells alike
+        self._waiting: dict[int, tuple[nn.Module, nn.Module, str]] = {}  # by the id of the shell
+        self._all: list[tuple[nn.Module, nn.Module, str]] = []
+        now = []
+        for module, path in tree.modules:
+            kind = root_class if root_class is not None and module is root else type(module)
+            shell: nn.Module = module if is_compiled(module) else object.__new__(kind)
+            self._of[id(module)], self._original[id(shell)], self._paths[id(shell)] = shell, module, path
+            if id(module) in waiting:
+                self._waiting[id(shell)] = module, shell, path
+            else:
+                now.append((module, shell, path))
+        self.root_module, self.root = root, self._of[id(root)]
+        for each in now:
+            self._set_up(*each)
 
     def path(self, module: nn.Module) -> str | None:
         """The dotted path of a module or shell of this tree, None for a module outside of it."""
@@ -62,45 +96,50 @@ class Shells:
 
     def shell(self, module: nn.Module) -> nn.Module:
         """The shell of a module; modules outside the tree, and shells, are answered as they are."""
-        return self._of.get(id(module), module)
+        return self.ready(self._of.get(id(module), module))
+
+    def ready(self, shell: _Held) -> _Held:
+        """Fill a shell that waits for it; all else is given as it is."""
+        if id(shell) in self._waiting:
+            self._set_up(*self._waiting.pop(id(shell)))
+        return shell
 
     def original(self, shell: nn.Module) -> nn.Module:
         """The module behind a shell; other modules are answered as they are."""
         return self._original.get(id(shell), shell)
 
     def all(self) -> list[tuple[nn.Module, nn.Module, str]]:
-        """List (original, shell, path), parents before children, in the order of `named_modules`."""
+        """List (original, shell, path) of the shells that do not wait; parents come before children."""
         return self._all
 
-    def _shell(self, module: nn.Module, path: str, kind: type[nn.Module] | None = None) -> nn.Module:
-        """Make the shell of a module and of everything below it, its plain attributes not yet its own.
+    def each(self, visit: Callable[[nn.Module, nn.Module, str], None]) -> None:
+        """Have a function called with (original, shell, path): now, and of those that wait when they are filled."""
+        known = self._all.copy()
+        self._visitors.append(visit)
+        for module, shell, path in known:
+            if shell is not module:
+                visit(module, shell, path)
 
-        A compiled module of TorchScript, whose state is not in Python, is its own shell.
-        """
-        if is_compiled(module):
-            self._of[id(module)] = self._original[id(module)] = module
-            self._paths[id(module)] = path
-            return module
-        shell: nn.Module = object.__new__(kind or type(module))
-        self._of[id(module)] = shell
-        self._original[id(shell)] = module
-        self._paths[id(module)] = self._paths[id(shell)] = path
+    def _set_up(self, module: nn.Module, shell: nn.Module, path: str) -> None:
+        self._all.append((module, shell, path))
+        if shell is module:
+            return
         copy_slots(module, shell)
         state = shell.__dict__
         state.update(module.__dict__)
-        known = self._of
-        prefix = f"{path}." if path else ""
-        state["_modules"] = children = {**module._modules}
-        for name, child in children.items():
-            if child is not None:
-                children[name] = known.get(id(child)) or self._shell(child, prefix + name)
+        shells = self._of
+        state["_modules"] = {
+            name: None if child is None else shells[id(child)] for name, child in module._modules.items()
+        }
         try:
             state.update(zip(_COPIED, map(_copied, _tables(state)), strict=True))
         except (AttributeError, KeyError):  # it lacks some, or has None for them
             state.update({name: state[name].copy() for name in _COPIED if state.get(name) is not None})
         if self._call is not None:
             state["_compiled_call_impl"] = functools.partial(self._call, module, shell)
-        return shell
+        self._fill(module, shell)
+        for visit in self._visitors:
+            visit(module, shell, path)
 
     def _fill(self, module: nn.Module, shell: nn.Module) -> None:
         """Give a shell its own containers, with shells in place of modules, and methods bound to shells."""
@@ -132,18 +171,19 @@ class Shells:
 
     def _cell(self, cell: CellType) -> CellType:
         try:
-            shell = self._of.get(id(cell.cell_contents))
+            held = cell.cell_contents
         except ValueError:  # nothing is in it
             return cell
-        return cell if shell is None else CellType(shell)
+        shell = self._of.get(id(held))
+        return cell if shell is None else CellType(self.ready(shell))
 
     def _mapped(self, value: Any, memo: dict[int, Any]) -> Any:
         kind = type(value)
         if kind not in _MAPPED:
-            return self._of.get(id(value), value) if isinstance(value, nn.Module) else value
+            return self.shell(value) if isinstance(value, nn.Module) else value
         if kind is MethodType:
             owner = self._of.get(id(value.__self__))
-            return value if owner is None else MethodType(value.__func__, owner)
+            return value if owner is None else MethodType(value.__func__, self.ready(owner))
         if id(value) in memo:
             return memo[id(value)]
         if kind is tuple:

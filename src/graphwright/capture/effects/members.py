@@ -1,0 +1,81 @@
+"""What a program is made of: its modules and their tensors, looked at once for all passes.
+
+A pass runs on shells of the modules. Filling a shell and watching it costs the more, the more layers there are, and few
+passes reach all of them. So the shells of modules that hold nothing but plain values, tensors and modules wait until
+the program takes them out of the module around them. Nobody else can change what those hold: what others may share - a
+list, a hook, an object - is copied, or noted, before the program runs.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from graphwright.runtime import GraphModule, Tree, is_compiled, slots_of
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.plan import Plan
+
+__all__ = ["Members"]
+
+_OF_TORCH = frozenset(nn.Module().__dict__)
+_HELD_AS_MODULE = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})
+_ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device})
+_PLAIN = _ATOMS | {torch.Tensor, nn.Parameter}
+_CONTAINERS = (list, tuple, dict, set, collections.deque)
+
+
+class Members:
+    """The modules of a program, of which `is_leaf` tells which are one node."""
+
+    def __init__(self, root: nn.Module, is_leaf: Callable[[nn.Module, str], bool]) -> None:
+        self.tree = Tree(root)
+        self.entered: list[nn.Module] = []  # those that are no leaves
+        self.tensors: dict[int, str] = {}  # where each tensor is, by its id: at the first of several places
+        self._patient: dict[str, int] = {}  # the ids of modules whose shells may wait, by their paths
+        objects: set[int] = set()  # those that are noted as a pass starts
+        met: set[tuple[type, bool]] = set()
+        for module, path in self.tree.modules:
+            is_one_node = is_leaf(module, path)
+            if not is_one_node:
+                self.entered.append(module)
+            if is_compiled(module):
+                continue
+            for table in (module._parameters, module._buffers, module.__dict__):
+                for name, value in table.items():
+                    if isinstance(value, torch.Tensor):
+                        self.tensors.setdefault(id(value), f"{path}.{name}" if path else name)
+            kind = type(module), is_one_node
+            if kind in met and _is_patient(module, objects):  # the first of a class shows what code there is
+                self._patient[path] = id(module)
+            else:
+                met.add(kind)
+                objects.update(id(value) for value in module.__dict__.values() if not isinstance(value, _CONTAINERS))
+
+    def waiting(self, plan: Plan) -> set[int]:
+        """The ids of modules whose shells may wait: of none about which the plan knows something."""
+        planned = {path.rpartition(".")[0] for path, _ in plan.kept}
+        planned |= {name.removeprefix("self.").rpartition(".")[0] for name in plan.dynamic}
+        planned |= {path for path, _ in plan.in_place}
+        return {number for path, number in self._patient.items() if path not in planned}
+
+
+def _is_patient(module: nn.Module, objects: set[int]) -> bool:
+    """Tell whether a module shares nothing that changes, short of objects that were noted for another one."""
+    if isinstance(module, GraphModule) or slots_of(type(module)):
+        return False
+    is_of_torch = type(module).__module__.startswith("torch.nn.")
+    for name, value in module.__dict__.items():
+        kind = type(value)
+        if name in _OF_TORCH:
+            if name not in _HELD_AS_MODULE and kind not in _ATOMS and value:  # it has hooks
+                return False
+        elif kind not in _PLAIN and id(value) not in objects:
+            is_plain = kind is tuple or (kind is list and is_of_torch)  # a list that nobody else has
+            if not is_plain or any(type(item) not in _ATOMS for item in value):
+                return False
+    return True
