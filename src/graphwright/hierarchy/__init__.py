@@ -16,8 +16,8 @@ Read chains.py first.
 """
 
 from graphwright.hierarchy.flattening import as_flat, flatten
-from graphwright.hierarchy.modules import unflatten
+from graphwright.hierarchy.modules import unflatten, unflatten_in_place
 from graphwright.hierarchy.one_file import source
 from graphwright.hierarchy.sharing import apart
 
-__all__ = ["apart", "as_flat", "flatten", "source", "unflatten"]
+__all__ = ["apart", "as_flat", "flatten", "source", "unflatten", "unflatten_in_place"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from typing import Any
 
 from torch import nn
 
@@ -11,10 +12,14 @@ from graphwright.hierarchy.facts import Facts, leaves_of
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context, write_attribute
 from graphwright.runtime import is_guard
+from graphwright.source import CallSite
 
 __all__ = ["Chain", "Chains", "call_in", "contexts_are_whole", "keys_of", "path_of", "relative_path"]
 
 Chain = tuple[str, ...]  # from the outermost call inwards, the root left out
+
+
+_ENDS = frozenset({"placeholder", "output"})
 
 
 def path_of(key: str) -> str:
@@ -45,24 +50,36 @@ class Chains:
     def __init__(self, root: nn.Module) -> None:
         self.root = root
         self._paths: dict[tuple[str, str], str | None] = {}
+        self._known: dict[tuple[Graph, Chain], dict[Node, Chain]] = {}  # with no flat calls
 
     def of(self, graph: Graph, base: Chain, facts: Facts, flat: Collection[str] = ()) -> dict[Node, Chain]:
         """The chain of each node of a graph whose own place is `base`; `flat` are calls that count for nothing."""
+        if flat:
+            return self._of(graph, base, facts, flat)
+        if (graph, base) not in self._known:
+            self._known[graph, base] = self._of(graph, base, facts, flat)
+        return dict(self._known[graph, base])
+
+    def _of(self, graph: Graph, base: Chain, facts: Facts, flat: Collection[str]) -> dict[Node, Chain]:
         found: dict[Node, Chain] = {}
-        whole: dict[Chain, Chain] = {}
+        whole: dict[Any, Chain] = {}
         for node in graph.nodes:
+            if node._op in _ENDS:
+                found[node] = base
+                continue
             chain = self._raw(node, base, flat, whole)
-            for inner in _inside(node):
-                if inner.op not in ("placeholder", "output"):
-                    chain = _common(chain, self._raw(inner, base, flat, whole))
-            if node.target is exit_context and isinstance(node.args[0], Node) and node.args[0] in found:
+            for body in bodies_of(node):
+                for inner in body.all_nodes():
+                    if inner._op not in _ENDS:
+                        chain = _common(chain, self._raw(inner, base, flat, whole))
+            if node._target is exit_context and isinstance(node.args[0], Node) and node.args[0] in found:
                 entered = node.args[0]
                 chain = found[entered] = _common(chain, found[entered])
-            if node.op == "call_function" and is_guard(node):
+            if node._op == "call_function" and is_guard(node):
                 leaves = [leaf for used in node.all_input_nodes for leaf in leaves_of(used, facts)]
                 if all(leaf.op == "placeholder" for leaf in leaves):
                     chain = base
-            found[node] = chain if node.op not in ("placeholder", "output") else base
+            found[node] = chain
         return found
 
     def split(self, graph: Graph, facts_of: Callable[[Graph], Facts]) -> set[str]:
@@ -90,14 +107,17 @@ class Chains:
                 found |= {key for keys in inner for key in keys[len(chain) :]} & here
                 self._split(body, chain, here, found, facts_of)
 
-    def _raw(self, node: Node, base: Chain, flat: Collection[str], whole: dict[Chain, Chain]) -> Chain:
+    def _raw(self, node: Node, base: Chain, flat: Collection[str], whole: dict[Any, Chain]) -> Chain:
         """The chain of a node by itself. `whole` has what is known of those that nodes were recorded in."""
-        keys = keys_of(node)
-        chain = whole.get(keys)
+        origin = node._origin
+        is_noted = type(origin) is CallSite and (node._meta is None or "nn_module_stack" not in node._meta)
+        place = origin.scope if is_noted else keys_of(node)  # a scope is found sooner
+        chain = whole.get(place)
         if chain is None:
-            chain = whole[keys] = self._as_far_as_whole(tuple([key for key in keys if key not in flat]), base)
+            keys = keys_of(node) if is_noted else place
+            chain = whole[place] = self._as_far_as_whole(tuple([key for key in keys if key not in flat]), base)
         if len(chain) > len(base):
-            paths = [path for each in (node, *_inside(node)) if (path := _named(each)) is not None]
+            paths = _names_in(node)
             while len(chain) > len(base) and not self._has_all(paths, path_of(chain[-1])):
                 chain = chain[:-1]
         return chain
@@ -177,10 +197,11 @@ def _named(node: Node) -> str | None:
     return str(node._args[0]) if node._target is write_attribute else None
 
 
-def _inside(node: Node) -> Iterator[Node]:
-    """The nodes in the bodies of a node."""
-    for body in bodies_of(node):
-        yield from body.all_nodes()
+def _names_in(node: Node) -> list[str]:
+    """The paths of the modules and tensors that a node names, and those in its bodies."""
+    bodies = bodies_of(node)
+    named = [node, *[inner for body in bodies for inner in body.all_nodes()]] if bodies else [node]
+    return [path for each in named if (path := _named(each)) is not None]
 
 
 def _common(one: Chain, other: Chain) -> Chain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -10,8 +11,10 @@ from graphwright.errors import GraphError
 from graphwright.hierarchy.sharing import write_nested
 from graphwright.runtime import (
     Entry,
+    GraphModule,
     called_entry,
     captured_module,
+    change_entries,
     entry_points_of,
     facts_of_modules,
     keep_modules,
@@ -19,7 +22,7 @@ from graphwright.runtime import (
     why_not_captured,
 )
 
-__all__ = ["unflatten"]
+__all__ = ["unflatten", "unflatten_in_place"]
 
 
 def unflatten(gm: nn.Module) -> Any:
@@ -51,7 +54,21 @@ def unflatten(gm: nn.Module) -> Any:
     points = entry_points_of(gm)
     if not points:
         raise GraphError(f"{type(gm).__name__} is no captured module", fix="trace it: graphwright.trace(model, args)")
-    entries = list(points.values())
+    return _unflattened(gm, list(points.values()), lambda made: captured_module(gm, made, type(gm).__name__))
+
+
+def unflatten_in_place(gm: GraphModule) -> None:
+    """Do what `unflatten` does to a captured module that nobody else has yet: it has no second tree of modules."""
+
+    def changed(made: list[Entry]) -> GraphModule:
+        change_entries(gm, made)
+        return gm
+
+    _unflattened(gm, list(entry_points_of(gm).values()), changed)
+
+
+def _unflattened(gm: nn.Module, entries: list[Entry], captured: Callable[[list[Entry]], GraphModule]) -> GraphModule:
+    """Write the graphs of entry points as nested ones; `captured` gives the module that is to have them."""
     graphs = list({id(entry.graph): entry.graph for entry in entries}.values())
     called = [called_entry(node, gm) for graph in graphs for node in graph.all_nodes()]
     kept = {id(gm.get_submodule(each[0])) for each in called if each is not None}
@@ -65,7 +82,7 @@ def unflatten(gm: nn.Module) -> Any:
         of_top = _of_top(facts_of_modules(graph), written.of_module)
         top.meta.pop("modules", None)
         keep_modules(top, of_top)
-    nested = captured_module(gm, made, type(gm).__name__)
+    nested = captured(made)
     for path, programs in written.of_module.items():
         make_captured(nested.get_submodule(path), programs, facts.get(path, {}))
     if written.flat:

@@ -45,7 +45,14 @@ def plain(value: Any, numbers: Mapping[Node, int]) -> Hashable:
     if kind in _NUMBERS:
         return kind, repr(value)  # -0.0 is another one than 0.0
     if kind is tuple or isinstance(value, tuple | list):
-        return kind, *[numbers[item] if type(item) is Node else (plain(item, numbers),) for item in value]
+        row: list[Any] = [kind]
+        for item in value:
+            its = type(item)
+            if its is Node:
+                row.append(numbers[item])
+            else:
+                row.append((its, item) if its in _AS_THEY_ARE else plain(item, numbers))
+        return tuple(row)
     if kind is Graph:
         return Graph, rows_of(value, is_body=True)
     if isinstance(value, dict):

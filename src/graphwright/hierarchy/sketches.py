@@ -16,7 +16,7 @@ from graphwright.hierarchy.chains import Chain, keys_of, path_of
 from graphwright.hierarchy.parts import Part, Program
 from graphwright.hierarchy.rows import plain
 from graphwright.hierarchy.signatures import stem_of
-from graphwright.ir import Graph, Node
+from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import write_attribute
 from graphwright.runtime import own_class
 from graphwright.source import CallSite
@@ -126,7 +126,7 @@ def _row(node: Node, prefix: str, numbers: dict[Node, int], chain: Chain) -> tup
         target = _seen_from(prefix, target)
     elif target is write_attribute:
         args = (_seen_from(prefix, args[0]), *args[1:])
-    if any(type(arg) is Graph for arg in args):
+    if bodies_of(node):
         args = tuple([_body(arg, prefix, chain) if type(arg) is Graph else arg for arg in args])
     used = plain(args, numbers), plain(node._kwargs, numbers) if node._kwargs else None
     if node not in numbers:

@@ -94,7 +94,7 @@ from graphwright.runtime.members.attributes import (
     read_attributes,
 )
 from graphwright.runtime.members.shells import Shells, Tree, copy_slots, copy_tensors
-from graphwright.runtime.modules.captured import captured_module, change_base
+from graphwright.runtime.modules.captured import captured_module, change_base, change_entries
 from graphwright.runtime.modules.forms import in_form, without_forms
 from graphwright.runtime.modules.lazy import (
     LazyGraphModule,
@@ -122,6 +122,7 @@ from graphwright.runtime.objects import (
     layer_facts,
     new_object,
     slots_of,
+    state_of,
 )
 from graphwright.runtime.outside import Found, Outside, differs
 from graphwright.runtime.packaging.classes import Stub
@@ -211,6 +212,7 @@ __all__ = [
     "buffers_of",
     "captured_module",
     "change_base",
+    "change_entries",
     "choose",
     "class_name",
     "class_of_tensor",
@@ -291,6 +293,7 @@ __all__ = [
     "skip_lazy_graph_modules",
     "slots_of",
     "spelled",
+    "state_of",
     "sums_bytes_exactly",
     "transaction",
     "unlike",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import operator
 import threading
 from collections.abc import Hashable
 from typing import Any
@@ -12,10 +13,11 @@ from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.contents import content, holds_bytes, refill
 from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.ops import set_attribute
-from graphwright.runtime import attributes_of
+from graphwright.runtime import attributes_of, slots_of, state_of
 
 __all__ = [
-    "Field", "Hidden", "held_by", "is_closed", "is_state", "put", "put_back", "reads_plainly", "sets_plainly",
+    "Field", "Hidden", "held_by", "holds_the_same", "is_closed", "is_state", "put", "put_back", "reads_plainly",
+    "sets_plainly",
 ]  # fmt: skip
 
 _FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
@@ -70,6 +72,25 @@ def held_by(container: Any) -> dict[Any, Any]:
     if holds_bytes(container):
         return {0: content(container)}
     return {Field(name): value for name, value in attributes_of(container).items()}
+
+
+def holds_the_same(container: Any, held: dict[Any, Any]) -> bool:
+    """Tell at once that a container or object holds the very things that it held; False where it takes a closer look.
+
+    >>> holds_the_same([3, 4], {0: 3, 1: 4}), holds_the_same({"a": 1}, {"b": 1})
+    (True, False)
+    """
+    kind = type(container)
+    if kind is dict:
+        values, are_same_keys = container.values(), all(map(operator.is_, container, held))
+    elif kind is list:
+        values, are_same_keys = container, True
+    elif isinstance(container, _HOLDERS) or kind is Variables or slots_of(kind) or holds_bytes(container):
+        return False
+    else:  # whose names are fields in the table
+        state = state_of(container)
+        values, are_same_keys = state.values(), all(map(operator.eq, state, held))
+    return are_same_keys and len(values) == len(held) and all(map(operator.is_, values, held.values()))
 
 
 def put(container: Any, key: Hashable, value: Any) -> None:

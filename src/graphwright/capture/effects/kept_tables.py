@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.capture.effects.held_tables import Field, Hidden, held_by, reads_plainly, sets_plainly
+from graphwright.capture.effects.held_tables import Field, Hidden, held_by, holds_the_same, reads_plainly, sets_plainly
 from graphwright.capture.effects.kept_kinds import is_same
 
 if TYPE_CHECKING:
@@ -102,13 +102,16 @@ class ByPath:
 
 
 def touched(tables: list[Table]) -> list[Table]:
-    """Those of some tables that may hold or have been written other values: most of modules hold the very same."""
-    return [
-        table
-        for table in tables
-        if table.keys is not None
-        or table.written
-        or not isinstance(now := table.now, dict)
-        or dict.__len__(now) != len(table.before) - len(table.aside)
-        or not all(map(operator.is_, dict.values(now), table.before.values()))
-    ]
+    """Those of some tables that may hold or have been written other values: most hold the very same."""
+    return [table for table in tables if table.written or not _is_as_it_was(table)]
+
+
+def _is_as_it_was(table: Table) -> bool:
+    now, before = table.now, table.before
+    if table.keys is not None or not isinstance(now, dict):
+        return holds_the_same(now, before)
+    return (  # what stands aside comes last
+        dict.__len__(now) == len(before) - len(table.aside)
+        and all(map(operator.is_, dict.values(now), before.values()))
+        and all(map(operator.is_, dict.keys(now), before))
+    )

@@ -108,10 +108,8 @@ class Examples:
             if self.is_real:
                 made = example.detach().clone()
             else:
-                with self._mode:
-                    made = torch.empty_strided(
-                        tuple(example.shape), example.stride(), dtype=example.dtype, device=example.device
-                    )
+                meta = torch.empty_strided(example.shape, example.stride(), dtype=example.dtype, device="meta")
+                made = FakeTensor(self._mode, meta, example.device)
         with torch._C.DisableTorchFunction(), torch.enable_grad():
             return made.requires_grad_().view_as(made) if example.requires_grad else made
 

@@ -7,6 +7,7 @@ them are walked, so that a part that somebody adds later is, too; what the progr
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,7 @@ class Knowledge:
         facts: dict[Any, Any] = {("ambient",): _ambient()}  # by what holds it, and where
         owners: set[Any] = set()  # parts by id, containers by who holds them
         growing: dict[tuple[str, ...], tuple[dict[Any, Any], dict[Any, Any]]] = {}  # the tables, and what is in them
+        own = type(recorder)  # of an earlier pass, where one is met again
         kept: list[Any] = []  # what is compared by its identity stays alive as long as this
         waiting: collections.deque[tuple[Any, tuple[str, ...] | None, Any]] = collections.deque()
         waiting.append((id(recorder), (), recorder))
@@ -62,7 +64,7 @@ class Knowledge:
             owner, path, value = waiting.popleft()
             if owner in owners:
                 continue
-            kind = type(value)
+            kind: Any = type(value)
             owners.add(owner)
             if path is not None and path in _GROWING:
                 growing[path] = value, dict(value)
@@ -101,11 +103,7 @@ class Knowledge:
                     waiting.append(((owner, key), inner, item))
                 else:
                     facts[owner, key] = id(item)
-                    if (
-                        kind.__module__.startswith(_ROOM)
-                        and not isinstance(item, torch.Tensor)
-                        and kind is not type(recorder)  # of an earlier pass
-                    ):
+                    if kind is not own and _is_part(kind):
                         waiting.append((id(item), inner, item))
                     else:
                         kept.append(item)
@@ -115,7 +113,11 @@ class Knowledge:
     def holds(self, recorder: TypedCapture) -> bool:
         """Tell whether nothing is known otherwise by now, short of new items in tables that grow."""
         for now, was in self._growing.values():
-            if not all(map(operator.is_, map(now.get, was), was.values())):
+            if len(now) < len(was):
+                return False
+            # What was there comes first, unless it was taken out and put back.
+            is_same = all(map(operator.is_, now, was)) and all(map(operator.is_, now.values(), was.values()))
+            if not is_same and not all(map(operator.is_, map(now.get, was), was.values())):
                 return False
         return not self._unlike(Knowledge(recorder))
 
@@ -135,6 +137,12 @@ class Knowledge:
 
 
 _GONE: Any = object()
+
+
+@functools.lru_cache(1024)
+def _is_part(kind: type) -> bool:
+    """Tell whether objects of a class are parts of the capture, which are walked."""
+    return kind.__module__.startswith(_ROOM) and not issubclass(kind, torch.Tensor)
 
 
 def _integers(value: Any) -> Iterator[int]:

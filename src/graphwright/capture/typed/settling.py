@@ -85,7 +85,8 @@ class Settling:
 
     def _go_back(self, node: Node, fact: str) -> None:
         for user in node.users:  # the tensor may be what something else makes of it
-            if node in nodes_in(reshaped_argument(user.target, user.args, user.kwargs)):
+            reshaped = reshaped_argument(user._target, user._args, user._kwargs)
+            if reshaped is not None and node in nodes_in(reshaped):
                 self._mark_all(user.all_input_nodes, fact)
         path = self._nodes.get(node)
         if path is not None:

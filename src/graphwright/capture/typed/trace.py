@@ -68,7 +68,7 @@ from graphwright.capture.typed.inputs import Inputs
 from graphwright.capture.typed.module_calls import keep_module_calls
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
-from graphwright.hierarchy import unflatten
+from graphwright.hierarchy import unflatten_in_place
 from graphwright.ir import Graph
 from graphwright.progress import Bar, followed, showing
 from graphwright.runtime import (
@@ -179,18 +179,18 @@ def trace(
     inputs = [(subject.signature(point.name), point.examples) for point in points]
     check_names(options.static, options.dynamic, inputs, subject.root_module)
     is_shown = False if callable(progress) else progress
-    with rare_collections(), showing(f"capturing {subject.name(points[0].name)}", is_shown) as bar:
-        entries = [_entry(subject, point, _told(options, bar), is_leaf) for point in followed(points, "method")]
-        share_constants(entry.graph for entry in entries)
-        module = subject.module_of(entries)
-    if control_flow == "follow":
-        check_outputs(entries, subject.name(points[0].name))
-    if check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace):
-        calls = read_check_inputs(check_inputs, as_example)
-        _check(root, module, entries, points, calls, options, is_leaf, check_tolerance)
-    if not flat:
-        with rare_collections():
-            module = unflatten(module)
+    with rare_collections():
+        with showing(f"capturing {subject.name(points[0].name)}", is_shown) as bar:
+            entries = [_entry(subject, point, _told(options, bar), is_leaf) for point in followed(points, "method")]
+            share_constants(entry.graph for entry in entries)
+            module = subject.module_of(entries)
+        if control_flow == "follow":
+            check_outputs(entries, subject.name(points[0].name))
+        if check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace):
+            calls = read_check_inputs(check_inputs, as_example)
+            _check(root, module, entries, points, calls, options, is_leaf, check_tolerance)
+        if not flat:
+            unflatten_in_place(module)
     if copy:
         copy_tensors(module)
     return module

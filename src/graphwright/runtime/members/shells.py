@@ -75,20 +75,12 @@ class Shells:
         self._of: dict[int, nn.Module] = {}
         self._original: dict[int, nn.Module] = {}
         self._paths = tree.paths.copy()  # of originals and shells alike
-        self._waiting: dict[int, tuple[nn.Module, nn.Module, str]] = {}  # by the id of the shell
+        self._empty: dict[int, tuple[nn.Module, nn.Module, str]] = {}  # by the id of the shell
         self._all: list[tuple[nn.Module, nn.Module, str]] = []
-        now = []
-        for module, path in tree.modules:
-            kind = root_class if root_class is not None and module is root else type(module)
-            shell: nn.Module = module if is_compiled(module) else object.__new__(kind)
-            self._of[id(module)], self._original[id(shell)], self._paths[id(shell)] = shell, module, path
-            if id(module) in waiting:
-                self._waiting[id(shell)] = module, shell, path
-            else:
-                now.append((module, shell, path))
-        self.root_module, self.root = root, self._of[id(root)]
-        for each in now:
-            self._set_up(*each)
+        self.root_module, self.root = root, self._made(root, root_class)
+        for module, _ in tree.modules:
+            if id(module) not in waiting:
+                self.ready(self._made(module))
 
     def path(self, module: nn.Module) -> str | None:
         """The dotted path of a module or shell of this tree, None for a module outside of it."""
@@ -96,12 +88,12 @@ class Shells:
 
     def shell(self, module: nn.Module) -> nn.Module:
         """The shell of a module; modules outside the tree, and shells, are answered as they are."""
-        return self.ready(self._of.get(id(module), module))
+        return self.ready(self._made(module)) if id(module) in self.tree.paths else module
 
     def ready(self, shell: _Held) -> _Held:
         """Fill a shell that waits for it; all else is given as it is."""
-        if id(shell) in self._waiting:
-            self._set_up(*self._waiting.pop(id(shell)))
+        if id(shell) in self._empty:
+            self._set_up(*self._empty.pop(id(shell)))
         return shell
 
     def original(self, shell: nn.Module) -> nn.Module:
@@ -120,6 +112,16 @@ class Shells:
             if shell is not module:
                 visit(module, shell, path)
 
+    def _made(self, module: nn.Module, kind: type[nn.Module] | None = None) -> nn.Module:
+        """The shell of a module of the tree, be it filled or not."""
+        shell = self._of.get(id(module))
+        if shell is None:
+            shell = module if is_compiled(module) else object.__new__(kind or type(module))
+            path = self._paths[id(module)]
+            self._of[id(module)], self._original[id(shell)], self._paths[id(shell)] = shell, module, path
+            self._empty[id(shell)] = module, shell, path
+        return shell
+
     def _set_up(self, module: nn.Module, shell: nn.Module, path: str) -> None:
         self._all.append((module, shell, path))
         if shell is module:
@@ -127,9 +129,8 @@ class Shells:
         copy_slots(module, shell)
         state = shell.__dict__
         state.update(module.__dict__)
-        shells = self._of
         state["_modules"] = {
-            name: None if child is None else shells[id(child)] for name, child in module._modules.items()
+            name: None if child is None else self._made(child) for name, child in module._modules.items()
         }
         try:
             state.update(zip(_COPIED, map(_copied, _tables(state)), strict=True))
@@ -174,16 +175,15 @@ class Shells:
             held = cell.cell_contents
         except ValueError:  # nothing is in it
             return cell
-        shell = self._of.get(id(held))
-        return cell if shell is None else CellType(self.ready(shell))
+        return CellType(self.shell(held)) if id(held) in self.tree.paths else cell
 
     def _mapped(self, value: Any, memo: dict[int, Any]) -> Any:
         kind = type(value)
         if kind not in _MAPPED:
             return self.shell(value) if isinstance(value, nn.Module) else value
         if kind is MethodType:
-            owner = self._of.get(id(value.__self__))
-            return value if owner is None else MethodType(value.__func__, self.ready(owner))
+            owner = value.__self__
+            return MethodType(value.__func__, self.shell(owner)) if id(owner) in self.tree.paths else value
         if id(value) in memo:
             return memo[id(value)]
         if kind is tuple:

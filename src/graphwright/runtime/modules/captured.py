@@ -11,12 +11,12 @@ from graphwright.errors import GraphError
 from graphwright.runtime.entries import STATE, Entry
 from graphwright.runtime.foreign import how_to_read
 from graphwright.runtime.graph_facts import buffers_of
-from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class
+from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _state
 from graphwright.runtime.members.shells import Shells
 from graphwright.runtime.premises import own_class
 from graphwright.runtime.state import State
 
-__all__ = ["captured_module", "change_base", "our_names_in", "users_names"]
+__all__ = ["captured_module", "change_base", "change_entries", "our_names_in", "users_names"]
 
 _OUR_NAMES = ("graph", "code", "guards", "meta")
 
@@ -68,6 +68,14 @@ def captured_module(
             entry.signature = None  # the class has it
     _adopt(module, state)
     return module
+
+
+def change_entries(module: GraphModule, entries: Iterable[Entry]) -> None:
+    """Have a captured module run other graphs, which have the names and constants of those that it had."""
+    before, (first, *others) = _state(module), entries
+    state = State(first.graph, is_readable=True, original=before.original)
+    state.entries = {entry.name: entry for entry in (first, *others)}
+    _adopt(module, state)
 
 
 def change_base(module: GraphModule, base: type[GraphModule], other: type[GraphModule]) -> None:
