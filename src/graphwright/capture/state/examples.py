@@ -49,6 +49,18 @@ class NeedsRealValues(BaseException):
     """
 
 
+class _Given(torch.autograd.Function):
+    """Gives a tensor as what an operation makes of one that requires grad: it is no leaf then."""
+
+    @staticmethod
+    def forward(ctx: Any, source: torch.Tensor, given: list[torch.Tensor]) -> torch.Tensor:
+        return given[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise AssertionError("stand-ins have no gradients")
+
+
 class Examples:
     """Converts tensors and modules to stand-ins on which operations may run, and runs them.
 
@@ -110,8 +122,11 @@ class Examples:
             else:
                 meta = torch.empty_strided(example.shape, example.stride(), dtype=example.dtype, device="meta")
                 made = FakeTensor(self._mode, meta, example.device)
+        if not example.requires_grad:
+            return made
         with torch._C.DisableTorchFunction(), torch.enable_grad():
-            return made.requires_grad_().view_as(made) if example.requires_grad else made
+            source = torch.empty(0, device="meta").requires_grad_()
+            return _Given.apply(source, [made])  # type: ignore[no-any-return, no-untyped-call]
 
     def repeat(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], is_opaque: bool
