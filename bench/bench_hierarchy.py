@@ -78,9 +78,11 @@ def main() -> int:
         model = model_of(layers)
         flat_time, flat = seconds(lambda model=model: graphwright.trace(model, (ids,)))
         with graphwright.config.set(copy_layers=True):
-            captured = [seconds(lambda model=model: graphwright.trace(model, (ids,), flat=False)) for _ in range(5)]
-        captures[layers], nested = statistics.median([taken for taken, _ in captured]), captured[-1][1]
-        del captured
+            times = []
+            for _ in range(5):
+                taken, nested = seconds(lambda model=model: graphwright.trace(model, (ids,), flat=False))
+                times.append(taken)
+        captures[layers] = statistics.median(times)
         other = torch.randint(0, 256, (2, 9))
         with torch.no_grad():
             assert torch.equal(nested(other).logits, model(other).logits)

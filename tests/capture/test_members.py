@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import graphwright
-from graphwright.capture.effects.members import Members
+from graphwright.capture.state.members import Members
 from graphwright.runtime import Shells
 
 

@@ -221,9 +221,13 @@ class Node:
     @property
     def all_input_nodes(self) -> list[Node]:
         """The nodes that this one reads, each once, in the order of its arguments."""
-        inputs = dict.fromkeys(nodes_in(self._args))
-        if self._kwargs:
-            inputs.update(dict.fromkeys(nodes_in(self._kwargs)))
+        inputs: dict[Node, None] = {}
+        for arg in (*self._args, *self._kwargs.values()) if self._kwargs else self._args:
+            kind = type(arg)
+            if kind is Node:
+                inputs[arg] = None
+            elif kind not in ATOMS:
+                inputs.update(dict.fromkeys(nodes_in(arg)))
         return list(inputs)
 
     def _update_args_kwargs(self, new_args: tuple[Argument, ...], new_kwargs: Mapping[str, Argument]) -> None:

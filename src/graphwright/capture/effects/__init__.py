@@ -8,7 +8,6 @@ branch_state.py.
     kept_tables.py      tables of what it may keep, and what was in them when it started
     variables.py        variables outside of all modules, to watch, write and put back
     held_tables.py      what containers and objects hold, as one table for each
-    members.py          the modules and tensors of a program, looked at once for all passes
     alike_modules.py    modules of which a capture of one holds for the other as well
     module_reads.py     what a program reads of its modules as plain values
     asked_modules.py    of which class modules are, and whether two are one, where a program asks

@@ -250,8 +250,9 @@ def reshaped_argument(target: Target, args: tuple[Any, ...], kwargs: Mapping[str
     """
     if "out" in kwargs:
         return kwargs["out"]
-    is_data = target is setattr and args[1] == "data"
-    return args[0] if args and (is_data or name_of_target(target).partition(".")[0] in _RESHAPES_IN_PLACE) else None
+    if target is setattr:
+        return args[0] if args[1] == "data" else None
+    return args[0] if args and name_of_target(target).partition(".")[0] in _RESHAPES_IN_PLACE else None
 
 
 def is_setitem(target: Target) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.calls import Calls
     from graphwright.capture.state.examples import Examples
     from graphwright.capture.state.ledger import Ledger
+    from graphwright.capture.state.members import Members
     from graphwright.capture.state.parts import (
         Ambient,
         Attempts,
@@ -276,8 +277,8 @@ class TypedCapture(Capture, Protocol):
         """The tensors that the program has, by where it has them."""
 
     @property
-    def entered(self) -> list[nn.Module]:
-        """The modules of the program that are no leaves."""
+    def members(self) -> Members | None:
+        """The modules of the program, where it has any."""
 
     @property
     def module_calls(self) -> dict[str, int]:

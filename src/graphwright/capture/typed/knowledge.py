@@ -31,7 +31,7 @@ _CONTAINERS = _MAPPINGS | _SETS | _SEQUENCES
 # what modules hold, of which some are only looked at when they are reached.
 _APART = frozenset({
     ("examples",), ("typed",), ("keep",), ("callers", "_recorded"), ("callers", "_last"), ("scope",), ("calls",),
-    ("repeats",), ("shells",), ("entered",), ("region",), ("attempts", "_frame"), ("attempts", "_without_handlers"),
+    ("repeats",), ("shells",), ("members",), ("region",), ("attempts", "_frame"), ("attempts", "_without_handlers"),
     ("plan", "asking"), ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"), ("reads", "_objects"),
     ("keeping", "_tables"), ("keeping", "_of_module"), ("keeping", "_containers"),
 })  # fmt: skip

@@ -32,7 +32,6 @@ from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.choices import Choices
 from graphwright.capture.effects.keeping import Keeping
-from graphwright.capture.effects.members import Members
 from graphwright.capture.effects.module_reads import ModuleReads
 from graphwright.capture.effects.writes import Writes
 from graphwright.capture.flow.attempts import Attempts
@@ -68,6 +67,7 @@ from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.ledger import Ledger, Unforeseen
+from graphwright.capture.state.members import Members
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal, capturing, refusal, run
@@ -104,7 +104,7 @@ class Recorder:
         self.typed = self
         self.scope = Scope("", type(None), 0, None)
         self.shells: Shells | None = None
-        self.entered: list[nn.Module] = []  # the modules that are no leaves
+        self.members: Members | None = None  # the modules of the program
         self.reads: ModuleReads | None = None  # what the program reads of its modules
         self.keeping: Keeping | None = None  # what the program keeps in attributes
         self.pending: BaseException | None = None
@@ -187,7 +187,7 @@ class Recorder:
         """Learn the tensors of the program by identity, and make what its modules hold part of the program."""
         self.shells = shells
         self.tensors.note_all(members.tensors)
-        self.entered = members.entered
+        self.members = members
         self.reads = ModuleReads(self, shells)
         shells.each(self._own)
 

@@ -30,6 +30,7 @@ from graphwright.capture.effects.kept_kinds import Grows
 from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.effects.writes import memory_of
 from graphwright.capture.state.ledger import Read, join_facts_of
+from graphwright.capture.state.members import Make
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.typed.alike_arguments import Matched, Unlike, is_plain, leaves_of
 from graphwright.capture.typed.copied_calls import Copying
@@ -89,9 +90,6 @@ class Repeats:
         self._met: collections.Counter[Hashable] = collections.Counter()
         self._tries: collections.Counter[Hashable] = collections.Counter()
         self._alike: dict[tuple[int, int], Pairs | None] = {}
-        self._classes: collections.Counter[type] | None = None
-        self._makes: dict[int, Hashable] = {}  # by the id of a module
-        self._counts: collections.Counter[Hashable] = collections.Counter()
         self._looks = 0  # calls that were looked at since one was copied
         self._listening = Listening()
         self._is_looking = False
@@ -108,9 +106,10 @@ class Repeats:
         run: Callable[[], Any],
     ) -> Any:
         """Give what a call of a module gives: copied, or by running it, which others may be copied from then."""
-        if self._is_looking or not self._may_repeat(module, path):
+        make = None if self._is_looking else self._make_of(module, path)
+        if make is None:
             return run()
-        called, make = _Called(module, path, scope, args, kwargs), self._makes[id(module)]
+        called = _Called(module, path, scope, args, kwargs)
         with self._listening.paused():
             frame = user_frame(sys._getframe(1))
             if self._calls and self._listening.may_have_changed(frame):
@@ -137,26 +136,19 @@ class Repeats:
         self._calls.clear()
         self._listening.stop()
 
-    def _may_repeat(self, module: nn.Module, path: str) -> bool:
+    def _make_of(self, module: nn.Module, path: str) -> Make | None:
+        """What modules like one have in common, None where its call is not to be looked at or copied."""
         recorder, plan = self._recorder, self._recorder.plan
-        if not path or not module._modules or recorder.shells is None or recorder.examples.is_real:
-            return False
+        if not path or not module._modules or recorder.members is None or recorder.examples.is_real:
+            return None
         if recorder.region is not recorder.root or recorder.states or recorder.pending is not None:
-            return False
+            return None
         if plan.control_flow != "stage" or plan.obstacles is not None or recorder.has_objects:
-            return False
+            return None
         if not all(isinstance(kept, Grows) and kept.is_assumed for kept in plan.kept.values()):
-            return False  # the program has state, and what it is at a call is no fact
-        if self._classes is None:
-            self._classes = collections.Counter(map(type, recorder.entered))
-        if self._classes[type(module)] < FEWEST:
-            return False
-        if id(module) not in self._makes:
-            alike = [each for each in recorder.entered if type(each) is type(module)]
-            self._makes.update({id(each): _make_of(each) for each in alike})
-            self._counts.update(self._makes[id(each)] for each in alike)
-        count = self._counts[self._makes[id(module)]]
-        return count >= FEWEST and (count - FEWEST + 1) * sum(1 for _ in module.modules()) >= _LEAST
+            return None  # the program has state, and what it is at a call is no fact
+        make, count = recorder.members.made_like(module)
+        return make if count >= FEWEST and (count - FEWEST + 1) * len(make) >= _LEAST else None
 
     def _may_look(self, make: Hashable, path: str) -> bool:
         """Tell whether to look at a call: not at the first, which makes what all share: numbers, constants, guards."""
@@ -358,17 +350,6 @@ def _may_be_copied(call: _Call) -> bool:
             return False
         memories.add(memory_of(leaf))
     return True
-
-
-def _make_of(module: nn.Module) -> Hashable:
-    """What modules have in common that may be alike: their classes, and the shapes of their parameters."""
-    with torch._C.DisableTorchFunction():
-        return tuple(
-            [
-                (type(each), *[tensor.shape for tensor in each._parameters.values() if tensor is not None])
-                for each in module.modules()
-            ]
-        )
 
 
 def _proxies(value: Any) -> Iterator[TensorProxy]:

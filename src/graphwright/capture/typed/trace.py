@@ -19,7 +19,6 @@ from graphwright.capture.calls.modes import stand_ins as modes_of
 from graphwright.capture.containers.kept_containers import kept_container
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
-from graphwright.capture.effects.members import Members
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.ladder.refuse import DataQuestion
@@ -44,6 +43,7 @@ from graphwright.capture.state.interception import (
 )
 from graphwright.capture.state.leaf_modules import LeafModules, check_leaf_names, leaf_predicate
 from graphwright.capture.state.ledger import join_facts_of
+from graphwright.capture.state.members import Members
 from graphwright.capture.state.plan import Conversions, Log, Plan, Restart
 from graphwright.capture.state.thread_state import ending, undoing
 from graphwright.capture.state.tidy import erase_unused
@@ -484,7 +484,8 @@ class Program:
         self.held = HeldObjects(recorder.shells)
         keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container)
         program = self.subject.function(self.subject.root_module, self.method)
-        self.world.start([program], recorder.entered, keeping, plan.leaves)
+        entered = [] if recorder.members is None else recorder.members.entered
+        self.world.start([program], entered, keeping, plan.leaves)
         watch_world()
         watch_random_state()
         watch_process_state()

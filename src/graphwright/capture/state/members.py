@@ -9,8 +9,8 @@ list, a hook, an object - is copied, or noted, before the program runs.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import nn
@@ -20,7 +20,9 @@ from graphwright.runtime import GraphModule, Tree, is_compiled, slots_of
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Plan
 
-__all__ = ["Members"]
+__all__ = ["Make", "Members"]
+
+Make: TypeAlias = tuple[Hashable, ...]  # for each module of a tree its class, and the shapes of its parameters
 
 _OF_TORCH = frozenset(nn.Module().__dict__)
 _HELD_AS_MODULE = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})
@@ -36,6 +38,9 @@ class Members:
         self.tree = Tree(root)
         self.entered: list[nn.Module] = []  # those that are no leaves
         self.tensors: dict[int, str] = {}  # where each tensor is, by its id: at the first of several places
+        self._classes: set[type] = set()  # that were asked for
+        self._makes: dict[int, Make] = {}  # of their modules, by id
+        self._counts: collections.Counter[Make] = collections.Counter()
         self._patient: dict[str, int] = {}  # the ids of modules whose shells may wait, by their paths
         objects: set[int] = set()  # those that are noted as a pass starts
         met: set[tuple[type, bool]] = set()
@@ -62,6 +67,27 @@ class Members:
         planned |= {name.removeprefix("self.").rpartition(".")[0] for name in plan.dynamic}
         planned |= {path for path, _ in plan.in_place}
         return {number for path, number in self._patient.items() if path not in planned}
+
+    def made_like(self, module: nn.Module) -> tuple[Make, int]:
+        """What a module has in common with those that may be alike, and how many there are of these, leaves aside."""
+        if type(module) not in self._classes:
+            self._classes.add(type(module))
+            for each in self.entered:
+                if type(each) is type(module):
+                    make = self._makes[id(each)] = _make_of(each)
+                    self._counts[make] += 1
+        make = self._makes.get(id(module), ())
+        return make, self._counts[make]
+
+
+def _make_of(module: nn.Module) -> Make:
+    with torch._C.DisableTorchFunction():
+        return tuple(
+            [
+                (type(each), *[tensor.shape for tensor in each._parameters.values() if tensor is not None])
+                for each in module.modules()
+            ]
+        )
 
 
 def _is_patient(module: nn.Module, objects: set[int]) -> bool:
