@@ -64,7 +64,11 @@ def unflatten_in_place(gm: GraphModule) -> None:
         change_entries(gm, made)
         return gm
 
-    _unflattened(gm, list(entry_points_of(gm).values()), changed)
+    entries = list(entry_points_of(gm).values())
+    flat = {entry.graph for entry in entries}
+    _unflattened(gm, entries, changed)
+    for graph in flat:
+        graph._dissolve()
 
 
 def _unflattened(gm: nn.Module, entries: list[Entry], captured: Callable[[list[Entry]], GraphModule]) -> GraphModule:

@@ -381,6 +381,17 @@ class Graph:
         for graph in self.all_graphs():
             yield from graph.nodes
 
+    def _dissolve(self) -> None:
+        """Empty a graph that nobody has any more, and its bodies: its nodes go at once, not when they are collected."""
+        for graph in list(self.all_graphs()):
+            root = graph._root
+            for node in graph._nodes_now():
+                node._args, node._kwargs, node.users = (), EMPTY_KWARGS, {}
+                node._prev = node._next = root
+                node._position = None
+            root._prev = root._next = root
+            graph._point, graph._unnamed, graph._index, graph._len = (root, False), [], None, 0
+
     def all_nodes_now(self) -> list[Node]:
         """List the nodes of this graph and of the bodies inside it as they are now: several times as fast."""
         nodes = self._nodes_now()

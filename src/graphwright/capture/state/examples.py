@@ -122,8 +122,8 @@ class Examples:
             else:
                 meta = torch.empty_strided(example.shape, example.stride(), dtype=example.dtype, device="meta")
                 made = FakeTensor(self._mode, meta, example.device)
-        if not example.requires_grad:
-            return made
+            if not example.requires_grad:
+                return made
         with torch._C.DisableTorchFunction(), torch.enable_grad():
             source = torch.empty(0, device="meta").requires_grad_()
             return _Given.apply(source, [made])  # type: ignore[no-any-return, no-untyped-call]
