@@ -61,6 +61,7 @@ class Listening:
         self.is_changed = False
         self._running: dict[int, tuple[FrameType, int]] = {}
         self._storing: dict[int, frozenset[str]] = {}  # functions that run, and the variables into which they store
+        self._quiet: dict[int, CodeType] = {}  # functions of torch's and ours, whatever they do: by id
         self._watch: Any = None  # that of the capture, which goes on
 
     def is_started(self, frame: FrameType | None) -> bool:
@@ -114,11 +115,15 @@ class Listening:
     def _heard(self, frame: FrameType, event: str, argument: Any) -> None:
         if self._watch is not None:
             self._watch(frame, event, argument)
-        if event == "call":
-            code = frame.f_code
+        code = frame.f_code
+        if id(code) in self._quiet:
+            return
+        if code is not _CALL and is_internal(code.co_filename):
+            self._quiet[id(code)] = code
+        elif event == "call":
             if code is _CALL:
                 self.is_changed |= not _is_harmless(frame.f_locals.get("function"))
-            elif not is_internal(code.co_filename):
+            else:
                 stores = _stores_of(frame)
                 if stores is None or not all(_has_one_value(code, name) for name in stores):
                     self.is_changed |= _is_of_program(frame)
@@ -128,7 +133,7 @@ class Listening:
             values = [frame.f_locals.get(name) for name in self._storing.pop(id(frame))]
             if not all(isinstance(value, torch.Tensor) for value in values):  # into tensors: the capture sees it
                 self.is_changed |= _is_of_program(frame)
-        elif event == "c_call" and not is_internal(frame.f_code.co_filename) and not _is_harmless(argument):
+        elif event == "c_call" and code is not _CALL and not _is_harmless(argument):
             self.is_changed |= _is_of_program(frame)
         if self.is_changed:
             self._pause()
