@@ -15,6 +15,7 @@ holds.
     samples.py          what a value of the run is like, and marks in the place of one
     symbols.py          numbers: what is behind one, and Python's arithmetic on it
     tensor_proxy.py     tensors
+    alike_results.py    what operations give, told from what they gave for arguments of the same kinds
     replays.py          what operations gave in earlier passes, given again
     calls.py            how many calls became nodes
     draws.py            random numbers of a capture on real values

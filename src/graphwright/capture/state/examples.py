@@ -22,7 +22,9 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
+from graphwright.capture.state.alike_results import AlikeResults, asks_no_history, own_result
 from graphwright.capture.state.draws import OwnDraws, unmoved
+from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.replays import Replays
 from graphwright.capture.state.running import capturing, stopping
 from graphwright.runtime import copy_slots, is_compiled
@@ -49,18 +51,6 @@ class NeedsRealValues(BaseException):
     """
 
 
-class _Given(torch.autograd.Function):
-    """Gives a tensor as what an operation makes of one that requires grad: it is no leaf then."""
-
-    @staticmethod
-    def forward(ctx: Any, source: torch.Tensor, given: list[torch.Tensor]) -> torch.Tensor:
-        return given[0]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        raise AssertionError("stand-ins have no gradients")
-
-
 class Examples:
     """Converts tensors and modules to stand-ins on which operations may run, and runs them.
 
@@ -69,7 +59,7 @@ class Examples:
 
     are_there = True  # a program may be captured without any
 
-    def __init__(self, real: bool = False) -> None:
+    def __init__(self, real: bool = False, keeps_history: bool = False) -> None:
         self.is_real = real
         self.is_running = False  # whether an operation is run on stand-ins right now
         # What is to be called before an operation is run, and after it: it may do what the program must not.
@@ -80,6 +70,9 @@ class Examples:
         self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
         self._storages: dict[int, torch.Tensor] = {}  # a tensor without data of each, of those that are faked here
         self.replays = Replays()
+        # Not where the program calls what may look into how a value was computed, as `torch.autograd.grad` does.
+        self.alike = None if real or keeps_history else AlikeResults(self._mode)
+        self.asks_history = False
         self._modules: dict[int, nn.Module] = {}
         self._originals: dict[int, nn.Module] = {}
 
@@ -122,11 +115,7 @@ class Examples:
             else:
                 meta = torch.empty_strided(example.shape, example.stride(), dtype=example.dtype, device="meta")
                 made = FakeTensor(self._mode, meta, example.device)
-            if not example.requires_grad:
-                return made
-        with torch._C.DisableTorchFunction(), torch.enable_grad():
-            source = torch.empty(0, device="meta").requires_grad_()
-            return _Given.apply(source, [made])  # type: ignore[no-any-return, no-untyped-call]
+            return own_result(made) if example.requires_grad else made
 
     def repeat(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], is_opaque: bool
@@ -137,12 +126,23 @@ class Examples:
             with unmoved() if is_opaque else contextlib.nullcontext():
                 return self.run(function, args, kwargs)
         if not is_opaque:
-            return self.replays.run(function, args, kwargs, self.run)
+            is_told = self.alike is not None and self.between is None
+            return self.replays.run(function, args, kwargs, self._run_or_tell if is_told else self.run)
         with unmoved():
             return self.replays.run(function, args, kwargs, self.run)
 
+    def _run_or_tell(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert self.alike is not None
+        return self.alike.run(function, args, kwargs, self.run)
+
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
+        if self.alike is not None and not asks_no_history(function):
+            if self.alike.have_given:
+                self.asks_history = True
+                name = getattr(function, "__name__", type(function).__name__)
+                raise stopping(Restart(f"{name} may ask how values were computed"))
+            self.alike = None
         if self.between is not None and not self.is_running:
             self.between[0]()
         before, self.is_running = self.is_running, True

@@ -368,6 +368,7 @@ class Program:
         self.subject, self.method, self.args, self.kwargs, self.is_leaf = subject, method, args, kwargs, is_leaf
         self.recorder: Recorder | None = None  # of the last pass
         self.examples: Examples | None = None  # likewise
+        self.keeps_history = False  # whether the program may ask how a value was computed
         self.held: HeldObjects | None = None  # likewise
         self.world = World()
         self.draws: PythonDraws | None = None  # likewise
@@ -443,8 +444,10 @@ class Program:
     def _examples(self, attempt: _Attempt) -> Examples:
         """Stand-ins for a pass: those of the pass before, as long as they are what they were."""
         known = self.examples
-        if known is None or known.is_real or attempt.real or known.replays.is_spoiled:
-            known = self.examples = Examples(attempt.real)
+        if known is not None and known.asks_history:
+            self.keeps_history = True
+        if known is None or known.is_real or attempt.real or known.replays.is_spoiled or known.asks_history:
+            known = self.examples = Examples(attempt.real, self.keeps_history)
         known.replays.start()
         return known
 

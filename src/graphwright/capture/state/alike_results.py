@@ -1,0 +1,212 @@
+"""What operations give on stand-ins, told from what they gave for arguments of the same kinds.
+
+Stand-ins have no data: of what an operation makes of them only the kind can matter, and it follows from the kinds of
+its arguments. Where a call does nothing but give a value with memory of its own - the table of operators says what
+operators do, and the first call where its memory is - a second one with such arguments, in the next layer, is not run:
+torch takes ten times as long to find the same.
+
+What such a result was computed from is not known. Whatever may look into that - `torch.autograd.grad`, a hook on a
+tensor, and all that is not in the table - has the capture start again with results that torch computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from graphwright.ops import Operator, module_operator, operator_of_target
+from graphwright.runtime import HOOKS
+
+__all__ = ["AlikeResults", "asks_no_history", "own_result"]
+
+# Not what stands for them while a program is captured.
+_SETTINGS = (
+    torch.is_grad_enabled, torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled,
+    torch._C._get_mem_efficient_sdp_enabled, torch._C._get_math_sdp_enabled, torch._C._get_deterministic_algorithms,
+)  # fmt: skip
+_IS_INFERENCE_MODE = torch.is_inference_mode_enabled
+_PLAIN = frozenset({
+    int, float, bool, complex, str, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format,
+})  # fmt: skip
+_CONTAINERS = frozenset({list, tuple, torch.Size})
+
+
+class _Unlike(Exception):
+    """An argument of which no kind tells all that an operation may see of it."""
+
+
+class AlikeResults:
+    """The results of operations on the stand-ins of one mode, by the kinds of their arguments."""
+
+    def __init__(self, mode: Any) -> None:
+        self._mode = mode
+        self.have_given = False  # whether there are results that nothing was computed for
+        self._known: dict[Hashable, Callable[[], torch.Tensor]] = {}
+        self._layers: dict[int, tuple[nn.Module, Hashable]] = {}  # by id; None for those that may not be told
+
+    def run(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
+    ) -> Any:
+        """Give what `call(function, args, kwargs)` gives."""
+        with torch._C.DisableTorchFunction():
+            try:
+                key = self._key(function, args, kwargs)
+            except (_Unlike, TypeError):  # a value without a hash
+                key = None
+            if key is not None and key in self._known:
+                self.have_given = True
+                return self._known[key]()
+        result = call(function, args, kwargs)
+        if key is not None:
+            with torch._C.DisableTorchFunction():
+                made = None if _memory(result) in map(_memory, _tensors(args, kwargs)) else self._maker(result)
+                if made is not None:
+                    self._known[key] = made
+        return result
+
+    def _key(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
+        """What tells the kind of a result. Raises _Unlike where nothing does."""
+        if isinstance(function, nn.Module):
+            what = self._layer(function)
+        elif _is_telling(_operator(function)) and "out" not in kwargs and not kwargs.get("inplace"):
+            what = function
+        else:
+            raise _Unlike
+        if _IS_INFERENCE_MODE() or torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack():
+            raise _Unlike
+        met: dict[int, int] = {}
+        named = self._kinds(tuple(kwargs.values()), met) if kwargs else ()
+        settings = tuple([setting() for setting in _SETTINGS])
+        return what, self._kinds(args, met), tuple(kwargs), named, settings
+
+    def _kinds(self, values: Any, met: dict[int, int]) -> tuple[Hashable, ...]:
+        found: list[Hashable] = []
+        for value in values:
+            kind = type(value)
+            if kind in _PLAIN:
+                found.append((kind, value))
+            elif kind is FakeTensor:
+                found.append(self._tensor(value, met))
+            elif kind in _CONTAINERS:
+                found.append((kind, self._kinds(value, met)))
+            else:
+                raise _Unlike
+        return tuple(found)
+
+    def _tensor(self, tensor: Any, met: dict[int, int]) -> Hashable:
+        """The kind of a stand-in, and which of the arguments it was first."""
+        shape, strides = tuple(tensor.shape), tensor.stride() if tensor.layout is torch.strided else None
+        if (
+            tensor.fake_mode is not self._mode
+            or tensor.constant is not None
+            or strides is None
+            or not all(type(size) is int for size in shape)
+            or tensor.is_conj()
+            or tensor.is_neg()
+            or tensor.is_inference()
+        ):
+            raise _Unlike
+        place = met.setdefault(id(tensor), len(met))
+        return place, shape, strides, tensor.dtype, tensor.fake_device, tensor.requires_grad, tensor.is_leaf
+
+    def _layer(self, module: nn.Module) -> Hashable:
+        """What tells a layer of torch's from others: its class, what it holds, and the kinds of its tensors."""
+        known = self._layers.get(id(module))
+        if known is None:
+            known = self._layers[id(module)] = module, self._told(module)
+        if known[1] is None:
+            raise _Unlike
+        return known[1]
+
+    def _told(self, module: nn.Module) -> Hashable:
+        state = module.__dict__
+        if not _is_telling(module_operator(type(module))) or state.get("inplace"):
+            return None
+        if module._modules or "forward" in state or any(state.get(table) for table in HOOKS):
+            return None
+        held = [(name, value) for name, value in state.items() if name not in _OF_ALL or name == "training"]
+        tensors = [*module._parameters.items(), *module._buffers.items()]
+        try:
+            kinds = self._kinds([value for _, value in held], {}), self._kinds([value for _, value in tensors], {})
+        except _Unlike:
+            return None
+        return type(module), tuple([name for name, _ in (*held, *tensors)]), kinds
+
+    def _maker(self, result: Any) -> Callable[[], torch.Tensor] | None:
+        """What makes tensors like a result that has its memory for itself; None for all others."""
+        if type(result) is not FakeTensor or result.layout is not torch.strided or result.fake_mode is not self._mode:
+            return None
+        if result.constant is not None or result._is_view() or result.is_conj() or result.is_neg():
+            return None
+        shape, strides, dtype, device = tuple(result.shape), result.stride(), result.dtype, result.fake_device
+        wants_grad, is_leaf = result.requires_grad, result.is_leaf
+        if result.storage_offset() or is_leaf is wants_grad or not all(type(size) is int for size in shape):
+            return None
+        made = _like(self._mode, shape, strides, dtype, device)
+        if made.untyped_storage().nbytes() != result.untyped_storage().nbytes():
+            return None
+
+        def make() -> torch.Tensor:
+            made = _like(self._mode, shape, strides, dtype, device)
+            return own_result(made) if wants_grad else made
+
+        return make
+
+
+def _memory(value: Any) -> int | None:
+    """Where a stand-in has its memory; None for all else."""
+    return value.untyped_storage()._cdata if type(value) is FakeTensor else None
+
+
+def _tensors(*values: Any) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from _tensors(*value)
+        elif isinstance(value, dict):
+            yield from _tensors(*value.values())
+        elif isinstance(value, torch.Tensor):
+            yield value
+
+
+def _like(mode: Any, shape: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return FakeTensor(mode, torch.empty_strided(shape, strides, dtype=dtype, device="meta"), device)
+
+
+def own_result(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as what an operation gives that is run on one which requires grad: it is no leaf then."""
+    with torch._C.DisableTorchFunction(), torch.enable_grad():
+        return _Given.apply(torch.empty(0, device="meta").requires_grad_(), [tensor])  # type: ignore
+
+
+class _Given(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, source: torch.Tensor, given: list[torch.Tensor]) -> torch.Tensor:
+        return given[0]
+
+
+_OF_ALL = frozenset(nn.Module().__dict__)
+
+
+def _operator(function: Any) -> Operator | None:
+    """The operator that a function, method or layer is; None where it is not known."""
+    if isinstance(function, nn.Module):
+        return module_operator(type(function))
+    name = getattr(function, "__name__", "")
+    if getattr(function, "__objclass__", None) is not None and hasattr(torch.Tensor, name):
+        return operator_of_target("call_method", name)
+    return operator_of_target("call_function", function)
+
+
+def _is_telling(operator: Operator | None) -> bool:
+    """Tell whether calls of an operator do nothing but give a value, unless an argument says so."""
+    return operator is not None and not operator.acts and not operator.writes
+
+
+def asks_no_history(function: Any) -> bool:
+    """Tell whether a function is known to look at its arguments alone, and not at what they were computed from."""
+    operator = _operator(function)
+    return operator is not None and not operator.acts
