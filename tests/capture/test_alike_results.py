@@ -12,7 +12,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 import graphwright
-from graphwright.capture.state.alike_results import AlikeResults
+from graphwright.capture.state.alike_results import AlikeResults, asks_no_history
 from graphwright.capture.state.examples import Examples
 
 
@@ -144,6 +144,22 @@ def test_functions_that_are_not_known_get_results_with_a_history() -> None:
     assert gm.report.facts.attempt == "captured"
     torch.testing.assert_close(gm(x), model(x))
     assert any(node.target is _by_hand for node in gm.graph.nodes)
+
+
+def test_declared_operators_run_below_autograd_unless_they_are_composite() -> None:
+    library = torch.library.Library("graphwright_told", "DEF")
+    library.define("kernel(Tensor x) -> Tensor")
+    library.define("composite(Tensor x) -> Tensor")
+    library.impl("kernel", lambda x: x * 2, "CompositeExplicitAutograd")
+    library.impl("composite", lambda x: x * 2, "CompositeImplicitAutograd")
+    operators = torch.ops.graphwright_told
+    assert asks_no_history(operators.kernel)
+    assert asks_no_history(operators.kernel.default)
+    assert not asks_no_history(operators.composite)
+    assert not asks_no_history(torch.autograd.grad)
+    assert asks_no_history(torch.cat)
+    assert asks_no_history(nn.Linear(2, 2))
+    assert not asks_no_history(torch.Tensor.register_hook)
 
 
 def _by_hand(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

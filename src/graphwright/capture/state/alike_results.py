@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor
 
 from graphwright.ops import Operator, module_operator, operator_of_target
@@ -209,4 +210,13 @@ def _is_telling(operator: Operator | None) -> bool:
 def asks_no_history(function: Any) -> bool:
     """Tell whether a function is known to look at its arguments alone, and not at what they were computed from."""
     operator = _operator(function)
-    return operator is not None and not operator.acts
+    is_known = operator is not None and not operator.acts
+    return is_known or (isinstance(function, OpOverload | OpOverloadPacket) and _runs_below_autograd(function))
+
+
+def _runs_below_autograd(function: OpOverload[..., Any] | OpOverloadPacket[..., Any]) -> bool:
+    """Tell whether an operator is one that a library declares, and runs where tensors have no history."""
+    each = [function] if isinstance(function, OpOverload) else [getattr(function, key) for key in function.overloads()]
+    names = [one.name() for one in each]
+    has_kernel, composite = torch._C._dispatch_has_kernel_for_dispatch_key, "CompositeImplicitAutograd"
+    return not any(name.startswith("aten::") or has_kernel(name, composite) for name in names)
