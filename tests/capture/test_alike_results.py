@@ -101,6 +101,20 @@ def test_settings_are_part_of_the_kind() -> None:
         assert not examples.alike.run(torch.mul, (y, 2), {}, examples.run).requires_grad
 
 
+def test_a_layer_is_told_by_the_kinds_of_its_tensors_now() -> None:
+    examples = Examples()
+    assert examples.alike is not None
+    layers = [examples.module(nn.Linear(4, 4)) for _ in range(2)]
+    x = examples.of(torch.randn(2, 4))
+    given = [examples.alike.run(layer, (x,), {}, examples.run) for layer in layers]
+    assert examples.alike.have_given
+    assert [each.requires_grad for each in given] == [True, True]
+    for parameter in layers[1].parameters():
+        parameter.requires_grad_(False)
+    assert not examples.alike.run(layers[1], (x,), {}, examples.run).requires_grad
+    assert examples.alike.run(layers[0], (x,), {}, examples.run).requires_grad
+
+
 class Layers(nn.Module):
     """Equal layers, so that the second one's results are told."""
 

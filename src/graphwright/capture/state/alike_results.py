@@ -47,7 +47,7 @@ class AlikeResults:
         self._mode = mode
         self.have_given = False  # whether there are results that nothing was computed for
         self._known: dict[Hashable, Callable[[], torch.Tensor]] = {}
-        self._layers: dict[int, tuple[nn.Module, Hashable]] = {}  # by id; None for those that may not be told
+        self._layers: dict[int, tuple[nn.Module, Hashable]] = {}  # by id, and what they hold; None: not to be told
 
     def run(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
@@ -115,27 +115,27 @@ class AlikeResults:
         return place, shape, strides, tensor.dtype, tensor.fake_device, tensor.requires_grad, tensor.is_leaf
 
     def _layer(self, module: nn.Module) -> Hashable:
-        """What tells a layer of torch's from others: its class, what it holds, and the kinds of its tensors."""
+        """What tells a layer of torch's from others: its class, what it holds, and the kinds of its tensors now."""
         known = self._layers.get(id(module))
         if known is None:
-            known = self._layers[id(module)] = module, self._told(module)
+            known = self._layers[id(module)] = module, self._held(module)
         if known[1] is None:
             raise _Unlike
-        return known[1]
+        tensors = {**module._parameters, **module._buffers}
+        return known[1], tuple(tensors), self._kinds(tensors.values(), {})
 
-    def _told(self, module: nn.Module) -> Hashable:
+    def _held(self, module: nn.Module) -> Hashable:
+        """The class of a layer, and the plain values that it holds; None where it does more than its class says."""
         state = module.__dict__
         if not _is_telling(module_operator(type(module))) or state.get("inplace"):
             return None
         if module._modules or "forward" in state or any(state.get(table) for table in HOOKS):
             return None
-        held = [(name, value) for name, value in state.items() if name not in _OF_ALL or name == "training"]
-        tensors = [*module._parameters.items(), *module._buffers.items()]
+        held = {name: value for name, value in state.items() if name not in _OF_ALL or name == "training"}
         try:
-            kinds = self._kinds([value for _, value in held], {}), self._kinds([value for _, value in tensors], {})
+            return type(module), tuple(held), self._kinds(held.values(), {})
         except _Unlike:
             return None
-        return type(module), tuple([name for name, _ in (*held, *tensors)]), kinds
 
     def _maker(self, result: Any) -> Callable[[], torch.Tensor] | None:
         """What makes tensors like a result that has its memory for itself; None for all others."""
