@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import functools
 import operator
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -48,95 +48,88 @@ _DEEPEST = 4  # how long the paths in these tables are
 
 
 class Knowledge:
-    """What a capture knows now."""
+    """What a capture knows now.
 
-    __slots__ = ("_facts", "_growing", "_ids", "_kept", "_owners")
+    `_trail` is all of it in the order in which it is found: what is found in the same way later is the same.
+    """
+
+    __slots__ = ("_growing", "_ids", "_kept", "_trail")
 
     def __init__(self, recorder: TypedCapture) -> None:
-        facts: dict[Any, Any] = {("ambient",): _ambient()}  # by what holds it, and where
-        owners: set[Any] = set()  # parts by id, containers by who holds them
-        growing: dict[tuple[str, ...], tuple[dict[Any, Any], dict[Any, Any]]] = {}  # the tables, and what is in them
+        trail: list[Any] = [_ambient()]
+        parts: set[int] = set()  # those that were walked
+        growing: list[tuple[dict[Any, Any], dict[Any, Any]]] = []  # the tables, and what is in them
         own = type(recorder)  # of an earlier pass, where one is met again
         kept: list[Any] = []  # what is compared by its identity stays alive as long as this
-        waiting: collections.deque[tuple[Any, tuple[str, ...] | None, Any]] = collections.deque()
-        waiting.append((id(recorder), (), recorder))
+        waiting: collections.deque[tuple[tuple[str, ...] | None, Any]] = collections.deque()
+        waiting.append(((), recorder))
         while waiting:
-            owner, path, value = waiting.popleft()
-            if owner in owners:
-                continue
+            path, value = waiting.popleft()
             kind: Any = type(value)
-            owners.add(owner)
             if path is not None and path in _GROWING:
-                growing[path] = value, dict(value)
+                growing.append((value, dict(value)))
                 continue
             at = None
+            items: Iterable[tuple[Any, Any]]
+            key: Any
             if kind in _MAPPINGS:
+                trail.append(len(value))
                 items = [(key if type(key) in _ATOMS else _told(key), item) for key, item in value.items()]
             elif kind in _SEQUENCES:
-                items = list(enumerate(value))
+                trail.append(len(value))
+                items = enumerate(value)
             elif kind in _SETS:
-                facts[owner, ()] = frozenset(map(_told, value))
+                trail.append(frozenset(map(_told, value)))
                 kept.append(list(value))
                 continue
             else:
+                if id(value) in parts:
+                    continue
+                parts.add(id(value))
                 kept.append(value)
-                items = list(_held(value).items())
+                items = _held(value).items()
                 at = path if path is not None and len(path) < _DEEPEST else None
                 if path in _SHALLOW:
-                    facts.update(
-                        {
-                            (owner, name): len(item) if type(item) in _CONTAINERS else id(item)
-                            for name, item in items
-                            if (*path, name) not in _APART
-                        }
-                    )
+                    for name, item in items:
+                        if (*path, name) not in _APART:
+                            trail += (name, len(item) if type(item) in _CONTAINERS else id(item))
                     items = [(name, item) for name, item in items if name == "_growing"]
             for key, item in items:
                 inner = None if at is None else (*at, key)
                 if inner in _APART:
                     continue
                 kind = type(item)
+                trail.append(key)
                 if kind in _ATOMS:
-                    facts[owner, key] = item
+                    trail.append(item)
                 elif kind in _CONTAINERS:
-                    facts[owner, key] = kind
-                    waiting.append(((owner, key), inner, item))
+                    trail.append(kind)
+                    waiting.append((inner, item))
                 else:
-                    facts[owner, key] = id(item)
+                    trail.append(id(item))
                     if kind is not own and _is_part(kind):
-                        waiting.append((id(item), inner, item))
+                        waiting.append((inner, item))
                     else:
                         kept.append(item)
-        self._facts, self._owners, self._kept, self._growing = facts, owners, kept, growing
+        self._trail, self._kept, self._growing = trail, kept, growing
         self._ids: set[int] | None = None
 
     def holds(self, recorder: TypedCapture) -> bool:
         """Tell whether nothing is known otherwise by now, short of new items in tables that grow."""
-        for now, was in self._growing.values():
+        for now, was in self._growing:
             if len(now) < len(was):
                 return False
             # What was there comes first, unless it was taken out and put back.
             is_same = all(map(operator.is_, now, was)) and all(map(operator.is_, now.values(), was.values()))
             if not is_same and not all(map(operator.is_, map(now.get, was), was.values())):
                 return False
-        return not self._unlike(Knowledge(recorder))
+        return self._trail == Knowledge(recorder)._trail
 
     def names(self, values: Collection[object]) -> bool:
         """Tell whether something is known about one of some values: where it is held, or what is known by its id."""
         if self._ids is None:
-            self._ids = {number for place, value in self._facts.items() for number in _integers((place[1:], value))}
+            self._ids = set(_integers(tuple(self._trail)))
         return any(id(value) in self._ids for value in values)
-
-    def _unlike(self, other: Knowledge) -> list[Any]:
-        """What is known otherwise later: what holds it, and where."""
-        was, now = self._facts, other._facts
-        changed = [place for place, value in was.items() if now.get(place, _GONE) != value]
-        if len(now) != len(was) or changed:  # what something new holds, only something new or changed leads to
-            changed += [place for place in now if place not in was and place[0] in self._owners]
-        return changed
-
-
-_GONE: Any = object()
 
 
 @functools.lru_cache(1024)
