@@ -83,6 +83,7 @@ from graphwright.runtime.guards import (
 )
 from graphwright.runtime.interpreter import Interpreter
 from graphwright.runtime.members.attributes import (
+    MODULE_TABLES,
     add_constant,
     assign_attribute,
     copy_attribute,
@@ -184,6 +185,7 @@ __all__ = [
     "bound",
     "CAPTURE",
     "HOOKS",
+    "MODULE_TABLES",
     "PRESERVED_ATTRIBUTES",
     "BareModule",
     "CaptureFacts",

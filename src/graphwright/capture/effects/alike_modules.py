@@ -16,13 +16,12 @@ import torch
 from torch import nn
 
 from graphwright.capture.proxies.objects import is_plain_object
-from graphwright.runtime import HOOKS, is_atom
+from graphwright.runtime import HOOKS, MODULE_TABLES, is_atom
 from graphwright.values import leaves
 
 __all__ = ["Pairs", "facts_of_tensor", "is_below"]
 
 _TABLES = ("_modules", "_parameters", "_buffers")
-_OF_ALL = frozenset(nn.Module().__dict__)
 
 
 def is_below(path: str | None, root: str) -> TypeGuard[str]:
@@ -118,7 +117,7 @@ class Pairs:
             if name in _TABLES:
                 if not self._tables_alike(value, its_value):
                     return False
-            elif name in _OF_ALL and not value and not its_value and type(value) is type(its_value):
+            elif name in MODULE_TABLES and not value and not its_value and type(value) is type(its_value):
                 continue  # most of modules: tables of torch's in which nothing is, and flags that are off
             elif not self.alike(value, its_value):
                 if not is_atom(value) or not is_atom(its_value):

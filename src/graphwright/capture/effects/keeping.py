@@ -51,7 +51,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import read_variable, set_attribute, write_attribute, write_variable
-from graphwright.runtime import attributes_of, new_object
+from graphwright.runtime import MODULE_TABLES, attributes_of, new_object
 from graphwright.source import place_of_write
 from graphwright.values import (
     MIXED,
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Keeping"]
 
-_OF_TORCH = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"} - {"training"})
+_OF_TORCH = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"} - {"training"})
 _NUMBERS = (int, float, bool)
 
 

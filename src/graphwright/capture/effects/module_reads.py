@@ -41,6 +41,7 @@ from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime import (
     HOOKS,
+    MODULE_TABLES,
     GraphModule,
     class_name,
     facts_of_modules,
@@ -63,7 +64,7 @@ __all__ = ["ModuleReads", "aside_of"]
 _LOOK_UP, _WRITE, _DELETE = (
     method.__code__ for method in (nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__)
 )
-_OWN = frozenset({*nn.Module().__dict__, "_compiled_call_impl", "_apply", "forward"})
+_OWN = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"})
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, numpy.ndarray)
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
@@ -322,6 +323,10 @@ class _Watched(dict[str, Any]):
                 for name, value in dict.items(self):
                     self._reads.tensor(self._path, name, value)
 
+    def _ready(self) -> dict[str, Any]:
+        """The table, with all that is in it as the program may have it."""
+        return self
+
     def __iter__(self) -> Iterator[str]:
         self._walked(sys._getframe(1))
         return super().__iter__()
@@ -332,7 +337,7 @@ class _Watched(dict[str, Any]):
 
     def items(self) -> Any:
         self._walked(sys._getframe(1))
-        return super().items()
+        return dict.items(self._ready())
 
     def keys(self) -> Any:
         self._walked(sys._getframe(1))
@@ -340,10 +345,10 @@ class _Watched(dict[str, Any]):
 
     def values(self) -> Any:
         self._walked(sys._getframe(1))
-        return super().values()
+        return dict.values(self._ready())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(super().items()),)
+        return dict, (dict(dict.items(self._ready())),)
 
 
 class _Tensors(_Watched):
@@ -419,18 +424,10 @@ class _Modules(_Watched):
     def __getitem__(self, name: str) -> Any:
         return self._reads.shells.ready(dict.__getitem__(self, name))
 
-    def _ready(self) -> _Modules:
+    def _ready(self) -> dict[str, Any]:
         for shell in dict.values(self):
             self._reads.shells.ready(shell)
         return self
-
-    def items(self) -> Any:
-        self._walked(sys._getframe(1))
-        return dict.items(self._ready())
-
-    def values(self) -> Any:
-        self._walked(sys._getframe(1))
-        return dict.values(self._ready())
 
     def get(self, *args: Any) -> Any:
         return dict.get(self._ready(), *args)
@@ -446,9 +443,6 @@ class _Modules(_Watched):
 
     def copy(self) -> dict[str, Any]:
         return dict.copy(self._ready())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(dict.items(self._ready())),)
 
     def __contains__(self, name: object) -> bool:
         if dict.__contains__(self, name):

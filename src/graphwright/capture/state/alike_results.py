@@ -11,7 +11,7 @@ tensor, and all that is not in the table - has the capture start again with resu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -19,20 +19,17 @@ from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor
 
+from graphwright.capture.state.replays import IS_GRAD, IS_INFERENCE_MODE, PLAIN, tensors_in
 from graphwright.ops import Operator, module_operator, operator_of_target
-from graphwright.runtime import HOOKS
+from graphwright.runtime import HOOKS, MODULE_TABLES
 
-__all__ = ["AlikeResults", "asks_no_history", "own_result"]
+__all__ = ["AlikeResults", "asks_no_history", "own_result", "fake_tensor"]
 
 # Not what stands for them while a program is captured.
 _SETTINGS = (
-    torch.is_grad_enabled, torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled,
+    IS_GRAD, torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled,
     torch._C._get_mem_efficient_sdp_enabled, torch._C._get_math_sdp_enabled, torch._C._get_deterministic_algorithms,
 )  # fmt: skip
-_IS_INFERENCE_MODE = torch.is_inference_mode_enabled
-_PLAIN = frozenset({
-    int, float, bool, complex, str, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format,
-})  # fmt: skip
 _CONTAINERS = frozenset({list, tuple, torch.Size})
 
 
@@ -64,7 +61,7 @@ class AlikeResults:
         result = call(function, args, kwargs)
         if key is not None:
             with torch._C.DisableTorchFunction():
-                made = None if _memory(result) in map(_memory, _tensors(args, kwargs)) else self._maker(result)
+                made = None if _memory(result) in map(_memory, tensors_in(args, kwargs)) else self._maker(result)
                 if made is not None:
                     self._known[key] = made
         return result
@@ -77,7 +74,7 @@ class AlikeResults:
             what = function
         else:
             raise _Unlike
-        if _IS_INFERENCE_MODE() or torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack():
+        if IS_INFERENCE_MODE() or torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack():
             raise _Unlike
         met: dict[int, int] = {}
         named = self._kinds(tuple(kwargs.values()), met) if kwargs else ()
@@ -88,7 +85,7 @@ class AlikeResults:
         found: list[Hashable] = []
         for value in values:
             kind = type(value)
-            if kind in _PLAIN:
+            if kind in PLAIN:
                 found.append((kind, value))
             elif kind is FakeTensor:
                 found.append(self._tensor(value, met))
@@ -131,7 +128,7 @@ class AlikeResults:
             return None
         if module._modules or "forward" in state or any(state.get(table) for table in HOOKS):
             return None
-        held = {name: value for name, value in state.items() if name not in _OF_ALL or name == "training"}
+        held = {name: value for name, value in state.items() if name not in MODULE_TABLES or name == "training"}
         try:
             return type(module), tuple(held), self._kinds(held.values(), {})
         except _Unlike:
@@ -147,12 +144,12 @@ class AlikeResults:
         wants_grad, is_leaf = result.requires_grad, result.is_leaf
         if result.storage_offset() or is_leaf is wants_grad or not all(type(size) is int for size in shape):
             return None
-        made = _like(self._mode, shape, strides, dtype, device)
+        made = fake_tensor(self._mode, shape, strides, dtype, device)
         if made.untyped_storage().nbytes() != result.untyped_storage().nbytes():
             return None
 
         def make() -> torch.Tensor:
-            made = _like(self._mode, shape, strides, dtype, device)
+            made = fake_tensor(self._mode, shape, strides, dtype, device)
             return own_result(made) if wants_grad else made
 
         return make
@@ -163,17 +160,8 @@ def _memory(value: Any) -> int | None:
     return value.untyped_storage()._cdata if type(value) is FakeTensor else None
 
 
-def _tensors(*values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, tuple | list):
-            yield from _tensors(*value)
-        elif isinstance(value, dict):
-            yield from _tensors(*value.values())
-        elif isinstance(value, torch.Tensor):
-            yield value
-
-
-def _like(mode: Any, shape: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def fake_tensor(mode: Any, shape: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A stand-in with memory of its own, without asking the dispatcher for one."""
     return FakeTensor(mode, torch.empty_strided(shape, strides, dtype=dtype, device="meta"), device)
 
 
@@ -187,9 +175,6 @@ class _Given(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, source: torch.Tensor, given: list[torch.Tensor]) -> torch.Tensor:
         return given[0]
-
-
-_OF_ALL = frozenset(nn.Module().__dict__)
 
 
 def _operator(function: Any) -> Operator | None:

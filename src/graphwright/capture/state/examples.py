@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from graphwright.capture.state.alike_results import AlikeResults, asks_no_history, own_result
+from graphwright.capture.state.alike_results import AlikeResults, asks_no_history, fake_tensor, own_result
 from graphwright.capture.state.draws import OwnDraws, unmoved
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.replays import Replays
@@ -113,8 +113,7 @@ class Examples:
             if self.is_real:
                 made = example.detach().clone()
             else:
-                meta = torch.empty_strided(example.shape, example.stride(), dtype=example.dtype, device="meta")
-                made = FakeTensor(self._mode, meta, example.device)
+                made = fake_tensor(self._mode, example.shape, example.stride(), example.dtype, example.device)
             return own_result(made) if example.requires_grad else made
 
     def repeat(

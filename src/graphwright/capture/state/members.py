@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import nn
 
-from graphwright.runtime import GraphModule, Tree, is_compiled, slots_of
+from graphwright.runtime import MODULE_TABLES, GraphModule, Tree, is_compiled, slots_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Plan
@@ -24,7 +24,6 @@ __all__ = ["Make", "Members"]
 
 Make: TypeAlias = tuple[Hashable, ...]  # for each module of a tree its class, and the shapes of its parameters
 
-_OF_TORCH = frozenset(nn.Module().__dict__)
 _HELD_AS_MODULE = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device})
 _PLAIN = _ATOMS | {torch.Tensor, nn.Parameter}
@@ -97,7 +96,7 @@ def _is_patient(module: nn.Module, objects: set[int]) -> bool:
     is_of_torch = type(module).__module__.startswith("torch.nn.")
     for name, value in module.__dict__.items():
         kind = type(value)
-        if name in _OF_TORCH:
+        if name in MODULE_TABLES:
             if name not in _HELD_AS_MODULE and kind not in _ATOMS and value:  # it has hooks
                 return False
         elif kind not in _PLAIN and id(value) not in objects:

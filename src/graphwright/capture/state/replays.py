@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Replays"]
+__all__ = ["IS_GRAD", "IS_INFERENCE_MODE", "PLAIN", "Replays", "tensors_in"]
 
 # Not what stands for them while a program is captured.
-_IS_GRAD, _IS_INFERENCE_MODE = torch.is_grad_enabled, torch.is_inference_mode_enabled
+IS_GRAD, IS_INFERENCE_MODE = torch.is_grad_enabled, torch.is_inference_mode_enabled
 
 _IS_INFERENCE, _VERSION = torch.Tensor.is_inference, torch.Tensor._version.__get__  # type: ignore[attr-defined]
 
-_PLAIN = frozenset({
+PLAIN = frozenset({
     int, float, bool, complex, str, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format,
 })  # fmt: skip
 
@@ -52,7 +52,7 @@ class Replays:
         known = self._results.setdefault(key, [])
         if key is not None and count < len(known):
             return known[count]
-        tensors = _tensors(args, kwargs)
+        tensors = tensors_in(args, kwargs)
         with torch._C.DisableTorchFunction():
             if any(map(_IS_INFERENCE, tensors)):
                 tensors = [tensor for tensor in tensors if not tensor.is_inference()]
@@ -81,8 +81,8 @@ class _Unknown(Exception):
 def _key(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         key = (
-            function, _all_frozen(args), _all_frozen(kwargs.items()) if kwargs else (), _IS_GRAD(),
-            _IS_INFERENCE_MODE(), torch._C._is_any_autocast_enabled(),
+            function, _all_frozen(args), _all_frozen(kwargs.items()) if kwargs else (), IS_GRAD(),
+            IS_INFERENCE_MODE(), torch._C._is_any_autocast_enabled(),
         )  # fmt: skip
         hash(key)
     except (_Unknown, TypeError):
@@ -95,7 +95,7 @@ def _all_frozen(values: Iterable[Any]) -> tuple[Any, ...]:
     found: list[Any] = []
     for value in values:
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in PLAIN:
             found.append((kind, value))
         elif isinstance(value, torch.Tensor):
             found.append(("tensor", id(value)))
@@ -106,7 +106,7 @@ def _all_frozen(values: Iterable[Any]) -> tuple[Any, ...]:
 
 def _frozen(value: Any) -> Any:
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return kind, value
     if isinstance(value, torch.Tensor):
         return "tensor", id(value)
@@ -119,7 +119,7 @@ def _frozen(value: Any) -> Any:
     raise _Unknown
 
 
-def _tensors(*values: Any) -> list[torch.Tensor]:
+def tensors_in(*values: Any) -> list[torch.Tensor]:
     """The tensors in nested tuples, lists and dicts."""
     found, waiting = [], [*values]
     while waiting:

@@ -319,7 +319,8 @@ class Tracer(TracerBase):
                 raise AssertionError(f"traced_func_name={name} doesn't exist in {type(module).__name__}")
             if self.proxy_buffer_attributes and "_buffers" not in self._watched_tables:
                 self._watched_tables = (*self._watched_tables, "_buffers")  # type: ignore[misc]
-            self._shells = Shells(module, self._call, self._prepare)
+            self._shells = Shells(module, self._call)
+            self._shells.each(self._prepare)
             self.traced_module = self._shells.root
             if plan is not None and plan.passes == 1:
                 plan.converted |= asking_for_identity(_forwards(self._shells), root)

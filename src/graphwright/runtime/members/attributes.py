@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from graphwright.errors import MissingAttributeError
 
 __all__ = [
+    "MODULE_TABLES",
     "add_constant",
     "assign_attribute",
     "copy_attribute",
@@ -21,6 +22,8 @@ __all__ = [
     "read_attribute",
     "read_attributes",
 ]
+
+MODULE_TABLES = frozenset(nn.Module().__dict__)  # the names of the attributes that every module has
 
 
 def read_attribute(module: nn.Module, path: str) -> Any:

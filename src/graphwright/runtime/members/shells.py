@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from graphwright.runtime.members.attributes import is_compiled
+from graphwright.runtime.members.attributes import MODULE_TABLES, is_compiled
 from graphwright.runtime.objects import slots_of
 
 __all__ = ["Shells", "Tree", "copy_slots", "copy_tensors"]
@@ -32,7 +32,6 @@ class Tree:
     """The modules of a program, parents before children, each once: with the first path that leads to it."""
 
     def __init__(self, root: nn.Module) -> None:
-        self.root = root
         self.modules: list[tuple[nn.Module, str]] = []
         self.paths: dict[int, str] = {}  # by the id of a module
         self._add(root, "")
@@ -53,8 +52,8 @@ class Shells:
 
     Without `call` they are a second tree of ordinary modules that shares the parameters of the first; `root_class`
     makes its root an object of another class. `call` is what runs instead of a module's own `__call__`: it gets the
-    original module, its shell and the arguments; `nn.Module._call_impl(shell, ...)` runs the shell, hooks and all.
-    `prepare` may change each shell once. A compiled module of TorchScript is its own shell.
+    original module, its shell and the arguments; `nn.Module._call_impl(shell, ...)` runs the shell, hooks and all. A
+    compiled module of TorchScript is its own shell.
 
     The shells of the modules whose ids are in `waiting` are filled when somebody asks for them: until then they hold
     nothing, and whoever takes one out of the table of its parent has to call `ready`.
@@ -64,14 +63,13 @@ class Shells:
         self,
         root: nn.Module,
         call: Callable[..., Any] | None = None,
-        prepare: Callable[[nn.Module, nn.Module, str], None] | None = None,
         root_class: type[nn.Module] | None = None,
         tree: Tree | None = None,
         waiting: Collection[int] = (),
     ) -> None:
         tree = self.tree = tree or Tree(root)
         self._call = call
-        self._visitors = [] if prepare is None else [prepare]
+        self._visitors: list[Callable[[nn.Module, nn.Module, str], None]] = []
         self._of: dict[int, nn.Module] = {}
         self._original: dict[int, nn.Module] = {}
         self._paths = tree.paths.copy()  # of originals and shells alike
@@ -147,7 +145,7 @@ class Shells:
         memo: dict[int, Any] = {}
         for name, value in module.__dict__.items():
             kind = type(value)
-            if kind in _HOLDS_NONE or name in _MODULE_TABLES:
+            if kind in _HOLDS_NONE or name in MODULE_TABLES:
                 continue
             if kind in _MAPPED or isinstance(value, nn.Module):
                 mine = self._mapped(value, memo)
@@ -215,7 +213,7 @@ def copy_tensors(root: nn.Module) -> None:
         state = module.__dict__
         for table in ("_parameters", "_buffers"):
             state[table] = {name: copy.deepcopy(tensor, memo) for name, tensor in state[table].items()}
-        for name in state.keys() - _MODULE_TABLES:
+        for name in state.keys() - MODULE_TABLES:
             value = state[name]
             if isinstance(value, torch.Tensor):
                 state[name] = copy.deepcopy(value, memo)
@@ -225,7 +223,5 @@ def copy_tensors(root: nn.Module) -> None:
 
 _MAPPED = frozenset({list, dict, set, tuple, MethodType})
 _HOLDS_NONE = frozenset({bool, int, float, str, type(None)})  # what most attributes are
-# The attributes of every module: its tables are replaced when the shell is made.
-_MODULE_TABLES = frozenset(nn.Module().__dict__)
 _COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]
 _tables, _copied = operator.itemgetter(*_COPIED), operator.methodcaller("copy")

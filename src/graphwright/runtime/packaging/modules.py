@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from graphwright.codegen import Globals, argument
 from graphwright.runtime.entries import STATE
+from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.references import reference_to
 
 __all__ = [
@@ -37,7 +38,7 @@ __all__ = [
 WIDTH = 112
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)
-_OF_EVERY_MODULE = frozenset(nn.Module().__dict__) | {"_compiled_call_impl", STATE}
+_OF_EVERY_MODULE = MODULE_TABLES | {"_compiled_call_impl", STATE}
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), type(...), range, torch.device)
 _SINGLETONS = (torch.dtype, torch.layout, torch.memory_format)
 

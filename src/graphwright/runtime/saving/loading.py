@@ -20,13 +20,14 @@ from graphwright.ops import may_set_attribute, write_attribute
 from graphwright.runtime.entries import Entry, entry_points_of
 from graphwright.runtime.graph_facts import take_facts
 from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class
+from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
 from graphwright.runtime.packaging.whole_files import check_sum
 from graphwright.runtime.saving.plain_data import PlainReader, damaged, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
-from graphwright.runtime.saving.saving import FORMAT, MODULE_TABLES, NOTE, SUMMED
+from graphwright.runtime.saving.saving import FORMAT, NOTE, SUMMED
 from graphwright.runtime.shared_code import SharedCode
 from graphwright.runtime.state import State
 from graphwright.runtime.trust.members import is_field

@@ -21,6 +21,7 @@ from graphwright.ir import Node
 from graphwright.runtime.entries import Entry, entry_points_of, refuse_forms
 from graphwright.runtime.graph_facts import Forwards, meta_with_modules
 from graphwright.runtime.graph_module import _STATE, GraphModule
+from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.forms import without_forms
 from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
@@ -29,15 +30,14 @@ from graphwright.runtime.state import State
 from graphwright.runtime.trust.methods import called_methods, entry_at, method_at
 from graphwright.runtime.trust.verifier import verify, written_paths
 
-__all__ = ["FORMAT", "MODULE_TABLES", "NOTE", "SUMMED", "save"]
+__all__ = ["FORMAT", "NOTE", "SUMMED", "save"]
 
 # Of the program; raised when an older version could not read what a newer one writes. Format 1 had one graph a module,
 # formats before 3 had no sum of their bytes, and format 3 a copy of a graph for each module that has it.
 FORMAT = 4
 SUMMED = 3  # the first with a sum of its bytes
 NOTE = "graphwright"  # where in the file the program is
-# The attributes that every module has; those that hold functions have lines of their own in a record.
-MODULE_TABLES = frozenset(nn.Module().__dict__)
+# Attributes that hold functions have lines of their own in a record.
 _NO_ATTRIBUTES = MODULE_TABLES | {_STATE, "_compiled_call_impl", "_tracer_cls"}
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 _OTHER_HOOKS = sorted(name for name in MODULE_TABLES if name.endswith("hooks") and name not in _HOOKS)
