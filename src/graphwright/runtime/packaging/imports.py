@@ -57,6 +57,11 @@ def import_statements(values: Mapping[str, Any], source: str, graphs: Iterable[G
 
     `local` says, by id, which functions the package has a file of its own for. Raises ExportError for a value that
     no import statement reaches, naming the node that uses it.
+
+    >>> import operator
+    >>> print(import_statements({"operator": operator, "Any": typing.Any}, "x: Any = operator.neg(1)", (), {}))
+    import operator
+    from typing import Any
     """
     used, annotations = used_names(source)
     modules: set[str] = set()
@@ -123,7 +128,7 @@ def _constant(value: Any) -> Reference | None:
     if where is not None:
         return Reference(*where.rpartition(".")[::2])
     name = getattr(value, "_name", None) or getattr(value, "__name__", None)
-    if isinstance(name, str) and getattr(typing, name, None) is value:
+    if name in typing.__all__ and getattr(typing, name) is value:  # it has modules, too, as names of its own
         return Reference("typing", name)
     return None
 
