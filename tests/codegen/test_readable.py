@@ -288,6 +288,36 @@ def test_in_place_operators_of_captures_are_statements() -> None:
     ]
 
 
+def updated(x, y):  # type: ignore[no-untyped-def]
+    x[0] += y[1]
+    x[:, 1:] *= 2
+    x[y > 0] -= 1
+    x.data *= y
+    row = x[0]
+    row += 1
+    x[1] = row
+    return x
+
+
+def test_items_and_attributes_that_are_stored_back_are_changed_in_one_statement() -> None:
+    module = trace(updated, (torch.randn(3, 3), torch.randn(3)))
+    lines = [line.strip().partition(";")[0] for line in module.code.splitlines()]
+    for wanted in ("x[0] += y[1]", "x[:, 1:] *= 2", "x[gt] -= 1", "x.data *= y", "row += 1", "x[1] = row"):
+        assert wanted in lines
+    given = torch.randn(3, 3), torch.randn(3)
+    assert torch.equal(module(given[0].clone(), given[1]), updated(given[0].clone(), given[1]))
+
+
+def test_an_item_that_is_stored_elsewhere_is_not_changed_where_it_was() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    line = Line(1, "x[1] = ...")
+    changed = line(graph.call_function(operator.iadd, (line(graph.call_function(operator.getitem, (x, 0))), 1)))
+    line(graph.call_function(operator.setitem, (x, 1, changed)))
+    graph.output(x)
+    assert "x[0] += 1" not in text(graph)
+
+
 def test_an_assignment_to_an_item_evaluates_the_value_first() -> None:
     wanted = {"value key": ["x[x.key()] = x.value()"], "key value": ["key = x.key()", "x[key] = x.value();  del key"]}
     for order, statements in wanted.items():

@@ -15,6 +15,7 @@ from graphwright.script.expressions.arithmetic import augmented, comparison
 from graphwright.script.expressions.conditions import Known, condition
 from graphwright.script.expressions.expressions import expression, key_of
 from graphwright.script.expressions.named_values import wrap
+from graphwright.script.expressions.subscripts import subscript
 from graphwright.script.program.context import Context, Kinds
 from graphwright.script.program.values import Bad, Bound, Const, Group, ModuleRef, Reference, Runtime, Value
 from graphwright.script.statements.statements import assign, block, declared, with_type
@@ -49,6 +50,10 @@ class Compiler:
     def key(self, c: Context, node: ast.expr) -> Any:
         """Compile what stands between brackets."""
         return key_of(c, node)
+
+    def item(self, c: Context, owner: Value, key: Any, node: ast.AST) -> Value:
+        """Compile `owner[key]`, of which both are known."""
+        return subscript(c, owner, key, node)
 
     def wrap(self, c: Context, value: Any, at: ast.AST) -> Value:
         """What a Python object stands for."""

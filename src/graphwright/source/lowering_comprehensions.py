@@ -53,19 +53,20 @@ def as_loop(statement: ast.stmt, number: int, uses: collections.Counter[str]) ->
     return [*search.before, made, loop, last]
 
 
-def loop_of(generators: Sequence[ast.comprehension], inner: ast.stmt, place: ast.AST) -> ast.For:
-    """The loops that a comprehension is, around what is done for each item.
+def loop_of(generators: Sequence[ast.comprehension], each: Sequence[ast.stmt], place: ast.AST) -> ast.For:
+    """The loops that a comprehension is, around the statements for each item.
 
     [... for row in x if row.sum() > 0 for y in row]    ->    for row in x:
                                                                   if row.sum() > 0:
                                                                       for y in row:
                                                                           ...
     """
+    inner = [*each]
     for generator in reversed(generators):
         for test in reversed(generator.ifs):
-            inner = ast.If(test, [inner], [])
-        inner = ast.For(generator.target, generator.iter, [inner], [])
-    made: ast.For = placed(inner, place)
+            inner = [ast.If(test, inner, [])]
+        inner = [ast.For(generator.target, generator.iter, inner, [])]
+    made: ast.For = placed(inner[0], place)
     return made
 
 
@@ -160,7 +161,7 @@ def _loop(listed: ast.ListComp | ast.GeneratorExp, name: str, number: int) -> as
     append = ast.Attribute(ast.Name(name, ast.Load()), "append", ast.Load())
     own = {node.id for loop in listed.generators for node in walk(loop.target) if isinstance(node, ast.Name)}
     first = listed.generators[0].iter
-    inner = loop_of(listed.generators, ast.Expr(ast.Call(append, [listed.elt], [])), listed)
+    inner = loop_of(listed.generators, [ast.Expr(ast.Call(append, [listed.elt], []))], listed)
     outermost = [*walk(first)]
     for node in walk(inner):
         if isinstance(node, ast.Name) and node.id in own and not any(node is other for other in outermost):

@@ -13,7 +13,7 @@ from typing import Any
 from graphwright.codegen.function import is_plain_name
 from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
 from graphwright.codegen.readable.writer import Block, ReadableWriter, Statement
-from graphwright.codegen.spelling.operators import STATEMENTS
+from graphwright.codegen.spelling.operators import INPLACE, STATEMENTS
 from graphwright.ir import Node, Origin, nodes_in
 from graphwright.ops import (
     cond,
@@ -82,7 +82,10 @@ class _Statements:
         if is_region(node) or node._target is transformed:
             self._settle(len(self._waiting) - len(held))
             block = writer.block(node)
-        if block is None and _may_stand_inside(node, writer):
+        store = _stored_back(node, held, writer)
+        if store is not None:
+            self._update(node, store, mentioned, held)
+        elif block is None and _may_stand_inside(node, writer):
             self._wait(node, mentioned, held)
         else:
             self._state(node, block, mentioned, held)
@@ -105,6 +108,17 @@ class _Statements:
         else:
             self._plan.append(Statement(made, f"{writer.name(made)} = {written[0]}", read))
         return True
+
+    def _update(self, node: Node, store: Node, mentioned: list[Node], held: list[Node]) -> None:
+        """Write `x[key] += value`: the item that is read, what changes it, and that it is stored back."""
+        writer = self._writer
+        self._settle(len(self._waiting) - len(held))
+        read = self._named(mentioned, held)
+        left, symbol = writer.inside[held[0]][0], INPLACE[node._target]  # type: ignore[index]
+        self._plan.append(Statement(store, f"{left} {symbol} {writer.value(node._args[1])}", read))
+        writer.skipped.add(store)
+        writer.without_variable.add(node)
+        self._take(held)
 
     def _wait(self, node: Node, mentioned: list[Node], held: list[Node]) -> None:
         """Keep an expression to go inside another; only what it reads by name must have one."""
@@ -189,6 +203,17 @@ def _held(waiting: list[Node], mentioned: list[Node], node: Node, writer: Readab
             break
         held.insert(0, used)
     return held
+
+
+def _stored_back(node: Node, held: list[Node], writer: ReadableWriter) -> Node | None:
+    """What puts an item or attribute back that an operator changes in place: `x[key] += value`, `x.data += value`."""
+    if not is_statement(node) or node._target not in INPLACE or len(node.users) != 1 or node.type is not None:
+        return None
+    (store,) = node.users
+    is_store = (is_statement(store) and store._target is operator.setitem) or assigns_attribute(store)
+    if not is_store or store.users or store._prev is not node or not held or held[0] is not node._args[0]:
+        return None
+    return store if writer.statement(store) == f"{writer.inside[held[0]][0]} = {writer.name(node)}" else None
 
 
 def _may_wait_for(node: Node, others: list[Node]) -> bool:

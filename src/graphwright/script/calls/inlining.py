@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+from collections.abc import Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -77,21 +78,13 @@ def inline_closure(c: Context, closure: Closure, args: list[Value], kwargs: dict
     """Compile the call of a function that is defined inside another one, or of a lambda."""
     around = closure.frame
     code = c.code_of_closure(closure)
-    definition = closure.definition.args
-    defaults: dict[str, Value] = {}
-    places = [*definition.posonlyargs, *definition.args]
-    for arg, default in zip(places[len(places) - len(definition.defaults) :], definition.defaults, strict=True):
-        defaults[arg.arg] = c.expression(default)
-    for arg, value in zip(definition.kwonlyargs, definition.kw_defaults, strict=True):
-        if value is not None:
-            defaults[arg.arg] = c.expression(value)
-    return _call(c, code, defaults, args, kwargs, node, around.scope, around, None)
+    return _call(c, code, closure.defaults, args, kwargs, node, around.scope, around, None)
 
 
 def _call(
     c: Context,
     code: Code,
-    defaults: dict[str, Value],
+    defaults: Mapping[str, Value],
     args: list[Value],
     kwargs: dict[str, Value],
     node: ast.AST,
@@ -170,7 +163,7 @@ def _defaults(c: Context, function: FunctionType, code: Code, node: ast.AST) -> 
 
 
 def _bind(
-    c: Context, code: Code, defaults: dict[str, Value], args: list[Value], kwargs: dict[str, Value], node: ast.AST
+    c: Context, code: Code, defaults: Mapping[str, Value], args: list[Value], kwargs: dict[str, Value], node: ast.AST
 ) -> dict[str, Value] | None:
     """Give each parameter its value; None, with a problem noted, where the arguments do not fit."""
     parameters = code.definition.args

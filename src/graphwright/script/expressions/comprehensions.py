@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from graphwright.ir import Node
+from graphwright.ir import Node, bodies_of
+from graphwright.ops import is_impure, is_region
 from graphwright.script.program.values import BAD, Bad, Display, Runtime, Value
 from graphwright.script.statements.loops import for_statement, static_items
 from graphwright.script.types import TENSOR, DictType, Hole, ListType, SetType, Type
-from graphwright.source import loop_of
+from graphwright.source import TAKES_ALL, holds, loop_of
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["comprehension"]
+__all__ = ["comprehension", "generator"]
 
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -35,6 +37,42 @@ def comprehension(c: Context, node: _Comprehension, named: str = "") -> Value:
             c.frame.names.pop(name, None)
             if name in before:
                 c.frame.names[name] = before[name]
+
+
+def generator(c: Context, node: ast.GeneratorExp, named: str = "", taker: str = "") -> Value:
+    """Compile a generator, as the list of its items; `taker` is the function that it is given to.
+
+    Notes a problem where it does more than to give items: what takes them may not take all, or act in between.
+    """
+    last = next(reversed(c.body.graph.nodes), None)
+    made = comprehension(c, node, named)
+    if isinstance(made, Bad) or taker in _TAKES_ALL:
+        return made
+    written = itertools.takewhile(lambda each: each is not last, reversed(c.body.graph.nodes))
+    acting = sum(_acts(c, each) for each in _inside(written))
+    if acting > isinstance(made, Runtime):  # which a loop fills by `append`
+        return c.problem(
+            "this generator does more than to give items, of which not all may be taken", node, "write a loop"
+        )
+    return made
+
+
+_TAKES_ALL = TAKES_ALL | {"tuple", "set", "frozenset", "dict", "deque", "join", "prod", "fsum"}
+
+
+def _acts(c: Context, node: Node) -> bool:
+    is_module = node.op == "call_module" and c.root is not None
+    return is_impure(node, c.root.get_submodule(str(node.target)) if is_module else None)  # type: ignore[union-attr]
+
+
+def _inside(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes among these that are no branches or loops, and those in the bodies of these."""
+    for node in nodes:
+        if is_region(node):
+            for body in bodies_of(node):
+                yield from _inside(body.nodes)
+        elif node.op not in ("placeholder", "output"):
+            yield node
 
 
 def _written_out(c: Context, node: _Comprehension) -> Value | None:
@@ -83,18 +121,22 @@ def _loop(c: Context, node: _Comprehension, named: str) -> Value:
             first.prepend(made.node)
     c.frame.names[name] = made
     holder = ast.Name(name, ast.Load())
-    inner: ast.stmt
-    if isinstance(node, ast.DictComp):
-        inner = ast.Assign([ast.Subscript(holder, node.key, ast.Store())], node.value)
+    each: list[ast.stmt]
+    if isinstance(node, ast.DictComp):  # the key is evaluated before the value
+        key = ast.Name(f"{name}_key", ast.Store())
+        each = [ast.Assign([key], node.key)] if holds([node.key], ast.Call) else []
+        place = ast.Subscript(holder, ast.Name(key.id, ast.Load()) if each else node.key, ast.Store())
+        each.append(ast.Assign([place], node.value))
     else:
         method = "add" if isinstance(node, ast.SetComp) else "append"
-        inner = ast.Expr(ast.Call(ast.Attribute(holder, method, ast.Load()), [node.elt], []))
+        each = [ast.Expr(ast.Call(ast.Attribute(holder, method, ast.Load()), [node.elt], []))]
     if any(generator.is_async for generator in node.generators):
         return c.problem("`async for` cannot be scripted", node)
-    loop = loop_of(node.generators, inner, node)
+    loop = loop_of(node.generators, each, node)
     c.frame.code.liveness.add_comprehension(loop)
     for_statement(c, loop)
-    c.frame.names.pop(name, None)
+    for made_here in (name, f"{name}_key"):
+        c.frame.names.pop(made_here, None)
     if isinstance(kind, ListType) and isinstance(kind.item, Hole) and kind.item.known is None:
         kind.item.known = TENSOR
     return Runtime(made.node, kind)

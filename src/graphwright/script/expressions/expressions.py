@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.script.expressions.arithmetic import augmented, binary, compared, unary
 from graphwright.script.expressions.choices import attribute_of_choice
-from graphwright.script.expressions.comprehensions import comprehension
+from graphwright.script.expressions.comprehensions import comprehension, generator
 from graphwright.script.expressions.conditions import boolean, condition
 from graphwright.script.expressions.named_values import attribute, wrap
 from graphwright.script.expressions.subscripts import key_of, subscript
-from graphwright.script.program.frames import MISSING, Closure, Frame
+from graphwright.script.program.frames import MISSING, Frame
 from graphwright.script.program.values import (
     BAD,
     Bad,
@@ -108,10 +108,7 @@ def _callee(c: Context, node: ast.expr, named: str = "") -> Value:
 
 def _subscript(c: Context, node: ast.Subscript, named: str) -> Value:
     owner = expression(c, node.value)
-    key = key_of(c, node.slice)
-    if isinstance(owner, Bad) or isinstance(key, Bad):
-        return BAD
-    return subscript(c, owner, key, node, named)
+    return subscript(c, owner, key_of(c, node.slice), node, named)
 
 
 def _tuple(c: Context, node: ast.Tuple, named: str) -> Value:
@@ -268,7 +265,7 @@ def _text(c: Context, node: ast.JoinedStr, named: str) -> Value:
 
 
 def _lambda(c: Context, node: ast.Lambda, named: str) -> Value:
-    return Closure(node, c.frame)
+    return c.closure(node)
 
 
 def _call(c: Context, node: ast.Call, named: str) -> Value:
@@ -285,6 +282,8 @@ def _call(c: Context, node: ast.Call, named: str) -> Value:
             spread = c.parts.spread(c, given, callee, len(node.args) == 1, arg)
             is_bad = is_bad or spread is None
             args += spread or []
+        elif isinstance(arg, ast.GeneratorExp):
+            args.append(generator(c, arg, taker=ast.unparse(node.func).rpartition(".")[2]))
         else:
             args.append(expression(c, arg))
     args += [] if sizes is None else [sizes]
@@ -312,5 +311,5 @@ _EXPRESSIONS: dict[type[ast.expr], Callable[[Context, Any, str], Value]] = {
     ast.Tuple: _tuple, ast.List: _list, ast.Set: _list, ast.Dict: _dict, ast.IfExp: _ternary, ast.BoolOp: _boolean,
     ast.NamedExpr: _walrus, ast.JoinedStr: _text, ast.Lambda: _lambda, ast.Call: _call, ast.BinOp: binary,
     ast.UnaryOp: unary, ast.Compare: compared, ast.ListComp: comprehension, ast.DictComp: comprehension,
-    ast.SetComp: comprehension, ast.GeneratorExp: comprehension,
+    ast.SetComp: comprehension, ast.GeneratorExp: generator,
 }  # fmt: skip

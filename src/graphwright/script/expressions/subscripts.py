@@ -66,6 +66,8 @@ def key_of(c: Context, node: ast.expr) -> Any:
 
 def subscript(c: Context, owner: Value, key: Any, node: ast.AST, named: str = "") -> Value:
     """Compile `owner[key]`."""
+    if isinstance(owner, Bad) or isinstance(key, Bad):
+        return BAD
     known = _known(c, owner, key, node)
     if known is not None:
         return known

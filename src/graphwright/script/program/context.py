@@ -83,6 +83,9 @@ class Parts(Protocol):
     def key(self, c: Context, node: ast.expr) -> Any:
         """Compile what stands between brackets."""
 
+    def item(self, c: Context, owner: Value, key: Any, node: ast.AST) -> Value:
+        """Compile `owner[key]`, of which both are known."""
+
     def wrap(self, c: Context, value: Any, at: ast.AST) -> Value:
         """What a Python object stands for."""
 
@@ -206,6 +209,17 @@ class Context:
         elif value == value:
             now = self.make("get_attr", path, (), ANY, at, name=name)
             self.function(expect_state, (self.frame.place(), (f"the attribute {path!r}", now, value)), NONE, at)
+
+    def closure(self, definition: ast.FunctionDef | ast.Lambda) -> Closure:
+        """Define a function inside the one that is compiled: its defaults are evaluated here."""
+        args = definition.args
+        places = [*args.posonlyargs, *args.args]
+        pairs = [*zip(places[len(places) - len(args.defaults) :], args.defaults, strict=True)]
+        pairs += [
+            (arg, value) for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value is not None
+        ]
+        defaults = {arg.arg: self.held(self.parts.expression(self, value), value) for arg, value in pairs}
+        return Closure(definition, self.frame, defaults)
 
     def code_of_closure(self, closure: Closure) -> Code:
         """The source of a function inside a function."""

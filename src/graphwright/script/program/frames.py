@@ -7,6 +7,7 @@ import builtins
 import dataclasses
 import os
 import typing
+from collections.abc import Mapping
 from types import CellType, FunctionType
 from typing import Any
 
@@ -186,3 +187,4 @@ class Closure(Value):
 
     definition: ast.FunctionDef | ast.Lambda
     frame: Frame
+    defaults: Mapping[str, Value]  # evaluated where the function is defined, once

@@ -15,7 +15,6 @@ from torch import nn
 from graphwright.ops import raise_error, set_attribute, unpack, write_attribute
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.program.fields import type_of_field
-from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
     Bad,
@@ -297,16 +296,32 @@ def with_type(c: Context, value: Value, wanted: Type, at: ast.AST) -> Value:
 
 
 def _augmented(c: Context, node: ast.AugAssign) -> None:
-    reading = copy.copy(node.target)
+    """`f().x += y` and `f()[g()] += y` call `f` and `g` once, for what is read and for what is written."""
+    target = node.target
+    reading = copy.copy(target)
     reading.ctx = ast.Load()
-    left = c.expression(reading)
+    owner: Value = BAD
+    key: Any = None
+    if isinstance(target, ast.Name):
+        left = c.expression(reading)
+    else:
+        owner = c.expression(target.value)
+        if isinstance(target, ast.Subscript):
+            key = c.parts.key(c, target.slice)
+            left = c.parts.item(c, owner, key, reading)
+        else:
+            c.evaluated = (target.value, owner)
+            left = c.expression(reading)
     if is_outside(left):
         c.changes_outside(left, node)
         return
     value = c.parts.augmented(c, node, left)
-    if isinstance(node.target, ast.Attribute) and _is_in_place(left, value):
-        return  # the tensor itself was changed
-    assign(c, node.target, value, node)
+    if isinstance(target, ast.Name):
+        assign(c, target, value, node)
+    elif isinstance(target, ast.Subscript):
+        _assign_item(c, owner, key, value, target)
+    elif not _is_in_place(left, value):  # else the tensor itself was changed
+        assign_attribute(c, owner, target.attr, value, target)
 
 
 def _is_in_place(left: Value, value: Value) -> bool:
@@ -333,9 +348,10 @@ def assign(c: Context, target: ast.expr, value: Value, at: ast.AST) -> None:
     elif isinstance(target, ast.Starred):
         assign(c, target.value, value, at)
     elif isinstance(target, ast.Attribute):
-        _assign_attribute(c, target, value)
+        assign_attribute(c, c.expression(target.value), target.attr, value, target)
     elif isinstance(target, ast.Subscript):
-        _assign_item(c, target, value)
+        owner = c.expression(target.value)
+        _assign_item(c, owner, c.parts.key(c, target.slice), value, target)
 
 
 def _unpack(c: Context, target: ast.Tuple | ast.List, value: Value, at: ast.AST) -> None:
@@ -404,10 +420,6 @@ def _starred_items(c: Context, target: ast.Tuple | ast.List, value: Value, star:
     return items + [c.function(operator.getitem, (value, i), one, at) for i in range(-after, 0)]
 
 
-def _assign_attribute(c: Context, target: ast.Attribute, value: Value) -> None:
-    assign_attribute(c, c.expression(target.value), target.attr, value, target)
-
-
 def assign_attribute(c: Context, owner: Value, name: str, value: Value, at: ast.AST) -> None:
     """Give an attribute of a module, an object or a tensor a value."""
     if isinstance(owner, Bad) or isinstance(value, Bad):
@@ -469,9 +481,7 @@ def _setter(kind: type, name: str) -> Any:
     return static.fset if isinstance(static, property) else None
 
 
-def _assign_item(c: Context, target: ast.Subscript, value: Value) -> None:
-    owner = c.expression(target.value)
-    key = c.parts.key(c, target.slice)
+def _assign_item(c: Context, owner: Value, key: Any, value: Value, target: ast.Subscript) -> None:
     if any(isinstance(part, Bad) for part in (owner, key, value)):
         return
     kind = resolved(owner.type)
@@ -512,7 +522,7 @@ def _function(c: Context, node: ast.FunctionDef) -> None:
         c.problem(
             "a decorated function inside a function cannot be scripted", node.decorator_list[0], "define it outside"
         )
-    c.frame.names[node.name] = Closure(node, c.frame)
+    c.frame.names[node.name] = c.closure(node)
 
 
 def _global(c: Context, node: ast.Global) -> None:
