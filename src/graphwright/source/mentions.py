@@ -37,9 +37,9 @@ __all__ = [
 class Mentions:
     """What a function and those inside it mention.
 
-    `paths` are global names with the attributes that are read of them right away: `("config", "SCALE")`. `attributes`
-    are those that are read of anything, `stored` the global names that are assigned, `written` the attributes that are.
-    `free` are the variables of the functions around it, `rebound` those that it assigns.
+    `paths` are global names with the attributes that are read or assigned of them right away: `("config", "SCALE")`.
+    `attributes` are those that are read of anything, `stored` the global names that are assigned, `written` the
+    attributes that are. `free` are the variables of the functions around it, `rebound` those that it assigns.
     """
 
     paths: frozenset[tuple[str, ...]]
@@ -59,6 +59,7 @@ _stored: CodeTable[frozenset[str]] = CodeTable()
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
 _REBINDS = frozenset({dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]})
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
+_COPIES = ("COPY", "DUP_TOP")  # of what an augmented assignment reads and writes
 
 
 def mentions(code: CodeType) -> Mentions:
@@ -121,7 +122,9 @@ def _read(code: CodeType) -> Mentions:
                 if path:
                     path = (*path, name)
                     paths.add(path)
-            else:
+            elif kind not in _COPIES:
+                if kind in ("STORE_ATTR", "DELETE_ATTR") and path:
+                    paths.add((*path, name))
                 path = ()
                 if kind in ("STORE_GLOBAL", "DELETE_GLOBAL"):
                     stored.add(name)

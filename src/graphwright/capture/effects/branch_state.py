@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from types import CellType, FunctionType
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
+from graphwright.capture.effects.reach import EMPTY, content_of, leads_to, seen_state
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import changeable, content, refill
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
-from graphwright.source import PREFIX
+from graphwright.capture.state.samples import Unlike
+from graphwright.source import PREFIX, codes_of, mentions
 from graphwright.values import Given, Template, filled
 
 if TYPE_CHECKING:
+    from graphwright.capture.effects.variables import Variables
     from graphwright.capture.proxies.contents import Container
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["EMPTY", "Bound", "OneSided", "State", "cells_of", "content_of", "set_cell"]
+__all__ = ["EMPTY", "Bound", "OneSided", "State", "cells_of", "content_of", "names_in", "set_cell"]
 
-EMPTY: Any = object()  # the content of a cell without one
-_DEPTH = 4  # how far inside of each other the objects are that a branch may change
+
+_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None)})
+_UNCHANGED = (torch.Tensor, ModuleType)
+_TABLES = ("_modules", "_buffers", "_parameters")
+_LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 
 class Bound(Template):
@@ -57,7 +66,19 @@ class State:
     ) -> None:
         self.is_loop = is_loop
         everything = cells_of(functions)
-        inner = _cells_inside(everything)
+        self._containers: list[tuple[Any, Any]] = []
+        self._apart: list[tuple[Any, Any]] = []  # what is written to these is not joined: in the graph, or gone
+        self._kept: list[tuple[Any, Any]] = []  # what cannot be put back, and how it is
+        self._outside: list[tuple[Variables, str, Any]] = []
+        self._seen: set[int] = set()
+        self._alive: list[Any] = []
+        self._functions: list[FunctionType] = []  # that the variables lead to
+        self._unshared = {id(content_of(everything[name])) for name in unshared if name in everything}
+        mentioned, near = names_in(functions), [*_functions_in(everything.values())]
+        cells_near = [cell for function in near for cell in function.__closure__ or ()]
+        for cell in (*everything.values(), *cells_near):
+            self.watch(content_of(cell), mentioned)
+        inner = _cells_inside(everything, near, self._functions)
         names, alive = (*names, *inner), (*alive, *inner)
         everything.update(inner)
         cells = {name: everything[name] for name in everything if name in names}
@@ -65,42 +86,77 @@ class State:
         self.cells = everything  # those that the sides only read, too
         self.names = tuple(name for name in cells if name in alive)
         self._before = [content_of(cell) for cell in cells.values()]
-        self._containers: list[tuple[Any, Any]] = []
-        self._apart: list[tuple[Any, Any]] = []  # what is written to these is not joined: in the graph, or gone
-        self._seen: set[int] = set()
-        self._unshared = {id(content_of(everything[name])) for name in unshared if name in everything}
-        for value in map(content_of, everything.values()):
-            self.watch(value)
-            if isinstance(value, nn.Module):
-                for child in value._modules.values():
-                    self.watch(child)
 
-    def watch(self, value: Any, depth: int = _DEPTH) -> None:
-        """Note what a container, module or object holds, to put it back."""
-        seen = self._seen
-        if id(value) in seen:
-            return
-        if type(value) is tuple:
-            for item in value:
-                self.watch(item, depth)
-            return
-        if is_growing(value):
-            seen.add(id(value))
-            if not value.is_local:
-                self._apart.append((value, content(value)))
-            return
-        containers = changeable(value)
-        if not containers:
-            return
-        seen.add(id(value))
-        is_module = isinstance(value, nn.Module)
-        for container in containers:
-            kept = self._apart if id(container) in self._unshared else self._containers
-            kept.append((container, content(container)))
-            held = container.values() if isinstance(container, dict) else container
-            for item in list(held) if depth and not (is_module and container is not value.__dict__) else ():
-                if not isinstance(item, nn.Module):  # those are watched when they are called
-                    self.watch(item, depth - 1)
+    def watch(self, value: Any, mentioned: frozenset[str] = frozenset()) -> None:
+        """Note what a value leads to: what containers, modules and objects hold, to put it back.
+
+        Of a module, its submodules are noted too, and theirs whose names are `mentioned` by whoever has it; all others
+        are noted when they are called.
+        """
+        waiting = [value]
+        if isinstance(value, nn.Module):
+            waiting += _reached_submodules(value, mentioned)[::-1]
+            waiting.reverse()
+        while waiting:
+            value = waiting.pop()
+            if type(value) in _ATOMS or id(value) in self._seen or isinstance(value, _UNCHANGED):
+                continue
+            if is_growing(value):
+                self._see(value)
+                if not value.is_local:
+                    self._apart.append((value, content(value)))
+                continue
+            containers = changeable(value)
+            if isinstance(value, nn.Module):
+                self._see(value)
+                tables = vars(value)
+                containers = [tables, *[tables[name] for name in _TABLES if name in tables]]
+                waiting += [tables[name] for name in tables if name not in _TABLES][::-1]
+            elif containers:
+                self._see(value)
+                if "<locals>" in type(value).__qualname__:
+                    waiting.append(type(value))
+                for container in containers:
+                    waiting += [*(container.values() if isinstance(container, dict) else container)][::-1]
+            elif isinstance(value, tuple) or not _is_ours(value):
+                waiting += self._look(value)
+            for container in containers:
+                kept = self._apart if id(container) in self._unshared else self._containers
+                kept.append((container, content(container)))
+
+    def watch_outside(self, variables: Iterable[Variables]) -> None:
+        """Note what variables outside of the program's functions and modules hold, and lead to."""
+        for each in variables:
+            self._outside += [(each, name, each.value(name)) for name in each.names]
+            for name in each.names:
+                self.watch(each.value(name))
+
+    def _look(self, value: Any) -> list[Any]:
+        """Where a value leads that is no container, last first; of one that cannot be put back, note how it is."""
+        if type(value) is FunctionType:
+            if is_torch(value):
+                return []
+            self._functions.append(value)
+        leads, state = [*leads_to(value)], seen_state(value)
+        if leads or state is not None:
+            self._see(value)
+        if state is not None:
+            self._kept.append((value, state))
+        return leads[::-1]
+
+    def _see(self, value: Any) -> None:
+        self._seen.add(id(value))
+        self._alive.append(value)  # no other object gets its id
+
+    def check(self) -> None:
+        """See that nothing has changed that cannot be put back. Raises Unlike."""
+        for value, before in self._kept:
+            if seen_state(value) != before:
+                name = f"the class {value.__qualname__}" if isinstance(value, type) else f"a {type(value).__name__}"
+                raise Unlike(f"{name} is changed")
+        for variables, name, value in self._outside:
+            if variables.value(name) is not value:
+                raise Unlike(f"{name!r} of {variables.title} is assigned")
 
     def is_outermost(self, recorder: Capture, container: Container) -> bool:
         """Tell whether no other branch or loop around this one has a container as part of its state."""
@@ -157,30 +213,63 @@ def cells_of(functions: Iterable[Callable[..., Any]]) -> dict[str, CellType]:
     return cells
 
 
-def _cells_inside(cells: dict[str, CellType]) -> dict[str, CellType]:
-    """The variables that functions defined around a branch assign: `def add(v): nonlocal total; total += v`."""
+def _cells_inside(
+    cells: dict[str, CellType], near: Sequence[FunctionType], functions: Iterable[FunctionType]
+) -> dict[str, CellType]:
+    """The variables of functions in these variables, and those that further ones assign.
+
+    def add(v): nonlocal total; total += v
+    """
     known = {id(cell) for cell in cells.values()}
     found: dict[str, CellType] = {}
-    waiting = [content_of(cell) for cell in cells.values()]
-    while waiting:
-        function = waiting.pop()
-        if not isinstance(function, FunctionType) or function.__closure__ is None or is_torch(function):
-            continue
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
-            if id(cell) not in known:
+    for function in (*near, *functions):
+        rebound = mentions(function.__code__).rebound if function not in near else None
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            if id(cell) not in known and not name.startswith(PREFIX) and (rebound is None or name in rebound):
                 known.add(id(cell))
-                waiting.append(content_of(cell))
-                if not name.startswith(PREFIX):
-                    found[name if name not in cells else f"{name} of {function.__name__}"] = cell
+                found[name if name not in {*cells, *found} else f"{name} of {function.__name__} {len(found)}"] = cell
     return found
 
 
-def content_of(cell: CellType) -> Any:
-    """What a cell holds, EMPTY if nothing."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return EMPTY
+def _functions_in(cells: Iterable[CellType]) -> Iterator[FunctionType]:
+    """The functions that variables hold, or the variables of these."""
+    waiting, seen = [content_of(cell) for cell in cells], set()
+    while waiting:
+        value = waiting.pop()
+        if type(value) is tuple:
+            waiting += value
+        elif type(value) is FunctionType and id(value) not in seen and not is_torch(value):
+            seen.add(id(value))
+            waiting += map(content_of, value.__closure__ or ())
+            yield value
+
+
+def names_in(functions: Sequence[Any]) -> frozenset[str]:
+    """The names that functions mention, and those that they close over."""
+    cells = [cell for function in functions for cell in function.__closure__ or ()]
+    codes = [inner for each in (*functions, *_functions_in(cells)) for inner in codes_of(each.__code__)]
+    return frozenset(itertools.chain.from_iterable(code.co_names for code in codes))
+
+
+def _reached_submodules(module: nn.Module, mentioned: frozenset[str]) -> list[nn.Module]:
+    """The submodules of a module, and theirs that are mentioned by name, or as items of a list that is."""
+    found, waiting, seen = [], [(module, True)], {id(module)}
+    while waiting:
+        around, has_all = waiting.pop()
+        for name, child in vars(around).get("_modules", {}).items():
+            if child is not None and id(child) not in seen and (has_all or name in mentioned):
+                seen.add(id(child))
+                found.append(child)
+                if name in mentioned or isinstance(around, _LISTS):
+                    waiting.append((child, isinstance(child, _LISTS)))
+    return found
+
+
+def _is_ours(value: Any) -> bool:
+    """Tell whether a value is the capture's own: a stand-in of it, or a call that a shell makes."""
+    made_by = value.func if isinstance(value, functools.partial) else value
+    homes = type(value).__module__, getattr(made_by, "__module__", None)
+    return any(isinstance(home, str) and home.startswith("graphwright.") for home in homes)
 
 
 def set_cell(cell: CellType, value: Any) -> None:

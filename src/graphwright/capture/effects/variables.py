@@ -1,9 +1,9 @@
-"""Variables outside of all modules that a program may change: global names, attributes of classes, cells."""
+"""Variables outside of all modules that a program may change: globals, attributes of classes and functions, cells."""
 
 from __future__ import annotations
 
-from types import CellType, CodeType
-from typing import TYPE_CHECKING, Any
+from types import CellType, CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphwright.capture.proxies.contents import changeable, content, refill
 from graphwright.capture.proxies.growing import is_growing
@@ -12,21 +12,21 @@ from graphwright.source import place_of_name
 if TYPE_CHECKING:
     from graphwright.ops import Names
 
-__all__ = ["MISSING", "Variables"]
+__all__ = ["MISSING", "Owner", "Variables"]
+
+Owner: TypeAlias = "dict[str, Any] | type | FunctionType | CellType"
 
 MISSING: Any = object()
 _DEPTH = 3  # how far inside of each other the containers are that are put back
 
 
 class Variables:
-    """Some variables of one owner: a dict of global names, a class, or a cell with its one variable.
+    """Some variables of one owner: a dict of global names, a class, a function, or a cell with its one variable.
 
     `argument` is the owner as nodes name it; `title` is what it is called in messages.
     """
 
-    def __init__(
-        self, owner: dict[str, Any] | type | CellType, argument: str | Names | type | CellType, title: str
-    ) -> None:
+    def __init__(self, owner: Owner, argument: str | Names | type | FunctionType | CellType, title: str) -> None:
         self.owner: Any = owner
         self.argument, self.title = argument, title
         self.path = f"{title}[{id(owner)}]:"
@@ -61,6 +61,8 @@ class Variables:
                 return self.owner.cell_contents
             except ValueError:
                 return MISSING
+        if type(self.owner) is FunctionType:
+            return vars(self.owner).get(name, MISSING)
         return next((base.__dict__[name] for base in self.owner.__mro__ if name in base.__dict__), MISSING)
 
     def read(self) -> dict[str, Any]:

@@ -156,6 +156,10 @@ class AttemptRegion:
         if recorder.pending is not None:
             raise recorder.pending
         check_end(recorder, depth, lambda: self._given_up("a context is entered or left in a `try`"))
+        try:
+            state.check()
+        except Unlike as why:
+            raise self._given_up(str(why)) from None
         values = [left, *state.read()]
         state.restore()
         return region, values, has_raised

@@ -235,6 +235,7 @@ def _run_side(
         return recorder.questions.restart(recorder.plan.change(place, "fork", "a context is entered on one side only"))
 
     check_end(recorder, depth, entered)
+    state.check()
     values = [result, *state.read()]
     for cell, content_before in bound:
         set_cell(cell, content_before)

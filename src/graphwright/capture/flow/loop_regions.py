@@ -204,6 +204,7 @@ class LoopRegion:
         recorder.ambient.notice()
         run.goes_on = recorder.questions.guards.of_example(value) if is_open(value) else bool(value)
         run.test = recorder.numbers.predicate(value) if is_open(value) else bool(value)
+        self._state.check()
         if not all(map(is_same, self._state.read(), run.entry)):
             raise Unlike("the condition of the loop changes values")
 
@@ -219,6 +220,7 @@ class LoopRegion:
         except Raised:
             has_raised = True
         check_end(recorder, depth, lambda: Unlike("a context is entered or left in the loop"))
+        state.check()
         run.after = list(run.entry) if has_raised else state.read()
         run.before = state.values_before()
         run.entry += run.before[len(run.entry) :]

@@ -25,7 +25,7 @@ from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.conversion.conversion import asks_identity
 from graphwright.capture.effects.asked_modules import Asker, asker_of
 from graphwright.capture.effects.held_tables import is_state
-from graphwright.capture.effects.variables import MISSING, Variables
+from graphwright.capture.effects.variables import MISSING, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart
 from graphwright.capture.proxies.objects import is_object
@@ -84,6 +84,7 @@ class World:
                     for name, value in vars(module).items():
                         if not name.startswith("_"):
                             self._apart.note(value, type(module).__name__, name)
+                            self._apart.note_modules(value, type(module).__name__, name)
                             self._follow(value)
             for function in functions:
                 self._follow(function)
@@ -131,6 +132,10 @@ class World:
             if all(writes) and (not writes or found.held is not None):
                 kept[key] = found._replace(but=tuple(writes))
         return kept
+
+    def variables(self) -> list[Variables]:
+        """The variables that the program's functions may change, or whose containers they may."""
+        return [*self._variables.values(), *[variables for variables, *_ in self._others]]
 
     def attributes(self) -> frozenset[str]:
         """The names of the attributes that the program's functions read or write, of whatever it is."""
@@ -216,12 +221,13 @@ class World:
         value, subject = names.get(path[0], MISSING), f"the global {path[0]!r} of {_title(names)}"
         for atom in path[1:]:
             owner, value, subject = _attribute(value, atom)
-        if value is MISSING or path[-1].startswith("__"):
+        if path[-1].startswith("__"):
             return
-        self._value(owner, path[-1], value, subject, code)
-        if isinstance(owner, type):
+        if value is not MISSING:
+            self._value(owner, path[-1], value, subject, code)
+        if isinstance(owner, type | FunctionType):
             self._watch(owner, owner, owner.__qualname__, path[-1], code)
-        elif type(owner) is dict and _has_state(value):
+        elif type(owner) is dict and value is not MISSING and _has_state(value):
             self._watch(owner, _module_of(owner), _title(owner), path[-1], code)
 
     def _value(self, owner: Any, name: str, value: Any, subject: str, code: CodeType) -> None:
@@ -292,8 +298,8 @@ class World:
 
     def _watch(
         self,
-        owner: dict[str, Any] | type | CellType,
-        argument: str | Names | type | CellType,
+        owner: Owner,
+        argument: str | Names | type | FunctionType | CellType,
         title: str,
         name: str,
         code: CodeType,
@@ -338,6 +344,8 @@ def _attribute(value: Any, name: str) -> tuple[Any, Any, str]:
         return None, MISSING, ""
     if isinstance(value, type):
         return value, _of_class(value, name), f"{value.__qualname__}.{name}"
+    if type(value) is FunctionType and not is_foreign(value.__code__):
+        return value, vars(value).get(name, MISSING), f"{value.__qualname__}.{name}"
     kind = type(value)
     if is_object(value) and not is_foreign_class(kind):
         held = getattr(value, "__dict__", {})

@@ -20,7 +20,7 @@ Container: TypeAlias = (
 )
 
 _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type})
-_PLAIN = frozenset({list, dict, set})
+_PLAIN = frozenset({list, dict, set, collections.OrderedDict})
 
 
 def changeable(value: Any) -> list[Any]:

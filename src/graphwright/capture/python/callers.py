@@ -8,7 +8,7 @@ the stack: the caller is then converted, and the capture starts again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ from graphwright.errors import CaptureError
 from graphwright.source import cache_around, stored_globals, user_frame
 
 if TYPE_CHECKING:
+    from graphwright.capture.effects.variables import Variables
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.tensor_proxy import TensorProxy
 
@@ -99,6 +100,10 @@ class Callers:
                 self._have_converted({each.__code__})
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
+
+    def outside(self) -> Iterable[Variables]:
+        """The variables outside of functions and modules that the program may change."""
+        return self._world.variables()
 
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it.

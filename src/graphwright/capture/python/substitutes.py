@@ -17,6 +17,7 @@ from torch import nn
 from graphwright.capture.calls.opaque import holds_values, record_foreign_call, record_leaf_function
 from graphwright.capture.calls.refusals import is_misfit, is_refused_value
 from graphwright.capture.containers.loop_holders import Holder
+from graphwright.capture.effects.branch_state import names_in
 from graphwright.capture.outside.drawing import is_draw, record_draw
 from graphwright.capture.outside.outside_modules import call_outside
 from graphwright.capture.outside.overheard import hear
@@ -88,9 +89,9 @@ def _code_of(function: Callable[..., Any]) -> CodeType | None:
 def _of_method(recorder: Capture, function: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
     """A method that is written in Python. It may change its owner, which a side of a branch must know of."""
     owner = function.__self__
-    if recorder.states and (isinstance(owner, nn.Module) or not is_torch(type(owner))):
+    if isinstance(owner, nn.Module):  # an object that no state knows has been made on the side
         for state in recorder.states:
-            state.watch(owner)
+            state.watch(owner, names_in((function.__func__,)))
     return _by_arguments(recorder, function, args, kwargs)
 
 

@@ -552,6 +552,9 @@ class Callers(Protocol):
     def start(self, function: Callable[..., Any], world: Any) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
 
+    def outside(self) -> Iterable[Any]:
+        """The variables outside of functions and modules that the program may change."""
+
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it."""
 
