@@ -5,7 +5,9 @@ Kept are the very objects, so nothing of this goes into a file: what another pro
 
 from __future__ import annotations
 
+import array
 import collections
+import types
 from collections.abc import Iterable
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -18,7 +20,6 @@ __all__ = ["NOTHING", "Found", "Outside", "differs", "kept"]
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _SHORT = 60  # how long what a message shows of a container is
-_TABLES = (dict, list, set)
 _MISSING: Any = object()
 
 
@@ -60,7 +61,13 @@ class Found(NamedTuple):
                 return owner.cell_contents
             except ValueError:
                 return _MISSING
-        return getattr(owner, self.name, _MISSING)
+        if isinstance(owner, type):  # as it is written there, a static method or a property, or as Python gives it
+            written = next((base.__dict__[self.name] for base in owner.__mro__ if self.name in base.__dict__), _MISSING)
+            return written if written is self.value else getattr(owner, self.name, _MISSING)
+        try:
+            return object.__getattribute__(owner, self.name)  # past what its class does about it
+        except AttributeError:
+            return _MISSING
 
     def is_there(self) -> bool:
         """Tell whether there still is what was found."""
@@ -102,26 +109,36 @@ class _Content(NamedTuple):
 def kept(value: Any) -> Any:
     """A copy of what a container holds, with the containers in it; None for what is no container."""
     kind = type(value)
-    if kind not in (dict, list, tuple, set) and isinstance(value, (dict, list, set, collections.deque, *_BYTES)):
+    if kind not in (dict, list, tuple, set) and isinstance(value, (dict, list, set, *_HELD, *_BYTES)):
         held = _held(value)
         return None if held is None else _Content(kind, held)
     if kind is dict:
         return {key: _copied(item) for key, item in value.items()}
-    if kind is list or kind is tuple:
-        return kind(map(_copied, value)) if kind is list or any(type(item) in _TABLES for item in value) else None
+    if isinstance(value, tuple):
+        if all(kept(item) is None for item in value):
+            return None
+        return _Content(kind, _held(value)) if kind is not tuple else _held(value)
+    if kind is list:
+        return [*map(_copied, value)]
     return set(value) if kind is set else None
 
 
-_BYTES = (bytearray, numpy.ndarray)
+_BYTES = (bytearray, numpy.ndarray, array.array)
+_TABLES_OF = (types.MappingProxyType, collections.ChainMap, collections.UserDict)
+_HELD = (collections.deque, collections.UserList, *_TABLES_OF)
 
 
 def _held(value: Any) -> Any:
     """What a container holds, as a plain one does; None for an array that is too large, or holds objects."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in dict.items(value)}
+    if isinstance(value, tuple):
+        return tuple(map(_copied, value))
+    if isinstance(value, _TABLES_OF):
+        return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, set):
         return set(value)
-    if isinstance(value, bytearray):
+    if isinstance(value, bytearray | array.array):
         return bytes(value)
     if isinstance(value, numpy.ndarray):
         is_large = value.nbytes > MOST_BYTES or value.dtype.hasobject

@@ -8,6 +8,7 @@ it goes where the graph goes. What it looks at in a call is found once for each 
 
 from __future__ import annotations
 
+import array
 import collections
 import copy
 import datetime
@@ -54,7 +55,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 _TABLES = ("_modules", "_parameters", "_buffers")
 _ABSENT: Any = object()
 _SEQUENCES, _UNORDERED = (list, tuple, collections.deque), (set, frozenset)
-_BYTES = (bytearray, numpy.ndarray)
+_BYTES = (bytearray, numpy.ndarray, array.array)
 _CONTAINERS = (list, dict, set, collections.deque)  # whose content may become another
 _FUNCTIONS = (FunctionType, BuiltinFunctionType)
 _NAMES = (*_FUNCTIONS, MethodType, type)
@@ -204,8 +205,8 @@ def is_plain_container(value: Any) -> bool:
         return all(map(_is_plain_part, dict.keys(value))) and all(map(_is_plain_part, dict.values(value)))
     if isinstance(value, numpy.ndarray):
         return value.nbytes <= MOST_BYTES and not value.dtype.hasobject
-    if isinstance(value, bytearray):
-        return len(value) <= MOST_BYTES
+    if isinstance(value, bytearray | array.array):
+        return len(memoryview(value).cast("B")) <= MOST_BYTES
     return isinstance(value, (*_SEQUENCES, *_UNORDERED)) and all(map(_is_plain_part, value))
 
 
@@ -538,7 +539,7 @@ class Bound:
         value = state.get(name)
         if isinstance(value, (*_BYTES, functools.partial)):
             self._spelled.append((state, name, spelled(value)))
-        (self._containers if isinstance(value, _CONTAINERS) else reads).append((state, name))
+        (self._containers if _may_be_filled(value) else reads).append((state, name))
 
     def _add_object(
         self, state: dict[str, Any], path: str, facts: Facts, reads: list[tuple[dict[str, Any], str]]
@@ -604,6 +605,11 @@ class Bound:
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
         return not any(_inside(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
+
+
+def _may_be_filled(value: Any) -> bool:
+    """Tell whether a value, or a tuple's, may hold something else and be the same object."""
+    return isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and any(map(_may_be_filled, value)))
 
 
 _CONTAINS, _IS, _FORWARD = operator.contains, operator.is_, operator.attrgetter("forward")

@@ -39,7 +39,8 @@ class Mentions:
 
     `paths` are global names with the attributes that are read or assigned of them right away: `("config", "SCALE")`.
     `attributes` are those that are read of anything, `stored` the global names that are assigned, `written` the
-    attributes that are. `free` are the variables of the functions around it, `rebound` those that it assigns.
+    attributes that are. `free` are the variables of the functions around it, `rebound` those that it assigns. `texts`
+    are the names that it has as strings, where it may look something up by these: `getattr(config, "scale")`.
     """
 
     paths: frozenset[tuple[str, ...]]
@@ -48,6 +49,7 @@ class Mentions:
     written: frozenset[str]
     free: frozenset[str]
     rebound: frozenset[str]
+    texts: frozenset[str]
 
 
 DISPATCHERS = frozenset({  # of Python's own: functions that choose another one by the class of an argument
@@ -59,6 +61,7 @@ _stored: CodeTable[frozenset[str]] = CodeTable()
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
 _REBINDS = frozenset({dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]})
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
+_LOOKS_UP = frozenset({"getattr", "hasattr", "setattr", "vars", "globals", "__dict__", "attrgetter"})
 _COPIES = ("COPY", "DUP_TOP")  # of what an augmented assignment reads and writes
 
 
@@ -133,8 +136,11 @@ def _read(code: CodeType) -> Mentions:
         if not _REBINDS.isdisjoint(part.co_code[::2]):
             rebound.update(str(step.argval) for step in dis.get_instructions(part) if step.opcode in _REBINDS)
     free = frozenset(code.co_freevars)
+    looks_up = any(not _LOOKS_UP.isdisjoint(part.co_names) for part in codes_of(code))
+    consts = [const for part in codes_of(code) for const in part.co_consts] if looks_up else []
+    texts = frozenset(const for const in consts if isinstance(const, str) and const.isidentifier())
     return Mentions(
-        frozenset(paths), frozenset(attributes), frozenset(stored), frozenset(written), free, free & rebound
+        frozenset(paths), frozenset(attributes), frozenset(stored), frozenset(written), free, free & rebound, texts
     )
 
 

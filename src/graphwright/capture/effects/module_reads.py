@@ -12,6 +12,7 @@ tell.
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
 import dataclasses
@@ -66,7 +67,7 @@ _LOOK_UP, _WRITE, _DELETE = (
 )
 _OWN = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"})
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
-_CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, numpy.ndarray)
+_CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, array.array, numpy.ndarray)
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
 
 

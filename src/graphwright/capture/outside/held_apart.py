@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -13,7 +13,7 @@ from graphwright.capture.effects.reach import how_far
 from graphwright.errors import CaptureError
 from graphwright.source import place_of_name
 
-__all__ = ["HeldApart"]
+__all__ = ["HeldApart", "modules_in"]
 
 _LIVE = (list, dict, set)  # which Keeping knows
 _FIX = "keep it in a list, dict or number: in a global variable, or in an attribute of a module"
@@ -46,13 +46,10 @@ class HeldApart:
         code = function.__code__
         self._note_object(value, f"a default value of {function.__qualname__}", code.co_name, code, value)
 
-    def note_modules(self, value: Any, subject: str, name: str, depth: int = 2) -> None:
-        """Note the modules that a container in an attribute hides: they are none of the program's."""
-        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
-            if isinstance(item, nn.Module):
-                self.note(item, f"a module that {subject} has in {name!r}", name)
-            elif depth:
-                self.note_modules(item, subject, name, depth - 1)
+    def note_modules(self, value: Any, subject: str, name: str, own: Collection[int]) -> None:
+        """Note the modules that a container in an attribute hides, which are none of the program's own."""
+        for module in modules_in(value, own):
+            self.note(module, f"a module that {subject} has in {name!r}", name)
 
     def _note_object(self, value: Any, subject: str, name: str, code: CodeType | None, tables: Any) -> None:
         if not any(known is value for known, *_ in self._objects):
@@ -85,3 +82,13 @@ class HeldApart:
         """Put back what the objects held; a second time does no harm."""
         for before in self._states:
             before.put_back()
+
+
+def modules_in(value: Any, own: Collection[int], depth: int = 2) -> Iterator[nn.Module]:
+    """The modules in a list, tuple or dict, short of those whose id is among a program's own."""
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        if isinstance(item, nn.Module):
+            if id(item) not in own:
+                yield item
+        elif depth:
+            yield from modules_in(item, own, depth - 1)

@@ -8,14 +8,16 @@ Installed packages are not followed: what they keep to themselves counts as part
 
 from __future__ import annotations
 
+import array
 import collections
 import functools
+import itertools
 import linecache
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 import torch
@@ -27,10 +29,10 @@ from graphwright.capture.effects.asked_modules import Asker, asker_of
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
-from graphwright.capture.outside.held_apart import HeldApart
+from graphwright.capture.outside.held_apart import HeldApart, modules_in
 from graphwright.capture.proxies.objects import is_object
 from graphwright.ops import Names
-from graphwright.runtime import Found, Outside, is_atom
+from graphwright.runtime import Found, Outside, attributes_of, is_atom
 from graphwright.source import DISPATCHERS, catches, is_foreign, is_foreign_class, is_foreign_file, mentions
 
 if TYPE_CHECKING:
@@ -42,9 +44,25 @@ _ATOMS = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, 
 _TENSORS = (torch.Tensor, numpy.ndarray, numpy.generic)
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 _TABLES = (list, dict, set)
-_CONTAINERS = (*_TABLES, tuple, collections.deque, bytearray)
+_CONTAINERS = (
+    *_TABLES, tuple, collections.deque, bytearray, array.array,
+    collections.ChainMap, collections.UserDict, collections.UserList, MappingProxyType,
+)  # fmt: skip
 _CACHE = type(functools.lru_cache(len))
 _MOST = 256  # items of a container that are compared at each call
+
+
+class _Reached(NamedTuple):
+    """A value that something found leads to: what it is called, and how it is reached from what was found."""
+
+    value: Any
+    subject: str
+    root: tuple[int, str]
+    keys: tuple[Any, ...]
+
+    def inside(self, value: Any, key: Any, subject: str = "") -> _Reached:
+        """A value in this one."""
+        return _Reached(value, subject or f"what {self.subject} has", self.root, (*self.keys, key))
 
 
 class World:
@@ -55,11 +73,15 @@ class World:
         self._variables: dict[int, Variables] = {}
         self._first: dict[int, tuple[Variables, str]] = {}  # where a container was met first, by its id
         self._others: list[tuple[Variables, str, Variables, str]] = []  # other names of it, then the first
+        self._objects: dict[int, _Reached] = {}  # objects that what was found leads to, by id
+        self._ways: dict[tuple[int, str], _Reached] = {}  # how what was found in these is reached
+        self._reached: set[int] = set()  # all that has been looked at, by id
+        self._own: Collection[int] = ()  # the program's modules, by id
         self._codes: set[tuple[int, int]] = set()
         self._classes: dict[type, list[nn.Module]] = {}  # those of the program, with its modules of each
         self._makable: set[type] = set()  # those whose constructors the program may call
         self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
-        self._settled: set[tuple[type, str]] = set()
+        self._settled: set[tuple[type | int, str]] = set()
         self._apart = HeldApart()
         self._keeping: Keeping | None = None
         self._keep: list[Any] = []  # alive, so that no other object gets its id
@@ -73,19 +95,29 @@ class World:
     # ---- passes
 
     def start(
-        self, functions: Iterable[Any], modules: Iterable[nn.Module], keeping: Keeping, leaves: Iterable[Any] = ()
+        self,
+        functions: Iterable[Any],
+        modules: Iterable[nn.Module],
+        keeping: Keeping,
+        leaves: Iterable[Any] = (),
+        own: Collection[int] = (),
     ) -> None:
-        """Begin a pass: look where its functions lead, and put live values where they are state of the program."""
+        """Begin a pass: look where its functions lead, and put live values where they are state of the program.
+
+        `modules` are those of the program that it enters, `own` all that it has, by id.
+        """
         self._keeping, self._leaves = None, tuple(leaves)
         if not self._is_started:
+            self._own = own
             for module in modules:
                 if not is_foreign_class(type(module)):
                     self._class(type(module)).append(module)
                     for name, value in vars(module).items():
                         if not name.startswith("_"):
                             self._apart.note(value, type(module).__name__, name)
-                            self._apart.note_modules(value, type(module).__name__, name)
+                            self._apart.note_modules(value, type(module).__name__, name, own)
                             self._follow(value)
+                            self._behind(value, f"{name!r} of a {type(module).__name__}", module)
             for function in functions:
                 self._follow(function)
             self._settle()
@@ -129,9 +161,24 @@ class World:
             if owner is not None:
                 of_owner = self._keeping.writes(owner[0].path + owner[1])
                 writes += [keys[1:] for keys in of_owner if not keys or keys[0] == key[1]]
+            way = self._ways.get(key)
+            if way is not None:
+                writes += self._writes_inside(way)
             if all(writes) and (not writes or found.held is not None):
                 kept[key] = found._replace(but=tuple(writes))
         return kept
+
+    def _writes_inside(self, way: _Reached) -> list[tuple[Any, ...]]:
+        """Where the program writes in what is reached in a variable; `()` is all of it."""
+        assert self._keeping is not None
+        variables = self._variables.get(way.root[0])
+        if variables is None:
+            return []
+        keys, name = way.keys, way.root[1]
+        found = self._keeping.writes(variables.path + name)
+        if type(variables.owner) is CellType:  # the captured module may have it as an attribute
+            found += self._keeping.writes(name)
+        return [each[len(keys) :] for each in found if each[: len(keys)] == keys[: len(each)]]
 
     def variables(self) -> list[Variables]:
         """The variables that the program's functions may change, or whose containers they may."""
@@ -212,8 +259,10 @@ class World:
             self._path(names, path, code)
         for name in sorted(mentioned.stored):
             self._watch(names, _module_of(names), _title(names), name, code)
-        for name in (*sorted(mentioned.attributes), *sorted(mentioned.written)):
+        for name in sorted(mentioned.attributes | mentioned.written | mentioned.texts):
             self._attributes.setdefault(name, code)
+        for name in sorted(mentioned.texts & names.keys()):
+            self._path(names, (name,), code)
 
     def _path(self, names: dict[str, Any], path: tuple[str, ...], code: CodeType) -> None:
         """Note what is found under a global name, or under attributes of what is found there."""
@@ -230,8 +279,10 @@ class World:
         elif type(owner) is dict and value is not MISSING and _has_state(value):
             self._watch(owner, _module_of(owner), _title(owner), path[-1], code)
 
-    def _value(self, owner: Any, name: str, value: Any, subject: str, code: CodeType) -> None:
-        """Take what was found for granted, and look where it leads."""
+    def _value(
+        self, owner: Any, name: str, value: Any, subject: str, code: CodeType, way: _Reached | None = None
+    ) -> None:
+        """Take what was found for granted, and look where it leads; `way` is how its owner is reached."""
         kind = type(value)
         self.names_subclass |= isinstance(value, type) and issubclass(value, torch.Tensor) and value not in _PLAIN
         if (id(owner), name) in self._found or value is MISSING or holds_values(value):
@@ -239,7 +290,8 @@ class World:
         if isinstance(value, Outside):  # of a captured module that is captured again
             self._found.update({(id(found.owner), found.name): found for found in value.found})
             return
-        self._apart.note(value, subject, name, code)
+        if id(value) not in self._own:
+            self._apart.note(value, subject, name, code)
         is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (isinstance(value, _CONTAINERS) and _is_small(value))
         is_chosen = is_atom(value) and not isinstance(value, ModuleType) and getattr(value, "__name__", None) != name
         is_module = isinstance(value, nn.Module)
@@ -251,6 +303,61 @@ class World:
                 self._follow(item)
         elif not is_data and not is_module:
             self._follow(value)
+        if way is not None:
+            self._ways[id(owner), name] = way
+        self._reach(_Reached(value, subject, (id(owner), name), ()) if way is None else way, code)
+
+    def _reach(self, first: _Reached, code: CodeType) -> None:
+        """Note the objects that a value leads to, whose attributes the program may read."""
+        waiting = [first]
+        while waiting:
+            each = waiting.pop()
+            value, kind = each.value, type(each.value)
+            if isinstance(value, (*_ATOMS, *_TENSORS, ModuleType, type)) or id(value) in self._reached:
+                continue
+            self._reached.add(id(value))
+            self._keep.append(value)
+            if isinstance(value, _CONTAINERS):
+                items = value.items() if isinstance(value, Mapping) else enumerate(value)
+                waiting += [each.inside(item, key) for key, item in itertools.islice(items, _MOST)]
+            elif isinstance(value, functools.partial):
+                for name in ("args", "keywords"):
+                    self._value(value, name, getattr(value, name), f"{name!r} of {each.subject}", code)
+                waiting.append(each.inside(value.func, "func"))
+            elif kind is FunctionType and not is_foreign(value.__code__):
+                if vars(value):
+                    self._objects[id(value)] = each
+                for name in ("__defaults__", "__kwdefaults__"):
+                    held = getattr(value, name)
+                    given = held.values() if isinstance(held, dict) else held or ()
+                    if not all(isinstance(item, _ATOMS) for item in given):
+                        self._value(value, name, held, f"{name} of {value.__qualname__}", code)
+            elif kind is MethodType:
+                waiting.append(each.inside(value.__self__, "__self__"))
+            elif _has_attributes(value) and id(value) not in self._own:
+                self._objects[id(value)] = each
+                if not isinstance(value, nn.Module):
+                    self._class(kind)
+                elif not is_foreign_class(kind):
+                    self._class(kind).append(value)
+
+    def _behind(self, value: Any, subject: str, module: nn.Module) -> None:
+        """Note what an attribute of a module leads to that the module does not have, by functions or hidden modules."""
+        code = getattr(type(module).forward, "__code__", _NO_CODE)
+        found = _Reached(value, subject, (id(value), ""), ())
+        if isinstance(value, FunctionType | MethodType):
+            self._reach(found, code)
+        for hidden in modules_in(value, self._own):
+            self._reach(found.inside(hidden, ""), code)
+
+    def _in_object(self, object_: _Reached, name: str) -> None:
+        """Take for granted what an object has under a name, where that is its own."""
+        value, code = attributes_of(object_.value).get(name, MISSING), self._attributes[name]
+        if value is not MISSING and not name.startswith("__"):
+            subject = f"{name!r} of {object_.subject}"
+            self._value(object_.value, name, value, subject, code, object_.inside(value, name, subject))
+            if type(object_.value) is FunctionType:
+                self._watch(object_.value, object_.value, object_.value.__qualname__, name, code)
 
     # ---- classes
 
@@ -258,7 +365,7 @@ class World:
         """A class whose objects the program has: what it reads of anything may be found there."""
         if kind not in self._classes:
             self._classes[kind] = []
-            for name in _OF_OBJECTS:
+            for name in _methods_of_python(kind):
                 self._follow(_of_class(kind, name))
         return self._classes[kind]
 
@@ -272,13 +379,18 @@ class World:
     def _settle(self) -> None:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""
         while True:
-            every = ((kind, name) for kind in self._classes for name in self._attributes)
-            pairs = [pair for pair in every if pair not in self._settled]
+            pairs: list[tuple[type | int, str]] = [*itertools.product(self._classes, self._attributes)]
+            for key, each in self._objects.items():
+                pairs += [(key, name) for name in attributes_of(each.value) if name in self._attributes]
+            pairs = [pair for pair in pairs if pair not in self._settled]
             if not pairs:
                 return
             self._settled.update(pairs)
-            for kind, name in pairs:
-                self._in_class(kind, name)
+            for owner, name in pairs:
+                if isinstance(owner, type):
+                    self._in_class(owner, name)
+                else:
+                    self._in_object(self._objects[owner], name)
 
     def _in_class(self, kind: type, name: str) -> None:
         value, modules = _of_class(kind, name), self._classes[kind]
@@ -343,16 +455,25 @@ def _attribute(value: Any, name: str) -> tuple[Any, Any, str]:
     if isinstance(value, nn.Module) or value is MISSING:
         return None, MISSING, ""
     if isinstance(value, type):
-        return value, _of_class(value, name), f"{value.__qualname__}.{name}"
+        owner = value if _of_class(value, name) is not MISSING else type(value)
+        return owner, _of_class(owner, name), f"{owner.__qualname__}.{name}"
     if type(value) is FunctionType and not is_foreign(value.__code__):
         return value, vars(value).get(name, MISSING), f"{value.__qualname__}.{name}"
     kind = type(value)
-    if is_object(value) and not is_foreign_class(kind):
-        held = getattr(value, "__dict__", {})
+    if is_object(value):
+        held = attributes_of(value)
         if name in held:
             return value, held[name], f"{name!r} of a {kind.__qualname__}"
-        return kind, _of_class(kind, name), f"{kind.__qualname__}.{name}"
+        if not is_foreign_class(kind):
+            return kind, _of_class(kind, name), f"{kind.__qualname__}.{name}"
     return None, MISSING, ""
+
+
+def _has_attributes(value: Any) -> bool:
+    """Tell whether what functions read of anything may be an attribute of a value."""
+    if isinstance(value, nn.Module) or type(value) is SimpleNamespace:
+        return True
+    return is_object(value) and not is_foreign_class(type(value))
 
 
 def _of_class(kind: type, name: str) -> Any:
@@ -361,6 +482,13 @@ def _of_class(kind: type, name: str) -> Any:
         if name in base.__dict__:
             return MISSING if is_foreign_class(base) else base.__dict__[name]
     return MISSING
+
+
+def _methods_of_python(kind: type) -> list[str]:
+    """The methods of a class that Python calls without a name, those of operators and `with`, and `forward`."""
+    names = {name: None for base in kind.__mro__ if not is_foreign_class(base) for name in vars(base)}
+    special = [name for name in names if name.startswith("__") and name.endswith("__") and name not in _NOT_FOLLOWED]
+    return [name for name in special if callable(_of_class(kind, name))] + ["forward"]
 
 
 def _covered(kind: type, name: str) -> list[type]:
@@ -380,11 +508,11 @@ def _fields(kind: type) -> Any:
 
 
 def _is_definition(value: Any) -> bool:
-    return isinstance(value, FunctionType | MethodType | staticmethod | classmethod)
+    return isinstance(value, FunctionType | MethodType | staticmethod | classmethod | property)
 
 
 def _is_foreign_definition(value: Any) -> bool:
-    function = getattr(value, "__func__", value)
+    function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
     return type(function) is not FunctionType or is_foreign(function.__code__)
 
 
@@ -396,7 +524,8 @@ def _count(value: Any, most: int) -> int:
     if not isinstance(value, _CONTAINERS):
         return 1
     count = len(value)
-    for item in dict.values(value) if isinstance(value, dict) else value:
+    values = dict.values(value) if isinstance(value, dict) else value.values() if isinstance(value, Mapping) else value
+    for item in values:
         if count > most:
             break
         count += _count(item, most - count) - 1
@@ -421,9 +550,9 @@ def _title(names: dict[str, Any]) -> str:
     return str(names.get("__name__", "a module"))
 
 
+_NO_CODE = (lambda: None).__code__  # where there is none to name
 _CONSTRUCTORS = ("__new__", "__init__", "__post_init__")
-_OF_OBJECTS = (
-    "__call__", "__enter__", "__exit__", "__getattr__", "__getitem__",
-    "__setitem__", "__iter__", "__next__", "__len__", "__bool__", "__contains__", "__eq__", "__add__", "__mul__",
-    "__sub__", "__matmul__", "__truediv__", "__radd__", "__rmul__", "forward",
-)  # fmt: skip
+_NOT_FOLLOWED = frozenset({  # by the program itself: the capture looks at objects, too
+    *_CONSTRUCTORS, "__getattribute__", "__repr__", "__del__", "__init_subclass__", "__reduce__", "__reduce_ex__",
+    "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__dir__", "__sizeof__", "__class_getitem__",
+})  # fmt: skip

@@ -487,8 +487,8 @@ class Program:
         self.held = HeldObjects(recorder.shells)
         keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container)
         program = self.subject.function(self.subject.root_module, self.method)
-        entered = [] if recorder.members is None else recorder.members.entered
-        self.world.start([program], entered, keeping, plan.leaves)
+        entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
+        self.world.start([program], entered, keeping, plan.leaves, own)
         watch_world()
         watch_random_state()
         watch_process_state()
