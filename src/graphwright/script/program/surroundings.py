@@ -6,6 +6,7 @@ What installed packages keep to themselves counts as part of their code.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -69,6 +70,9 @@ class Surroundings:
                 self._take(subject, vars(owner), name, vars(owner)[name])
         elif isinstance(owner, type):
             self._take_of_class(owner, owner, name)
+        elif name == "__dict__":  # any of them may be read there
+            for each in vars(owner):
+                self.take_attribute(owner, each)
         elif name in getattr(owner, "__dict__", ()) or _is_slot(type(owner), name):
             self._take(f"{name!r} of a {type(owner).__qualname__}", owner, name, getattr(owner, name, MISSING))
         else:
@@ -80,6 +84,8 @@ class Surroundings:
 
     def _take_of_class(self, kind: type, owner: type, name: str) -> None:
         base = next((base for base in kind.__mro__ if name in vars(base)), None)
+        if base is None and kind is owner and type(kind) is not type:
+            self._take_of_class(type(kind), type(kind), name)
         if base is None or is_foreign_class(base) or name.startswith("__"):
             return
         self._take(f"{kind.__qualname__}.{name}", owner, name, getattr(owner, name, MISSING))
@@ -88,6 +94,20 @@ class Surroundings:
         key = id(owner), name
         if key not in self._found and value is not MISSING and not _is_part_of_python(value) and _is_small(value):
             self._found[key] = Found.of(subject, owner, name, value)
+            self._take_inside(subject, value)
+
+    def _take_inside(self, subject: str, value: Any) -> None:
+        """Note what a function is called with that its call does not give: arguments of a partial one, and defaults."""
+        function = value.__func__ if isinstance(value, MethodType) else value
+        if isinstance(value, functools.partial):
+            for name in ("func", "args", "keywords"):
+                self._take(f"{name!r} of {subject}", value, name, getattr(value, name))
+        elif isinstance(function, FunctionType):
+            for name in ("__defaults__", "__kwdefaults__"):
+                held = getattr(function, name)
+                values = held.values() if isinstance(held, dict) else held or ()
+                if not all(isinstance(each, int | float | str | None) for each in values):
+                    self._take(f"{name} of {function.__qualname__}", function, name, held)
 
 
 def _is_slot(kind: type, name: str) -> bool:

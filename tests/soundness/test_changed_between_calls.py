@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import GuardError, trace
+from graphwright import GuardError, ScriptError, script, trace
 
 # What there is, what the program reads of it, and how it changes; HELD is a global name, or an attribute of a module.
 WAYS = {
@@ -181,6 +181,26 @@ def test_what_is_outside(way: str, tmp_path: Path) -> None:
     assert torch.equal(gm(x), module.program(x)) and torch.equal(gm(x), 2 * x)
     module.change()
     assert not torch.equal(module.program(x), 2 * x)
+    assert follows(gm, module.program, x)
+
+
+NOT_SCRIPTED = {
+    "by the table of attributes", "a module in a list", "its attribute", "a global by name",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", {**WAYS, **OF_GLOBALS})
+def test_what_is_outside_of_a_script(way: str, tmp_path: Path) -> None:
+    held, read, change = {**WAYS, **OF_GLOBALS}[way]
+    module = loaded(tmp_path / "outside_of_script.py", OF_GLOBAL.format(held=held, read=read, change=change))
+    x = torch.ones(2)
+    if way in NOT_SCRIPTED:
+        with pytest.raises(ScriptError):
+            script(module.program)
+        return
+    gm = script(module.program)
+    assert torch.equal(gm(x), 2 * x)
+    module.change()
     assert follows(gm, module.program, x)
 
 
