@@ -282,3 +282,33 @@ def test_a_sequence_whose_modules_have_names_is_written_with_them(flat: bool) ->
     text = graphwright.source(nested, standalone=True)
     assert "torch.nn.Sequential(OrderedDict([" in text
     assert torch.equal(written(nested, text)(floats(3, 4)), model(floats(3, 4)))
+
+
+class WithCache(nn.Module):
+    """Fills a dict with a mask of each size that it meets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.masks: dict[int, torch.Tensor] = {}
+        self.tables = {"scales": [torch.tensor([2.0, 3.0]), 1.0]}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.size(0) not in self.masks:
+            self.masks[x.size(0)] = torch.ones(x.size(0), x.size(0)).triu(1)
+        return self.masks[x.size(0)] @ x * self.tables["scales"][0]
+
+
+def test_dicts_of_tensors_are_written_with_their_values() -> None:
+    model, x = WithCache(), torch.ones(3, 2)
+    model(x)
+    gm = trace(model, (x,))
+    text = graphwright.source(gm, standalone=True)
+    assert "self.masks = {3: torch.ones(3, 3).triu(1)}" in text
+    assert torch.equal(written(gm, text)(x), model(x))
+
+
+def test_a_dict_of_large_tensors_is_refused() -> None:
+    model = WithCache()
+    model.masks[90] = torch.randn(90, 90)
+    with pytest.raises(ExportError, match="cannot write the tensor 'masks'"):
+        graphwright.source(trace(model, (torch.ones(90, 2),)))

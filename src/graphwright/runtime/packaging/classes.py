@@ -31,6 +31,7 @@ from graphwright.runtime.packaging.modules import (
     Expression,
     constructor_call,
     empty_tensor,
+    holds_tensors,
     own_attributes,
     quoted,
     written_value,
@@ -378,6 +379,8 @@ class ModuleWriter:
         if isinstance(value, Tensor):
             return empty_tensor(value) if self._loads_weights else self._with_values(value, path, name)
         text = written_value(value, self.names)
+        if text is None and holds_tensors(value):
+            text = written_value(value, self.names, lambda tensor: self._with_values(tensor, path, name))
         if text is not None:
             return text
         kind, what = type(module).__name__, f"{name!r}, {describe(value)}, has no text that makes it again"

@@ -28,6 +28,7 @@ __all__ = [
     "Expression",
     "constructor_call",
     "empty_tensor",
+    "holds_tensors",
     "is_same_build",
     "own_attributes",
     "quoted",
@@ -105,32 +106,53 @@ def empty_tensor(tensor: Tensor) -> Call:
     return Call("torch.empty", (*sizes, *dtype))
 
 
-def written_value(value: Any, names: Globals) -> Expression | None:
-    """Write a plain value so that evaluating the text gives it back, or answer None for what has no such text."""
-    return _literal(value, names) if _is_literal(value) else None
+def written_value(
+    value: Any, names: Globals, tensor: Callable[[Tensor], Expression] | None = None
+) -> Expression | None:
+    """Write a plain value so that evaluating the text gives it back, or answer None for what has no such text.
+
+    `tensor` writes the tensors in it, without which they have none.
+    """
+    return _literal(value, names, tensor) if _is_literal(value, tensor is not None) else None
 
 
-def _literal(value: Any, names: Globals) -> Expression:
+def holds_tensors(value: Any) -> bool:
+    """Tell whether a value is a list, tuple or dict with tensors in it.
+
+    >>> holds_tensors({"a": [torch.ones(1)]}), holds_tensors([1]), holds_tensors(torch.ones(1))
+    (True, False, False)
+    """
+    items = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    return any(isinstance(item, Tensor) or holds_tensors(item) for item in items)
+
+
+def _literal(value: Any, names: Globals, tensor: Callable[[Tensor], Expression] | None = None) -> Expression:
     kind = type(value)
+    if tensor is not None and isinstance(value, Tensor):
+        return tensor(value)
     if kind is str:
         return quoted(value) if value.isprintable() else repr(value)
     if kind is dict:
-        pairs = [(_literal(key, names), _literal(item, names)) for key, item in value.items()]
+        pairs = [(_literal(key, names), _literal(item, names, tensor)) for key, item in value.items()]
         return Call("", tuple((f"{render(key, 0, '')}: ", item) for key, item in pairs), ("{", "}"))
     if kind is list or (kind is tuple and len(value) != 1):
         brackets = ("[", "]") if kind is list else ("(", ")")
-        return Call("", tuple(("", _literal(item, names)) for item in value), brackets)
+        return Call("", tuple(("", _literal(item, names, tensor)) for item in value), brackets)
     return argument(value, names, None)[0]
 
 
-def _is_literal(value: Any) -> bool:
+def _is_literal(value: Any, with_tensors: bool = False) -> bool:
     kind = type(value)
     if kind in _ATOMS or isinstance(value, _SINGLETONS):
         return True
-    if kind in (list, set, frozenset, tuple):
+    if with_tensors and isinstance(value, Tensor):
+        return True
+    if kind is list or (kind is tuple and len(value) != 1):
+        return all(_is_literal(item, with_tensors) for item in value)
+    if kind in (set, frozenset, tuple):
         return all(map(_is_literal, value))
     if kind is dict:
-        return all(_is_literal(key) and _is_literal(item) for key, item in value.items())
+        return all(_is_literal(key) and _is_literal(item, with_tensors) for key, item in value.items())
     if kind is slice:
         return all(map(_is_literal, (value.start, value.stop, value.step)))
     if isinstance(value, tuple):  # a NamedTuple, a torch.Size
