@@ -95,8 +95,7 @@ class State:
         """
         waiting = [value]
         if isinstance(value, nn.Module):
-            waiting += _reached_submodules(value, mentioned)[::-1]
-            waiting.reverse()
+            waiting = [*_reached_submodules(value, mentioned)[::-1], value]
         while waiting:
             value = waiting.pop()
             if type(value) in _ATOMS or id(value) in self._seen or isinstance(value, _UNCHANGED):

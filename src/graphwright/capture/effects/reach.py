@@ -13,6 +13,7 @@ import io
 import itertools
 import random
 import types
+import warnings
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator
@@ -24,15 +25,15 @@ from torch import nn
 
 from graphwright.capture.proxies.contents import holds_bytes
 from graphwright.capture.proxies.objects import is_object, is_plain_object
+from graphwright.runtime import attributes_of
 
-__all__ = ["content_of", "how_far", "leads_to", "seen_state"]
+__all__ = ["EMPTY", "content_of", "how_far", "leads_to", "seen_state"]
 
 EMPTY: Any = object()  # the content of a cell without one
 
 _CACHE = type(functools.lru_cache(len))
 _METHOD_WRAPPER = type([].__len__)
 _VIEWS: Any = (type({}.keys()), type({}.values()), type({}.items()), types.MappingProxyType)
-_COUNTED = (itertools.count, itertools.cycle, itertools.repeat)
 
 
 def leads_to(value: Any) -> Iterable[Any]:
@@ -65,7 +66,7 @@ def leads_to(value: Any) -> Iterable[Any]:
         return gc.get_referents(value)
     if isinstance(value, type):
         return [*vars(value).values()] if "<locals>" in value.__qualname__ else ()
-    return [getattr(value, name, None) for name in _slots(kind)] if _has_slots(value) else ()
+    return attributes_of(value).values() if _has_slots(value) else ()
 
 
 _OF_PYTHON = ("builtins", "itertools")
@@ -99,7 +100,7 @@ def seen_state(value: Any) -> Any:
         return value.cache_info().currsize
     if isinstance(value, type):
         return [(name, id(held)) for name, held in vars(value).items()] if "<locals>" in value.__qualname__ else None
-    return [id(getattr(value, name, None)) for name in _slots(kind)] if _has_slots(value) else None
+    return [(name, id(held)) for name, held in attributes_of(value).items()] if _has_slots(value) else None
 
 
 def how_far(value: Iterator[Any]) -> Any:
@@ -112,7 +113,9 @@ def how_far(value: Iterator[Any]) -> Any:
     if kind is itertools.count or kind is itertools.repeat:
         return repr(value)
     try:
-        made_by = value.__reduce__()
+        with warnings.catch_warnings():  # the iterators of itertools are not to have it for much longer
+            warnings.simplefilter("ignore", DeprecationWarning)
+            made_by = value.__reduce__()
     except (TypeError, AttributeError):
         return None
     return _numbers_in(made_by[1:], kind.__name__.startswith(("dict", "set")))
@@ -141,12 +144,3 @@ def _has_slots(value: Any) -> bool:
     if kind.__module__.startswith(("graphwright.", "builtins")) or isinstance(value, torch.Tensor | nn.Module):
         return False
     return is_object(value) and not is_plain_object(value)
-
-
-def _slots(kind: type) -> list[str]:
-    """The names of the slots of a class."""
-    found: list[str] = []
-    for base in kind.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        found += (slots,) if isinstance(slots, str) else slots
-    return found
