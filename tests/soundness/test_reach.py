@@ -42,6 +42,8 @@ WAYS = {
     "a proxy of a dict": ("table = {'a': []}; held = types.MappingProxyType(table)", "held['a'].append(1)", "table"),
     "a list deep inside": ("held = {'a': [{'b': [{'c': [{'d': [0]}]}]}]}", "held['a'][0]['b'][0]['c'][0]['d'].pop()",
                            "held"),
+    "a key of a list": ("log = []; rows = [3, 1]", "rows.sort(key=lambda v: log.append(v) or -v)", "(rows, log)"),
+    "a key of max": ("log = []; rows = [3, 1]", "max(rows, key=lambda v: log.append(v) or -v)", "log"),
     "an iterator": ("held = iter([1, 2, 3, 4, 5])", "next(held)", "next(held)"),
     "an iterator in a list": ("held = [iter({1: 2, 3: 4, 5: 6, 7: 8}.items())]", "next(held[0])", "next(held[0])"),
     "a counter": ("held = itertools.count()", "next(held)", "next(held)"),

@@ -22,6 +22,8 @@ from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item
 from graphwright.capture.containers.loop_holders import value_of_kind
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.rows import rows
+from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.hook_effects import is_unchanged
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.regions import Region
@@ -32,7 +34,7 @@ from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node, shared_operands
-from graphwright.ops import transformed
+from graphwright.ops import is_impure, transformed
 from graphwright.values import Kind, leaves
 
 if TYPE_CHECKING:
@@ -143,6 +145,8 @@ class _Ordering:
                     return NotImplemented
             return None
         keys = self._keys()
+        if keys is None:  # it does more: it is called where Python calls it
+            return NotImplemented
         if any(recorder.joining.is_open(leaf) or isinstance(leaf, torch.Tensor) for leaf in leaves(keys)):
             return None
         order = sorted(range(len(values)), key=keys.__getitem__, reverse=bool(self._options.get("reverse")))
@@ -150,16 +154,30 @@ class _Ordering:
             return [values[i] for i in order]
         return values[self._function(range(len(values)), key=keys.__getitem__)]
 
-    def _keys(self) -> list[Any]:
-        """The keys of a list of the program, computed in a graph that is not kept."""
+    def _keys(self) -> list[Any] | None:
+        """The keys of a list of the program, computed in a graph that is not kept; None where that changes anything."""
         recorder = self._recorder
         region = Region(recorder.region, sys._getframe(), self._place)
-        mark = recorder.mark()
+        mark, state = recorder.mark(), self._reached()
+        before = state.read()
         with recorder.writing(region):
             try:
-                return [self._call(self._key, value) for value in self._values]
+                keys = [self._call(self._key, value) for value in self._values]
             finally:
                 recorder.back_to(mark)
+        acts = any(node.op in _CALLS and is_impure(node) for node in region.graph.nodes)
+        if acts or _has_changed(state, before):
+            state.restore()
+            return None
+        return keys
+
+    def _reached(self) -> State:
+        """What the key may change."""
+        state, typed = State((), (), ()), self._recorder.typed
+        state.watch(self._key)
+        if typed is not None:
+            state.watch_outside(typed.callers.outside())
+        return state
 
     def _kind(self) -> Any:
         """What all values are like. Raises Unlike."""
@@ -178,6 +196,8 @@ class _Ordering:
         recorder, name = self._recorder, _parameter(self._key)
         region = Region(recorder.region, sys._getframe(), self._place)
         region.transform = _ORDERINGS[self._function]
+        state = self._reached()
+        before = state.read()
         try:
             with recorder.writing(region):
                 node = region.graph.create_node("placeholder", name, (), {}, name)
@@ -189,6 +209,10 @@ class _Ordering:
         except Raised:
             message = f"the key of {_ORDERINGS[self._function]} raises an exception whatever it is given"
             raise refusal(CaptureError(message, at=recorder.where())) from None
+        if _has_changed(state, before):
+            state.restore()
+            message = f"the key of {_ORDERINGS[self._function]} changes what is outside of it"
+            raise refusal(CaptureError(message, at=recorder.where(), fix="compute the keys first, in a loop"))
         return region
 
     # ---- the example
@@ -232,6 +256,18 @@ class _Ordering:
         nodes = recorder.unpacked(node, len(content), recorder.unpacked_names() or [""] * len(content))
         kinds = [kind if order is None else seen(recorder.joining, kind, item) for item in content]
         return [value_of_kind(recorder, own, item, "", self._place) for own, item in zip(kinds, nodes, strict=True)]
+
+
+def _has_changed(state: State, before: list[Any]) -> bool:
+    """Tell whether something of a state, which was this before, is another now."""
+    try:
+        state.check()
+    except Unlike:
+        return True
+    return not all(map(is_unchanged, before, state.read()))
+
+
+_CALLS = ("call_function", "call_method")
 
 
 def _parameter(key: Hashable) -> str:
