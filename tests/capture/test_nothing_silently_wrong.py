@@ -420,12 +420,16 @@ class OwnReduce(Linear):
 
 
 class OwnSetattr(Linear):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
 
     def forward(self, x: Tensor) -> Tensor:
         self.last = x.mean()
-        self.count = getattr(self, "count", 0) + 1
+        self.count = self.count + 1
         return self.linear(x)
 
 

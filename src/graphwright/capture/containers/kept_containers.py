@@ -126,6 +126,8 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
     def __getitem__(self, key: Hashable) -> Any:
         if key not in self.kinds:
             return dict.__getitem__(self, key)  # just stored, for the first time
+        if self.recorder.typed is not None:
+            self.recorder.typed.attempts.look_up()
         return self._item(self.kinds[key], self._row_node("", _GET, [(KEY, key)]), f"{self.name}[{key!r}]")
 
     def get(self, key: Hashable, default: Any = None) -> Any:

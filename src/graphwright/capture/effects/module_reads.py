@@ -38,8 +38,8 @@ from graphwright.capture.effects.object_reads import (
 )
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
-from graphwright.ir import Graph
-from graphwright.ops import written_attributes
+from graphwright.ir import Argument, Graph, nodes_in
+from graphwright.ops import is_random, is_region, write_attribute, written_attributes
 from graphwright.runtime import (
     HOOKS,
     MODULE_TABLES,
@@ -54,7 +54,7 @@ from graphwright.runtime import (
     overhear,
     spelled,
 )
-from graphwright.source import is_ours, names_of_steps, steps_of
+from graphwright.source import is_installed, is_ours, names_of_steps, steps_of, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -78,6 +78,7 @@ class ModuleReads:
         self._recorder = recorder
         self.shells = shells
         self._written: set[tuple[str, str]] = set()  # paths and names of attributes
+        self._looked_for: dict[tuple[str, str], tuple[str, bool]] = {}  # those that were missing, and who asked where
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
         shells.each(self._watch)
 
@@ -169,6 +170,27 @@ class ModuleReads:
         if name not in absent:
             absent.append(name)
 
+    def looked_for(self, path: str, name: str, frame: FrameType) -> None:
+        """The program itself asked for a name that a module does not have: it may be about to make it."""
+        asking = user_frame(frame)
+        if asking is not None and not str(frame.f_globals.get("__name__")).startswith("torch."):
+            is_quiet = is_installed(asking.f_code.co_filename)  # a warning is for who can change the line
+            self._looked_for.setdefault((path, name), (self._recorder.where() or "", is_quiet))
+
+    def _say_made(self, graph: Graph) -> None:
+        """Say which attributes the program makes where they are missing: the graph makes them at each call.
+
+        One that hangs on nothing that another call may have otherwise is the same each time.
+        """
+        nodes = graph.all_nodes_now() if self._looked_for else ()
+        writes = {str(node.args[0]): node.args[1] for node in nodes if node.target is write_attribute}
+        for (path, name), (at, is_quiet) in self._looked_for.items():
+            full = f"{path}.{name}" if path else name
+            if full in writes and _varies(writes[full]):
+                what = f"self.{full} is made where it is missing, which the captured program does at each call"
+                what += ": run the model once first"
+                self._recorder.ledger.say(what, at, is_quiet=is_quiet)
+
     def is_program(self, frame: FrameType) -> bool:
         """Tell whether a frame is one of the program, or of what it calls."""
         recorder = self._recorder
@@ -185,6 +207,7 @@ class ModuleReads:
         functions that may ask of which class modules are, or whether two are one.
         """
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
+        self._say_made(graph)
         self._take_objects(function, attributes, kept)
         self._take_methods(attributes)
         self._take_written(kept)
@@ -451,7 +474,21 @@ class _Modules(_Watched):
         frame = sys._getframe(1)
         if frame.f_code is _LOOK_UP and frame.f_back is not None and self._reads.is_program(frame.f_back):
             self._reads.missed(self._path, str(name))
+            self._reads.looked_for(self._path, str(name), frame.f_back)
         return False
+
+
+def _varies(value: Argument) -> bool:
+    """Tell whether what a graph computes may be something else in another call."""
+    waiting, seen = [*nodes_in(value)], set()
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            if node.op in ("placeholder", "get_attr") or is_region(node) or is_random(node):
+                return True
+            waiting += node.all_input_nodes
+    return type(value) in (int, float)  # which may have been counted
 
 
 _WATCHED: tuple[type[_Watched], ...] = (_Parameters, _Buffers, _Modules)

@@ -263,21 +263,30 @@ class Attempts(MadeErrors):
 
     def look(self, frame: FrameType, op: str, target: Target, args: tuple[Any, ...]) -> None:
         """A node is about to be made: see whether the program catches what it may raise."""
+        if self._is_watched(frame) and (errors := errors_of(op, target, args)):
+            self._note(errors, functools.partial(fails_by_data, self._recorder, target, args))
+
+    def look_up(self) -> None:
+        """A key is about to be looked up that a dict of the program may not have: see whether it catches that."""
+        frame = user_frame(sys._getframe(1))
+        if frame is not None and self._is_watched(frame):
+            self._note((KeyError,), lambda: True)
+
+    def _is_watched(self, frame: FrameType) -> bool:
+        """Tell whether the program may catch what is raised for this frame."""
         if self._is_noting:
-            return
+            return False
         if frame is not self._frame:
             self._look_around(frame)
-        if not self._open and not (self._trying and self._recorder.plan.control_flow == "stage"):
-            return
-        errors = errors_of(op, target, args)
-        if errors:
-            self._is_noting = True
-            try:
-                is_by_data = functools.partial(fails_by_data, self._recorder, target, args)
-                self._convert_handlers(is_by_data)
-                self._may_raise(errors, is_by_data)
-            finally:
-                self._is_noting = False
+        return bool(self._open or (self._trying and self._recorder.plan.control_flow == "stage"))
+
+    def _note(self, errors: Errors, is_by_data: Callable[[], bool]) -> None:
+        self._is_noting = True
+        try:
+            self._convert_handlers(is_by_data)
+            self._may_raise(errors, is_by_data)
+        finally:
+            self._is_noting = False
 
     def forget(self) -> None:
         """Keep no frame alive."""

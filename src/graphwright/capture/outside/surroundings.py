@@ -261,7 +261,7 @@ class World:
             self._watch(names, _module_of(names), _title(names), name, code)
         for name in sorted(mentioned.attributes | mentioned.written | mentioned.texts):
             self._attributes.setdefault(name, code)
-        for name in sorted(mentioned.texts & names.keys()):
+        for name in sorted(mentioned.texts & names.keys()) if ("globals",) in mentioned.paths else ():
             self._path(names, (name,), code)
 
     def _path(self, names: dict[str, Any], path: tuple[str, ...], code: CodeType) -> None:

@@ -92,14 +92,17 @@ class Ledger:
         """What is taken for granted of one module so far, by the kind of fact: see runtime/premises.py."""
         return self.modules.setdefault(path, {})
 
-    def say(self, what: str, at: str, frame: FrameType | None = None) -> None:
+    def say(self, what: str, at: str, frame: FrameType | None = None, is_quiet: bool | None = None) -> None:
         """Say that a value of the outside is the capture's for ever: a TracerWarning, and a line of the report.
 
         `frame` is that of the program, where it is not the nearest one. What an installed package reads - a switch in
-        the environment - stands in the report alone: a warning is for who can change the line.
+        the environment - stands in the report alone, and so does what `is_quiet`: a warning is for who can change the
+        line.
         """
         reader = user_frame(sys._getframe(1)) if frame is None else frame
-        if reader is None or not is_installed(reader.f_code.co_filename):
+        if is_quiet is None:
+            is_quiet = reader is not None and is_installed(reader.f_code.co_filename)
+        if not is_quiet:
             warn_tracer(f"at {at}: {what}" if at else what, self._log, frame)
         if self._log is not None:
             self._log.note_said(what, at)

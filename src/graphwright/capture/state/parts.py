@@ -35,26 +35,10 @@ if TYPE_CHECKING:
     from graphwright.values import Kind, Policy
 
 __all__ = [
-    "Handlers",
-    "Ladder",
-    "Numbers",
-    "TypedNumbers",
-    "Joining",
-    "Loops",
-    "Attempts",
-    "TypedAttempts",
-    "Writes",
-    "SymbolicWrites",
-    "TypedWrites",
-    "Transforms",
-    "TypedTransforms",
-    "Callers",
-    "Choices",
-    "Dtypes",
-    "Ambient",
-    "TypedAmbient",
-    "Keeping",
-]
+    "Handlers", "Ladder", "Numbers", "TypedNumbers", "Joining", "Loops", "Attempts", "TypedAttempts", "Writes",
+    "SymbolicWrites", "TypedWrites", "Transforms", "TypedTransforms", "Callers", "Choices", "Dtypes", "Ambient",
+    "TypedAmbient", "Keeping",
+]  # fmt: skip
 
 # Of a `try`: what each handler catches, None for everything, and the handler.
 Handlers = Sequence[tuple[Callable[[], Any] | None, Callable[[Any], Any]]]
@@ -418,6 +402,9 @@ class Attempts(Protocol):
 
 class TypedAttempts(Attempts, Protocol):
     """The `try` statements of one capture."""
+
+    def look_up(self) -> None:
+        """A key is about to be looked up that a dict of the program may not have: see whether it catches that."""
 
     def run_again(
         self,
