@@ -172,10 +172,10 @@ class ModuleReads:
 
     def looked_for(self, path: str, name: str, frame: FrameType) -> None:
         """The program itself asked for a name that a module does not have: it may be about to make it."""
-        asking = user_frame(frame)
+        asking = user_frame(frame) if (path, name) not in self._looked_for else None
         if asking is not None and not str(frame.f_globals.get("__name__")).startswith("torch."):
             is_quiet = is_installed(asking.f_code.co_filename)  # a warning is for who can change the line
-            self._looked_for.setdefault((path, name), (self._recorder.where() or "", is_quiet))
+            self._looked_for[path, name] = self._recorder.where() or "", is_quiet
 
     def _say_made(self, graph: Graph) -> None:
         """Say which attributes the program makes where they are missing: the graph makes them at each call.
