@@ -469,7 +469,7 @@ class Remembers(nn.Module):
 
     def __init__(self, way: str) -> None:
         super().__init__()
-        self.way, self.kept, self.rows = way, {}, []  # type: ignore[var-annotated]
+        self.way, self.kept, self.flags = way, {}, set()  # type: ignore[var-annotated]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.way == "key":
@@ -502,6 +502,19 @@ class Remembers(nn.Module):
                 held = held + 1
             finally:
                 x = x + 1
+        elif self.way == "deleted":
+            try:
+                del self.kept["a"]
+            except KeyError:
+                self.kept["a"] = x + 1
+            held = x + len(self.kept)
+        elif self.way == "removed":
+            try:
+                self.flags.remove(1)
+                held = x + 2
+            except KeyError:
+                self.flags.add(1)
+                held = x + 3
         else:
             for key in ("a", "b"):
                 try:
@@ -516,7 +529,9 @@ def looked_up(table: dict[str, torch.Tensor], key: str) -> torch.Tensor:
     return table[key]
 
 
-@pytest.mark.parametrize("way", ["key", "any error", "in a function", "returned", "else", "two keys"])
+@pytest.mark.parametrize(
+    "way", ["key", "any error", "in a function", "returned", "else", "deleted", "removed", "two keys"]
+)
 def test_a_key_that_a_first_call_puts_there_and_the_program_catches(way: str) -> None:
     model, gm = Remembers(way), trace(Remembers(way), (torch.ones(2),))
     for k in range(1, 4):

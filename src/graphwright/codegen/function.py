@@ -299,9 +299,7 @@ class Writer:
         held = owner_of(owner)
         if isinstance(held, type):
             return attribute(self.names.function(held), name, self.getattr)
-        named = getattr(held, "__name__", None) if isinstance(held, types.FunctionType) else None
-        named = named or vars(held).get("__name__", "names") if not isinstance(held, types.CellType) else "variable"
-        wish = str(named).strip("_")
+        wish = "variable" if isinstance(held, types.CellType) else str(getattr(held, "__name__", "names")).strip("_")
         wish = wish.rpartition(".")[2] if self.names.is_short else wish.replace(".", "_")
         return f"{self.names.add(wish, held)}.{name}"
 

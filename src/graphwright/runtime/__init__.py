@@ -125,7 +125,7 @@ from graphwright.runtime.objects import (
     slots_of,
     state_of,
 )
-from graphwright.runtime.outside import Found, Outside, differs
+from graphwright.runtime.outside import Found, Outside, bound_in, differs
 from graphwright.runtime.packaging.classes import Stub
 from graphwright.runtime.packaging.python_file import PackageSource
 from graphwright.runtime.packaging.rolling import copied_graph, roll
@@ -183,6 +183,7 @@ __all__ = [
     "write_scripts",
     "Bound",
     "bound",
+    "bound_in",
     "CAPTURE",
     "HOOKS",
     "MODULE_TABLES",

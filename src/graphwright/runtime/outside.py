@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import array
 import collections
+import functools
+import operator
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ import numpy
 
 from graphwright.runtime.objects import MOST_BYTES
 
-__all__ = ["NOTHING", "Found", "Outside", "differs", "kept"]
+__all__ = ["NOTHING", "Found", "Outside", "bound_in", "differs", "kept"]
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _SHORT = 60  # how long what a message shows of a container is
@@ -99,6 +101,26 @@ def _without(value: Any, places: tuple[tuple[Any, ...], ...]) -> Any:
     return left
 
 
+def bound_in(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a function is called with that its call does not give, each with the attribute that has it.
+
+    The arguments of a partial function, and defaults that are more than numbers and texts.
+
+    >>> [*bound_in(functools.partial(max, [1], key=len))]
+    [('args', ([1],)), ('keywords', {'key': <built-in function len>})]
+    >>> def scale(x, by=[2], times=1): ...
+    >>> [*bound_in(scale)]
+    [('__defaults__', ([2], 1))]
+    """
+    if isinstance(value, functools.partial):
+        yield from (("args", value.args), ("keywords", value.keywords))
+    elif isinstance(value, FunctionType):
+        for name, held in ("__defaults__", value.__defaults__), ("__kwdefaults__", value.__kwdefaults__):
+            items = held.values() if isinstance(held, dict) else held or ()
+            if not all(type(item) in _EXACT or item is None for item in items):
+                yield name, held
+
+
 class _Content(NamedTuple):
     """What a container of a class of its own holds."""
 
@@ -115,9 +137,10 @@ def kept(value: Any) -> Any:
     if kind is dict:
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, tuple):
-        if all(kept(item) is None for item in value):
+        held = _held(value)
+        if all(map(operator.is_, held, value)):
             return None
-        return _Content(kind, _held(value)) if kind is not tuple else _held(value)
+        return held if kind is tuple else _Content(kind, held)
     if kind is list:
         return [*map(_copied, value)]
     return set(value) if kind is set else None

@@ -71,6 +71,11 @@ class _Kept(Container):
     def _admit_given(self, given: Given) -> None:
         """The kinds are learned from all that is there in the end."""
 
+    def _may_raise(self) -> None:
+        """A key may not be there; an index is an error of the operation, like any other."""
+        if self.base is not list:
+            with_examples(self.recorder).attempts.look_up()
+
     def _part(self, row: Row, given: Given, node: Node) -> Any:
         return self._item(self.kinds, node, self.name)
 
@@ -126,8 +131,7 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
     def __getitem__(self, key: Hashable) -> Any:
         if key not in self.kinds:
             return dict.__getitem__(self, key)  # just stored, for the first time
-        if self.recorder.typed is not None:
-            self.recorder.typed.attempts.look_up()
+        self._may_raise()
         return self._item(self.kinds[key], self._row_node("", _GET, [(KEY, key)]), f"{self.name}[{key!r}]")
 
     def get(self, key: Hashable, default: Any = None) -> Any:

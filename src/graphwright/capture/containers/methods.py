@@ -147,7 +147,7 @@ SET: Table = {
     "copy": Gives(SAME),
 }
 KEPT_SET: Table = only(SET, "add", "clear") | {
-    "remove": Writes(KEY, calls=set.remove, is_part=True),
+    "remove": Writes(KEY, may_raise=True, calls=set.remove, is_part=True),
     "discard": Writes(KEY, calls=set.discard, is_part=True),
 }
 CONTAINS = Asks(bool, KEY, calls=operator.contains)

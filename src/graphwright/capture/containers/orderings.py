@@ -23,7 +23,6 @@ from graphwright.capture.containers.loop_holders import value_of_kind
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.rows import rows
 from graphwright.capture.effects.branch_state import State
-from graphwright.capture.effects.hook_effects import is_unchanged
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.regions import Region
@@ -166,7 +165,7 @@ class _Ordering:
             finally:
                 recorder.back_to(mark)
         acts = any(node.op in _CALLS and is_impure(node) for node in region.graph.nodes)
-        if acts or _has_changed(state, before):
+        if acts or state.has_changed(before):
             state.restore()
             return None
         return keys
@@ -209,7 +208,7 @@ class _Ordering:
         except Raised:
             message = f"the key of {_ORDERINGS[self._function]} raises an exception whatever it is given"
             raise refusal(CaptureError(message, at=recorder.where())) from None
-        if _has_changed(state, before):
+        if state.has_changed(before):
             state.restore()
             message = f"the key of {_ORDERINGS[self._function]} changes what is outside of it"
             raise refusal(CaptureError(message, at=recorder.where(), fix="compute the keys first, in a loop"))
@@ -256,15 +255,6 @@ class _Ordering:
         nodes = recorder.unpacked(node, len(content), recorder.unpacked_names() or [""] * len(content))
         kinds = [kind if order is None else seen(recorder.joining, kind, item) for item in content]
         return [value_of_kind(recorder, own, item, "", self._place) for own, item in zip(kinds, nodes, strict=True)]
-
-
-def _has_changed(state: State, before: list[Any]) -> bool:
-    """Tell whether something of a state, which was this before, is another now."""
-    try:
-        state.check()
-    except Unlike:
-        return True
-    return not all(map(is_unchanged, before, state.read()))
 
 
 _CALLS = ("call_function", "call_method")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from torch import nn
 
 from graphwright.capture.effects.reach import EMPTY, content_of, leads_to, seen_state
 from graphwright.capture.proxies.calls_as_written import is_torch
-from graphwright.capture.proxies.contents import changeable, content, refill
+from graphwright.capture.proxies.contents import changeable, content, is_unchanged, refill
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.samples import Unlike
@@ -74,7 +74,8 @@ class State:
         self._alive: list[Any] = []
         self._functions: list[FunctionType] = []  # that the variables lead to
         self._unshared = {id(content_of(everything[name])) for name in unshared if name in everything}
-        mentioned, near = names_in(functions), [*_functions_in(everything.values())]
+        near = _functions_in(functions)
+        mentioned = _names_of((*functions, *near))
         cells_near = [cell for function in near for cell in function.__closure__ or ()]
         for cell in (*everything.values(), *cells_near):
             self.watch(content_of(cell), mentioned)
@@ -157,6 +158,14 @@ class State:
             if variables.value(name) is not value:
                 raise Unlike(f"{name!r} of {variables.title} is assigned")
 
+    def has_changed(self, before: Sequence[Any]) -> bool:
+        """Tell whether something of the state, which was read `before`, is another now."""
+        try:
+            self.check()
+        except Unlike:
+            return True
+        return not all(map(is_unchanged, before, self.read()))
+
     def is_outermost(self, recorder: Capture, container: Container) -> bool:
         """Tell whether no other branch or loop around this one has a container as part of its state."""
         return self.watches(container) and self is next(s for s in recorder.states if s.watches(container))
@@ -230,23 +239,27 @@ def _cells_inside(
     return found
 
 
-def _functions_in(cells: Iterable[CellType]) -> Iterator[FunctionType]:
-    """The functions that variables hold, or the variables of these."""
-    waiting, seen = [content_of(cell) for cell in cells], set()
+def _functions_in(functions: Sequence[Any]) -> list[FunctionType]:
+    """The functions that the variables of functions hold, and the variables of these."""
+    found: dict[int, FunctionType] = {}
+    waiting = [content_of(cell) for function in functions for cell in function.__closure__ or ()]
     while waiting:
         value = waiting.pop()
         if type(value) is tuple:
             waiting += value
-        elif type(value) is FunctionType and id(value) not in seen and not is_torch(value):
-            seen.add(id(value))
+        elif type(value) is FunctionType and id(value) not in found and not is_torch(value):
+            found[id(value)] = value
             waiting += map(content_of, value.__closure__ or ())
-            yield value
+    return [*found.values()]
 
 
-def names_in(functions: Sequence[Any]) -> frozenset[str]:
-    """The names that functions mention, and those that they close over."""
-    cells = [cell for function in functions for cell in function.__closure__ or ()]
-    codes = [inner for each in (*functions, *_functions_in(cells)) for inner in codes_of(each.__code__)]
+def names_in(function: Any) -> frozenset[str]:
+    """The names that a function mentions, and those that it closes over."""
+    return _names_of((function, *_functions_in((function,))))
+
+
+def _names_of(functions: Sequence[Any]) -> frozenset[str]:
+    codes = (code for function in functions for code in codes_of(function.__code__))
     return frozenset(itertools.chain.from_iterable(code.co_names for code in codes))
 
 

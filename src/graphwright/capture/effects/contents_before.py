@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture.effects.hook_effects import is_unchanged
-from graphwright.capture.proxies.contents import changeable, content, holds_bytes, refill
+from graphwright.capture.proxies.contents import changeable, content, holds_bytes, is_unchanged, refill
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.source import is_foreign_class
 

@@ -15,13 +15,12 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.branch_state import State, content_of
-from graphwright.capture.proxies.growing import is_growing
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
-__all__ = ["HookEffects", "contained", "hooks_of", "is_unchanged"]
+__all__ = ["HookEffects", "contained", "hooks_of"]
 
 
 def hooks_of(module: nn.Module) -> list[Any]:
@@ -62,7 +61,7 @@ class HookEffects:
 
     def put_back(self) -> bool:
         """Put everything back; tell whether anything had changed."""
-        is_changed = not all(map(is_unchanged, self._before, self._state.read()))
+        is_changed = self._state.has_changed(self._before)
         self._state.restore()
         return is_changed
 
@@ -86,12 +85,3 @@ def _function(hook: Callable[..., Any]) -> Any:
 def _reaches(shells: Shells, hook: Callable[..., Any]) -> bool:
     """Tell whether a hook knows a module of the program."""
     return any(isinstance(value, nn.Module) and shells.path(value) is not None for value in _known_to(hook))
-
-
-def is_unchanged(one: Any, other: Any) -> bool:
-    """Tell whether two contents of a container, as `State.read` gives them, are the same."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
-    if isinstance(one, list) and isinstance(other, list) and not is_growing(one):
-        return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
-    return one is other or (isinstance(one, set | bytes) and bool(one == other))

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Attempts"]
 
 _lines: CodeTable[list[tuple[int, int]]] = CodeTable()  # that a function runs in a `try`
+_lines_of_keys: CodeTable[list[tuple[int, int]]] = CodeTable()  # those where a `KeyError` may be caught
 
 
 class Attempts(MadeErrors):
@@ -263,27 +264,32 @@ class Attempts(MadeErrors):
 
     def look(self, frame: FrameType, op: str, target: Target, args: tuple[Any, ...]) -> None:
         """A node is about to be made: see whether the program catches what it may raise."""
-        if self._is_watched(frame) and (errors := errors_of(op, target, args)):
-            self._note(errors, functools.partial(fails_by_data, self._recorder, target, args))
+        if self._is_noting:
+            return
+        if frame is not self._frame:
+            self._look_around(frame)
+        if (self._open or self._trying) and (errors := errors_of(op, target, args)):
+            self._note(errors, functools.partial(fails_by_data, self._recorder, target, args), self._trying)
 
     def look_up(self) -> None:
         """A key is about to be looked up that a dict of the program may not have: see whether it catches that."""
         frame = user_frame(sys._getframe(1))
-        if frame is not None and self._is_watched(frame):
-            self._note((KeyError,), lambda: True)
+        if frame is not None and not self._is_noting:
+            trying = [(at, tried) for at in _frames_around(frame) if (tried := _tried_lines(at.f_code, of_keys=True))]
+            self._note((KeyError,), lambda: True, trying)
 
-    def _is_watched(self, frame: FrameType) -> bool:
-        """Tell whether the program may catch what is raised for this frame."""
-        if self._is_noting:
-            return False
-        if frame is not self._frame:
-            self._look_around(frame)
-        return bool(self._open or (self._trying and self._recorder.plan.control_flow == "stage"))
-
-    def _note(self, errors: Errors, is_by_data: Callable[[], bool]) -> None:
+    def _note(
+        self,
+        errors: Errors,
+        is_by_data: Callable[[], bool],
+        trying: Sequence[tuple[FrameType, list[tuple[int, int]]]],
+    ) -> None:
+        """Have what may catch these errors converted, and then be a region."""
+        if not self._open and not (trying and self._recorder.plan.control_flow == "stage"):
+            return
         self._is_noting = True
         try:
-            self._convert_handlers(is_by_data)
+            self._convert_handlers(is_by_data, trying)
             self._may_raise(errors, is_by_data)
         finally:
             self._is_noting = False
@@ -313,7 +319,7 @@ class Attempts(MadeErrors):
         if frame is not None:
             self._look_around(frame)
             if self._recorder.plan.control_flow == "stage":
-                self._convert_handlers(lambda: True)
+                self._convert_handlers(lambda: True, self._trying)
         if not any(_common(entry.errors, errors) for entry in self._open):
             return
         self._recorder.numbers.node_of_symbol(symbol)
@@ -358,9 +364,8 @@ class Attempts(MadeErrors):
         """Find the functions on the stack that have handlers which were not seen to be entered."""
         self._frame = None if frame.f_code.co_flags & _GOES_ON else frame
         self._trying = []
-        at: FrameType | None = frame
         plain = self._without_handlers
-        while at is not None and at.f_code is not RUN:
+        for at in _frames_around(frame):
             code = at.f_code
             if id(code) not in plain:
                 tried = _tried_lines(code)
@@ -368,11 +373,12 @@ class Attempts(MadeErrors):
                     self._trying.append((at, tried))
                 else:
                     plain[id(code)] = code
-            at = at.f_back
 
-    def _convert_handlers(self, is_by_data: Callable[[], bool]) -> None:
+    def _convert_handlers(
+        self, is_by_data: Callable[[], bool], trying: Sequence[tuple[FrameType, list[tuple[int, int]]]]
+    ) -> None:
         """Have functions converted that are about to catch what is raised; refuse where that cannot be."""
-        for at, tried in self._trying:
+        for at, tried in trying:
             if any(first <= at.f_lineno <= last for first, last in tried) and not self.catches_here(at):
                 codes = self._recorder.questions.staging.convertible(at)
                 if codes:
@@ -437,26 +443,39 @@ _OTHERS = frozenset({
 })  # fmt: skip
 
 
-def _tried_lines(code: CodeType) -> list[tuple[int, int]]:
-    """The first and last lines that a function of the program runs in a `try` that may catch what operations raise."""
+def _frames_around(frame: FrameType) -> Iterator[FrameType]:
+    """The frames of a program, from one outwards."""
+    at: FrameType | None = frame
+    while at is not None and at.f_code is not RUN:
+        yield at
+        at = at.f_back
+
+
+def _tried_lines(code: CodeType, of_keys: bool = False) -> list[tuple[int, int]]:
+    """The first and last lines that a function of the program runs in a `try` that may catch what operations raise.
+
+    Or, `of_keys`, what looking up a key raises.
+    """
     if is_internal(code.co_filename):
         return []
-    known: list[tuple[int, int]] | None = _lines.get(code)
+    lines = _lines_of_keys if of_keys else _lines
+    others = _OTHERS - {"KeyError"} if of_keys else _OTHERS
+    known: list[tuple[int, int]] | None = lines.get(code)
     if known is None:
         may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
         statements = source_behind(code).handlers(code.co_firstlineno, _last_line(code)) if may_catch else []
-        known = _lines[code] = [
+        known = lines[code] = [
             (node.body[0].lineno, node.body[-1].end_lineno or 0)
             for node in statements
-            if any(map(_catches_more, node.handlers))
+            if any(_catches_more(handler, others) for handler in node.handlers)
         ]
     return known
 
 
-def _catches_more(handler: ast.ExceptHandler) -> bool:
-    """Tell whether a handler may catch what an operation raises, and does more than to raise another error."""
+def _catches_more(handler: ast.ExceptHandler, others: frozenset[str]) -> bool:
+    """Tell whether a handler may catch another error than these, and does more than to raise another one."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    is_other = all(kind is not None and ast.unparse(kind).rpartition(".")[2] in _OTHERS for kind in kinds)
+    is_other = all(kind is not None and ast.unparse(kind).rpartition(".")[2] in others for kind in kinds)
     return not is_other and not isinstance(handler.body[-1], ast.Raise)
 
 

@@ -32,7 +32,7 @@ from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart, modules_in
 from graphwright.capture.proxies.objects import is_object
 from graphwright.ops import Names
-from graphwright.runtime import Found, Outside, attributes_of, is_atom
+from graphwright.runtime import Found, Outside, attributes_of, bound_in, is_atom
 from graphwright.source import DISPATCHERS, catches, is_foreign, is_foreign_class, is_foreign_file, mentions
 
 if TYPE_CHECKING:
@@ -321,17 +321,12 @@ class World:
                 items = value.items() if isinstance(value, Mapping) else enumerate(value)
                 waiting += [each.inside(item, key) for key, item in itertools.islice(items, _MOST)]
             elif isinstance(value, functools.partial):
-                for name in ("args", "keywords"):
-                    self._value(value, name, getattr(value, name), f"{name!r} of {each.subject}", code)
+                self._bound(each, code)
                 waiting.append(each.inside(value.func, "func"))
             elif kind is FunctionType and not is_foreign(value.__code__):
                 if vars(value):
                     self._objects[id(value)] = each
-                for name in ("__defaults__", "__kwdefaults__"):
-                    held = getattr(value, name)
-                    given = held.values() if isinstance(held, dict) else held or ()
-                    if not all(isinstance(item, _ATOMS) for item in given):
-                        self._value(value, name, held, f"{name} of {value.__qualname__}", code)
+                self._bound(each, code)
             elif kind is MethodType:
                 waiting.append(each.inside(value.__self__, "__self__"))
             elif _has_attributes(value) and id(value) not in self._own:
@@ -340,6 +335,11 @@ class World:
                     self._class(kind)
                 elif not is_foreign_class(kind):
                     self._class(kind).append(value)
+
+    def _bound(self, function: _Reached, code: CodeType) -> None:
+        """Note what a function is called with that its call does not give."""
+        for name, held in bound_in(function.value):
+            self._value(function.value, name, held, f"{name!r} of {function.subject}", code)
 
     def _behind(self, value: Any, subject: str, module: nn.Module) -> None:
         """Note what an attribute of a module leads to that the module does not have, by functions or hidden modules."""

@@ -12,7 +12,7 @@ from torch import nn
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
 
-__all__ = ["Container", "changeable", "content", "holds_bytes", "refill"]
+__all__ = ["Container", "changeable", "content", "holds_bytes", "is_unchanged", "refill"]
 
 # What keeps values, or bytes, in a place of its own.
 Container: TypeAlias = (
@@ -99,6 +99,15 @@ def refill(container: Container, held: Any) -> None:
     elif set.__ne__(container, held):
         set.clear(container)
         set.update(container, held)
+
+
+def is_unchanged(one: Any, other: Any) -> bool:
+    """Tell whether two contents of a container, as `content` gives them, are the same."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
+    if isinstance(one, list) and isinstance(other, list) and not is_growing(one):
+        return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+    return one is other or (isinstance(one, set | bytes) and bool(one == other))
 
 
 def _methods(container: dict[Any, Any]) -> Any:

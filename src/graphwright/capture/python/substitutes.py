@@ -91,7 +91,7 @@ def _of_method(recorder: Capture, function: MethodType, args: tuple[Any, ...], k
     owner = function.__self__
     if isinstance(owner, nn.Module):  # an object that no state knows has been made on the side
         for state in recorder.states:
-            state.watch(owner, names_in((function.__func__,)))
+            state.watch(owner, names_in(function.__func__))
     return _by_arguments(recorder, function, args, kwargs)
 
 

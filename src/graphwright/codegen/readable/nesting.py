@@ -207,11 +207,11 @@ def _held(waiting: list[Node], mentioned: list[Node], node: Node, writer: Readab
 
 def _stored_back(node: Node, held: list[Node], writer: ReadableWriter) -> Node | None:
     """What puts an item or attribute back that an operator changes in place: `x[key] += value`, `x.data += value`."""
-    if not is_statement(node) or node._target not in INPLACE or len(node.users) != 1 or node.type is not None:
+    if not held or len(node.users) != 1 or not is_statement(node) or node._target not in INPLACE:
         return None
     (store,) = node.users
     is_store = (is_statement(store) and store._target is operator.setitem) or assigns_attribute(store)
-    if not is_store or store.users or store._prev is not node or not held or held[0] is not node._args[0]:
+    if not is_store or store.users or store._prev is not node or held[0] is not node._args[0] or node.type is not None:
         return None
     return store if writer.statement(store) == f"{writer.inside[held[0]][0]} = {writer.name(node)}" else None
 

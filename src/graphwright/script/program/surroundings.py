@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.runtime import Found, Outside
+from graphwright.runtime import Found, Outside, bound_in
 from graphwright.script.program.frames import MISSING, Code
 from graphwright.source import is_foreign_class, is_foreign_file
 
@@ -99,15 +99,10 @@ class Surroundings:
     def _take_inside(self, subject: str, value: Any) -> None:
         """Note what a function is called with that its call does not give: arguments of a partial one, and defaults."""
         function = value.__func__ if isinstance(value, MethodType) else value
+        for name, held in bound_in(function):
+            self._take(f"{name!r} of {subject}", function, name, held)
         if isinstance(value, functools.partial):
-            for name in ("func", "args", "keywords"):
-                self._take(f"{name!r} of {subject}", value, name, getattr(value, name))
-        elif isinstance(function, FunctionType):
-            for name in ("__defaults__", "__kwdefaults__"):
-                held = getattr(function, name)
-                values = held.values() if isinstance(held, dict) else held or ()
-                if not all(isinstance(each, int | float | str | None) for each in values):
-                    self._take(f"{name} of {function.__qualname__}", function, name, held)
+            self._take(f"'func' of {subject}", value, "func", value.func)
 
 
 def _is_slot(kind: type, name: str) -> bool:
