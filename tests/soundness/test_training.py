@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
-import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
+from tests.distributed.processes import run_in_processes
 from torch import nn
 from torch.nn.utils import parametrize
 from torch.utils.checkpoint import checkpoint
@@ -282,27 +280,16 @@ def test_compiled_and_exported_training_agrees() -> None:
 # ---- several processes
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def in_process(rank: int, port: int, wrap: str, results: Any) -> None:
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=2)
-    try:
-        found = []
-        for model in captured_pair():
-            wrapped = wrapped_in[wrap](model)
-            optimizer = MOMENTUM(wrapped.parameters())
-            losses = [plain(step, wrapped, optimizer, data(2 * step + rank)) for step in range(5)]
-            states = [each.full_tensor() if hasattr(each, "full_tensor") else each for each in wrapped.parameters()]
-            found.append(torch.cat([torch.stack(losses), *[each.detach().flatten() for each in states]]))
-        results.put((rank, torch.equal(*found), found[0].isfinite().all().item()))
-    finally:
-        dist.destroy_process_group()
+def in_process(rank: int, wrap: str) -> None:
+    found = []
+    for model in captured_pair():
+        wrapped = wrapped_in[wrap](model)
+        optimizer = MOMENTUM(wrapped.parameters())
+        losses = [plain(step, wrapped, optimizer, data(2 * step + rank)) for step in range(5)]
+        states = [each.full_tensor() if hasattr(each, "full_tensor") else each for each in wrapped.parameters()]
+        found.append(torch.cat([torch.stack(losses), *[each.detach().flatten() for each in states]]))
+    assert torch.equal(*found)
+    assert found[0].isfinite().all()
 
 
 def distributed(model: nn.Module) -> nn.Module:
@@ -324,7 +311,4 @@ wrapped_in = {"DistributedDataParallel": distributed, "fully_shard": sharded}
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
 @pytest.mark.parametrize("wrap", [*wrapped_in])
 def test_training_on_two_processes_agrees(wrap: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    results = context.SimpleQueue()
-    multiprocessing.spawn(in_process, (free_port(), wrap, results), nprocs=2)
-    assert sorted(results.get() for _ in range(2)) == [(0, True, True), (1, True, True)]
+    run_in_processes(in_process, 2, wrap)
