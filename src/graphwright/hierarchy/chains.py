@@ -51,6 +51,7 @@ class Chains:
         self.root = root
         self._paths: dict[tuple[str, str], str | None] = {}
         self._known: dict[tuple[Graph, Chain], dict[Node, Chain]] = {}  # with no flat calls
+        self._branching: dict[Graph, dict[Node, list[Graph]]] = {}  # the bodies of branches and loops, by their nodes
 
     def of(self, graph: Graph, base: Chain, facts: Facts, flat: Collection[str] = ()) -> dict[Node, Chain]:
         """The chain of each node of a graph whose own place is `base`; `flat` are calls that count for nothing."""
@@ -63,15 +64,17 @@ class Chains:
     def _of(self, graph: Graph, base: Chain, facts: Facts, flat: Collection[str]) -> dict[Node, Chain]:
         found: dict[Node, Chain] = {}
         whole: dict[Any, Chain] = {}
+        branching = self._bodies_in(graph)
         for node in graph.nodes:
             if node._op in _ENDS:
                 found[node] = base
                 continue
-            chain = self._raw(node, base, flat, whole)
-            for body in bodies_of(node):
+            bodies = branching.get(node, ())
+            chain = self._raw(node, bodies, base, flat, whole)
+            for body in bodies:
                 for inner in body.all_nodes():
                     if inner._op not in _ENDS:
-                        chain = _common(chain, self._raw(inner, base, flat, whole))
+                        chain = _common(chain, self._raw(inner, bodies_of(inner), base, flat, whole))
             if node._target is exit_context and isinstance(node.args[0], Node) and node.args[0] in found:
                 entered = node.args[0]
                 chain = found[entered] = _common(chain, found[entered])
@@ -81,6 +84,12 @@ class Chains:
                     chain = base
             found[node] = chain
         return found
+
+    def _bodies_in(self, graph: Graph) -> dict[Node, list[Graph]]:
+        if graph not in self._branching:
+            nodes = graph.nodes if graph.has_bodies else ()
+            self._branching[graph] = {node: bodies for node in nodes if (bodies := bodies_of(node))}
+        return self._branching[graph]
 
     def split(self, graph: Graph, facts_of: Callable[[Graph], Facts]) -> set[str]:
         """The calls of which a part is before a branch and another part in it, though the branch is not all theirs.
@@ -95,7 +104,7 @@ class Chains:
     def _split(
         self, graph: Graph, base: Chain, above: frozenset[str], found: set[str], facts_of: Callable[[Graph], Facts]
     ) -> None:
-        branching = {node: bodies for node in graph.nodes if (bodies := bodies_of(node))}
+        branching = self._bodies_in(graph)
         if not branching:
             return
         chains = self.of(graph, base, facts_of(graph))
@@ -107,7 +116,9 @@ class Chains:
                 found |= {key for keys in inner for key in keys[len(chain) :]} & here
                 self._split(body, chain, here, found, facts_of)
 
-    def _raw(self, node: Node, base: Chain, flat: Collection[str], whole: dict[Any, Chain]) -> Chain:
+    def _raw(
+        self, node: Node, bodies: Collection[Graph], base: Chain, flat: Collection[str], whole: dict[Any, Chain]
+    ) -> Chain:
         """The chain of a node by itself. `whole` has what is known of those that nodes were recorded in."""
         origin = node._origin
         is_noted = type(origin) is CallSite and (node._meta is None or "nn_module_stack" not in node._meta)
@@ -117,7 +128,7 @@ class Chains:
             keys = keys_of(node) if is_noted else place
             chain = whole[place] = self._as_far_as_whole(tuple([key for key in keys if key not in flat]), base)
         if len(chain) > len(base):
-            paths = _names_in(node)
+            paths = _names_in(node, bodies)
             while len(chain) > len(base) and not self._has_all(paths, path_of(chain[-1])):
                 chain = chain[:-1]
         return chain
@@ -197,9 +208,8 @@ def _named(node: Node) -> str | None:
     return str(node._args[0]) if node._target is write_attribute else None
 
 
-def _names_in(node: Node) -> list[str]:
+def _names_in(node: Node, bodies: Collection[Graph]) -> list[str]:
     """The paths of the modules and tensors that a node names, and those in its bodies."""
-    bodies = bodies_of(node)
     named = [node, *[inner for body in bodies for inner in body.all_nodes()]] if bodies else [node]
     return [path for each in named if (path := _named(each)) is not None]
 

@@ -74,10 +74,12 @@ def unflatten_in_place(gm: GraphModule) -> None:
 def _unflattened(gm: nn.Module, entries: list[Entry], captured: Callable[[list[Entry]], GraphModule]) -> GraphModule:
     """Write the graphs of entry points as nested ones; `captured` gives the module that is to have them."""
     graphs = list({id(entry.graph): entry.graph for entry in entries}.values())
-    called = [called_entry(node, gm) for graph in graphs for node in graph.all_nodes()]
-    kept = {id(gm.get_submodule(each[0])) for each in called if each is not None}
+    modules = dict(gm.named_modules(remove_duplicate=False))
+    are_captured = any(path and entry_points_of(module) for path, module in modules.items())
+    nodes = [node for graph in graphs for node in graph.all_nodes()] if are_captured else ()
+    kept = {id(modules[called[0]]) for node in nodes if (called := called_entry(node, gm)) is not None}
     written = write_nested(
-        gm, graphs, lambda each: "it is called as a captured one" if id(each) in kept else why_not_captured(each)
+        modules, graphs, lambda each: "it is called as a captured one" if id(each) in kept else why_not_captured(each)
     )
     tops = dict(zip(map(id, graphs), written.tops, strict=True))
     made = [Entry(entry.name, tops[id(entry.graph)], entry.signature) for entry in entries]
@@ -87,8 +89,10 @@ def _unflattened(gm: nn.Module, entries: list[Entry], captured: Callable[[list[E
         top.meta.pop("modules", None)
         keep_modules(top, of_top)
     nested = captured(made)
+    if nested is not gm:
+        modules = dict(nested.named_modules(remove_duplicate=False))
     for path, programs in written.of_module.items():
-        make_captured(nested.get_submodule(path), programs, facts.get(path, {}))
+        make_captured(modules[path], programs, facts.get(path, {}))
     if written.flat:
         nested.meta["flat_calls"] = dict(written.flat)
     return nested

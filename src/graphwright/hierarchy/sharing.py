@@ -25,6 +25,7 @@ from graphwright.runtime import (
 __all__ = ["Written", "apart", "write_nested"]
 
 _MOST_ROUNDS = 20
+_Modules = Mapping[str, nn.Module]  # by path
 _Rows = Mapping[Graph, tuple[Hashable, ...]]
 
 
@@ -38,10 +39,10 @@ class Written:
         self.tops, self.of_module, self.flat = tops, of_module, flat
 
 
-def write_nested(
-    root: nn.Module, graphs: Collection[Graph], may_be_nested: Callable[[nn.Module], str | None]
-) -> Written:
-    """Write graphs as nested ones. `may_be_nested` says of a module why it cannot have a graph, or None.
+def write_nested(modules: _Modules, graphs: Collection[Graph], why_not: Callable[[nn.Module], str | None]) -> Written:
+    """Write graphs of a captured module, of which `modules` are all by path, as nested ones.
+
+    `why_not` says of a module why it cannot have a graph, or None.
 
     Calls of equal modules, and of one module, get one graph where they do the same; they may need different ones of
     the values that it has, and then it gives all of these. Where calls of one module do not do the same, the first is
@@ -52,22 +53,22 @@ def write_nested(
     names: dict[str, str] = {}
     with_forms = False
     for _ in range(_MOST_ROUNDS):
-        writing = Writing(root, flat, more, names)
+        writing = Writing(modules, flat, more, names)
         tops = [writing.whole(graph) for graph in graphs]
-        refused = _refused(root, writing.nested, may_be_nested)
+        refused = _refused(modules, writing.nested, why_not)
         if refused:
             flat |= refused
             continue
         rows = {graph: rows_of(graph) for graph in dict.fromkeys(call.graph for call in writing.nested.values())}
-        programs = _programs(root, writing.nested, rows, with_forms)
+        programs = _programs(modules, writing.nested, rows, with_forms)
         before = {key: names.get(key, "forward") for key in writing.nested}
-        names = _names(root, writing.nested, programs)
+        names = _names(modules, writing.nested, programs)
         if names == before and not _ask_for_more(writing.nested, programs, more):
             if not with_forms and not _are_one(writing.nested, names, rows):
                 with_forms = True
                 continue
             flat |= dict.fromkeys(writing.split, "a branch begins inside of it that is not all its own, as a fork is")
-            return Written(tops, _shared(root, writing.nested, names, rows), flat)
+            return Written(tops, _shared(modules, writing.nested, names, rows), flat)
     raise AssertionError("the graphs of equal modules do not come to be equal")
 
 
@@ -112,11 +113,11 @@ def _share_equal(gm: nn.Module) -> None:
 
 
 def _refused(
-    root: nn.Module, nested: Mapping[str, Nested], why_not: Callable[[nn.Module], str | None]
+    modules: _Modules, nested: Mapping[str, Nested], why_not: Callable[[nn.Module], str | None]
 ) -> dict[str, str]:
     refused = {}
     for key in nested:
-        why = why_not(root.get_submodule(path_of(key)))
+        why = why_not(modules[path_of(key)])
         if why is not None:
             refused[key] = why
     return refused
@@ -131,7 +132,7 @@ def _are_one(nested: Mapping[str, Nested], names: Mapping[str, str], rows: _Rows
     )
 
 
-def _programs(root: nn.Module, nested: Mapping[str, Nested], rows: _Rows, with_forms: bool) -> dict[str, int]:
+def _programs(modules: _Modules, nested: Mapping[str, Nested], rows: _Rows, with_forms: bool) -> dict[str, int]:
     """A number for each call: that of what its module does, short of which of its values it gives and in what form.
 
     `with_forms`: with that. One call may give a tuple, where the capture saw that the source does, and another the
@@ -140,14 +141,14 @@ def _programs(root: nn.Module, nested: Mapping[str, Nested], rows: _Rows, with_f
     numbers: dict[Hashable, int] = {}
     found: dict[str, int] = {}
     for key, call in nested.items():  # what is inside of a call comes before it
-        kind: Any = own_class(root.get_submodule(path_of(key)))
+        kind: Any = own_class(modules[path_of(key)])
         own = rows[call.graph] if with_forms else rows[call.graph][:-1]  # the last is the output
         program = kind, *[found[each] for each in call.inside], *own
         found[key] = numbers.setdefault(program, len(numbers))
     return found
 
 
-def _names(root: nn.Module, nested: Mapping[str, Nested], programs: Mapping[str, int]) -> dict[str, str]:
+def _names(modules: _Modules, nested: Mapping[str, Nested], programs: Mapping[str, int]) -> dict[str, str]:
     """The entry points that calls are of: `forward` for the first of a module and what does the same, then others."""
     found: dict[str, dict[int, str]] = {}
     names = {}
@@ -155,9 +156,7 @@ def _names(root: nn.Module, nested: Mapping[str, Nested], programs: Mapping[str,
         path = path_of(key)
         of_module = found.setdefault(path, {})
         if programs[key] not in of_module:
-            of_module[programs[key]] = (
-                _free_name(root.get_submodule(path), len(of_module) + 1) if of_module else "forward"
-            )
+            of_module[programs[key]] = _free_name(modules[path], len(of_module) + 1) if of_module else "forward"
         names[key] = of_module[programs[key]]
     return names
 
@@ -183,7 +182,7 @@ def _ask_for_more(nested: Mapping[str, Nested], programs: Mapping[str, int], mor
 
 
 def _shared(
-    root: nn.Module, nested: Mapping[str, Nested], names: Mapping[str, str], rows: _Rows
+    modules: _Modules, nested: Mapping[str, Nested], names: Mapping[str, str], rows: _Rows
 ) -> dict[str, dict[str, SharedCode]]:
     """The graphs of each module, by its path and their names: modules of a class that do and give the same have one."""
     first: dict[Hashable, SharedCode] = {}
@@ -192,7 +191,7 @@ def _shared(
     for key, call in nested.items():
         path, name = path_of(key), names[key]
         inside = tuple([ids[each] for each in call.inside])
-        kind: Any = own_class(root.get_submodule(path))
+        kind: Any = own_class(modules[path])
         shared = first.setdefault((kind, name, inside, rows[call.graph]), SharedCode(call.graph))
         ids[key] = id(shared)
         found.setdefault(path, {}).setdefault(name, shared)

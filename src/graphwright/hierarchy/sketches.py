@@ -34,15 +34,14 @@ class Sketch:
 
 
 class Sketches:
-    """Makes sketches of the parts of one captured module.
+    """Makes sketches of the parts of one captured module, of which `modules` are all, by path.
 
     There are none where a module is in several places: what it has in one call may be another's in the next.
     """
 
-    def __init__(self, root: nn.Module) -> None:
-        places = dict(root.named_modules(remove_duplicate=False))
-        self._is_tree = len({*map(id, places.values())}) == len(places)
-        self._classes = {path: own_class(module) for path, module in places.items()}
+    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
+        self._is_tree = len({*map(id, modules.values())}) == len(modules)
+        self._classes = {path: own_class(module) for path, module in modules.items()}
         self._counts = collections.Counter(self._classes.values())
         self._kinds: dict[tuple[int, int], Any] = {}  # by scope and depth; the nodes keep the scopes
 

@@ -47,7 +47,7 @@ class _Written:
 
 
 class Writing:
-    """Writes the graphs of one captured module.
+    """Writes the graphs of one captured module, of which `modules` are all, by path.
 
     `flat` are the calls that are no graphs of their own; `more` says of calls which values they are to give beyond
     those that are used, and `names` which entry points of their modules they are, `forward` if nothing.
@@ -55,15 +55,14 @@ class Writing:
 
     def __init__(
         self,
-        root: nn.Module,
+        modules: Mapping[str, nn.Module],
         flat: Collection[str],
         more: Mapping[str, Collection[Node]],
         names: Mapping[str, str],
     ) -> None:
-        self.root = root
         self.nested: dict[str, Nested] = {}
         self.split: set[str] = set()  # the calls that branches cut in two
-        self._chains = Chains(root)
+        self._chains = Chains(modules[""])
         self._flat = frozenset(flat)
         self._more = more
         self._names = names
@@ -75,7 +74,7 @@ class Writing:
         self._scopes: dict[tuple[int, int], Scope] = {}
         # Equal calls that are to give other values, or go by other names, are written one by one.
         is_plain = not more and all(name == "forward" for name in names.values())
-        self._sketches = Sketches(root) if is_plain else None
+        self._sketches = Sketches(modules) if is_plain else None
         self._sketched: dict[tuple[Hashable, ...], _Written] = {}
 
     def whole(self, graph: Graph) -> Graph:
