@@ -536,32 +536,3 @@ def test_a_key_that_a_first_call_puts_there_and_the_program_catches(way: str) ->
     model, gm = Remembers(way), trace(Remembers(way), (torch.ones(2),))
     for k in range(1, 4):
         assert torch.equal(gm(k * torch.ones(2)), model(k * torch.ones(2)))
-
-
-class Makes(nn.Module):
-    """Makes an attribute where there is none."""
-
-    def __init__(self, of_inputs: bool) -> None:
-        super().__init__()
-        self.of_inputs = of_inputs
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not hasattr(self, "made"):
-            self.made = x + 1 if self.of_inputs else torch.ones(2)
-        return x * self.made
-
-
-def test_an_attribute_that_is_made_where_it_is_missing_is_said() -> None:
-    with pytest.warns(graphwright.TracerWarning, match=r"test_keeping\.py:\d+: .*: self\.made is made where it is"):
-        gm = trace(Makes(True), (torch.ones(2),))
-    assert "run the model once first" in gm.report.said[0].text
-    model = Makes(True)
-    model(torch.ones(2))
-    gm = trace(model, (torch.ones(2),))  # now it is there
-    assert torch.equal(gm(torch.zeros(2) + 3), model(torch.zeros(2) + 3))
-
-
-def test_an_attribute_that_is_the_same_in_each_call_is_not_said() -> None:
-    gm = trace(Makes(False), (torch.ones(2),))
-    assert not gm.report.said
-    assert torch.equal(gm(torch.ones(2)), torch.ones(2)) and torch.equal(gm(2 * torch.ones(2)), 2 * torch.ones(2))

@@ -59,7 +59,9 @@ from graphwright.runtime.graph_facts import (
     keep_calls,
     keep_forwards,
     keep_modules,
+    keep_unset,
     names_of_values,
+    unset_in,
 )
 from graphwright.runtime.graph_module import PRESERVED_ATTRIBUTES, GraphModule, graph_of, graphs_of
 from graphwright.runtime.guards import (
@@ -260,6 +262,7 @@ __all__ = [
     "keep_forwards",
     "keep_facts",
     "keep_modules",
+    "keep_unset",
     "name_of_class",
     "lazy_graph_text",
     "load",
@@ -300,6 +303,7 @@ __all__ = [
     "sums_bytes_exactly",
     "transaction",
     "unlike",
+    "unset_in",
     "unlike_inputs",
     "use_lazy_graph_modules",
     "without_forms",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from graphwright.ir import Graph, Node
@@ -10,11 +10,12 @@ from graphwright.ir import Graph, Node
 __all__ = [
     "Facts", "Forwards", "buffers_of", "facts_of_modules", "forget_module", "forget_modules", "forwards_of",
     "calls_of_modules", "keep_buffers", "keep_calls", "keep_forwards", "keep_modules", "meta_with_modules",
-    "names_of_values", "take_facts",
+    "keep_unset", "names_of_values", "take_facts", "unset_in",
 ]  # fmt: skip
 
 _MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
 _BUFFERS = "buffers"
+_UNSET = "unset"
 _CALLS = "calls"
 _FORWARDS = "forwards"  # in the same place: the methods of classes, in the process of the capture
 
@@ -84,6 +85,17 @@ def keep_buffers(graph: Graph, buffers: Mapping[str, bool]) -> None:
 def buffers_of(graph: Graph) -> Mapping[str, bool]:
     """The buffers that a graph registers, by path: whether they persist."""
     return (graph._meta or {}).get(_BUFFERS) or {}
+
+
+def keep_unset(graph: Graph, paths: Collection[str]) -> None:
+    """Keep with a graph which attributes of modules it makes where they are missing: they are None until then."""
+    if paths:
+        graph.meta[_UNSET] = sorted(paths)
+
+
+def unset_in(graph: Graph) -> Sequence[str]:
+    """The paths of the attributes that a graph makes where they are missing."""
+    return (graph._meta or {}).get(_UNSET) or ()
 
 
 def facts_of_modules(graph: Graph) -> Mapping[str, Facts]:

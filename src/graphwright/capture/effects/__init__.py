@@ -5,6 +5,8 @@ branch_state.py.
 
     keeping.py          attributes that a program keeps from one call to the next
     kept_kinds.py       kinds of what it keeps: before a call and after one they must go together
+    unreadable.py       what stands for attributes that are not to be read before they are written
+    made_where_missing.py  attributes that a program makes where they are missing
     kept_tables.py      tables of what it may keep, and what was in them when it started
     variables.py        variables outside of all modules, to watch, write and put back
     held_tables.py      what containers and objects hold, as one table for each

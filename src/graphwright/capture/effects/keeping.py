@@ -38,14 +38,15 @@ from graphwright.capture.effects.held_tables import (
 )
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, joined
 from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, touched
+from graphwright.capture.effects.made_where_missing import MadeWhereMissing
 from graphwright.capture.effects.module_reads import aside_of
+from graphwright.capture.effects.unreadable import Unreadable
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.regions import made_once
-from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import NUMBERS, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -77,30 +78,6 @@ __all__ = ["Keeping"]
 
 _OF_TORCH = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"} - {"training"})
 _NUMBERS = (int, float, bool)
-
-
-class _Unreadable:
-    """Stands for an attribute whose value goes with no kind; any use of it is an error."""
-
-    def __init__(self, name: str) -> None:
-        object.__setattr__(self, "_name", name)
-
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise refusal(
-            CaptureError(
-                f"the program reads {object.__getattribute__(self, '_name')} and leaves a value of another kind in it",
-                fix="keep one kind of value there: a tensor of one dtype and rank, a number, or None and such a value",
-            )
-        )
-
-    __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = __contains__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
-    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = __setitem__ = _refuse
-    __or__ = __ror__ = __and__ = __rand__ = __xor__ = __rxor__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse
-    __hash__ = None  # type: ignore[assignment]
-
-
-# ---- the attributes of the program
 
 
 _INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain list"}
@@ -146,6 +123,7 @@ class Keeping:
         self._shared: list[Table] = []  # those of objects of the module that is being watched, and of others
         self._depth = 0  # how far inside of each other the objects are that are being watched
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
+        self._missing = MadeWhereMissing(recorder, self._read)
         try:
             if shells is not None:
                 shells.each(self._watch_module)
@@ -184,6 +162,7 @@ class Keeping:
             self._outside[variables.path + name] = variables, name
             if name in values:
                 self._watch_value(table, name, values[name])
+        self._start_missing(table)
 
     def kept_tables(self) -> set[int]:
         """The objects and containers whose state is the program's, by id; of objects their attributes, too."""
@@ -208,6 +187,7 @@ class Keeping:
             ):
                 continue
             self._watch_value(table, key, value)
+        self._start_missing(table)
         self._tables.append(table)
         if keys is not None and table.may_grow and not is_closed(container):
             self._containers.append(table)
@@ -229,6 +209,16 @@ class Keeping:
         elif isinstance(key, Field) and isinstance(value, torch.Tensor):
             self._note_tensor(value, *place)
         self._watch_inside(value, table.name(key), *place)
+
+    def _start_missing(self, table: Table) -> None:
+        """Put live values in the place of attributes that this call finds, though the example does not."""
+        for key in self._missing.of(table):
+            place, name = table.place(key), table.name(key)
+            kind = self._live[place]
+            value = self._started(place, name, kind.empty() if isinstance(kind, Grows) else None)
+            table.before[key] = value
+            put(table.now, key, value)
+            self._watch_inside(value, name, *place)
 
     def _watch_inside(self, value: Any, name: str, path: str, keys: tuple[Any, ...]) -> None:
         kind = type(value)
@@ -278,7 +268,7 @@ class Keeping:
                 return None
             kind = kind.item
         if kind is MIXED:
-            return _Unreadable(name)
+            return Unreadable(name)
         if isinstance(kind, Choice):
             return self._chosen(kind, make, value, place)
         return self._value(kind, make, value, place)
@@ -294,7 +284,7 @@ class Keeping:
 
     def _item_of_growing(self, kind: Kind, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a growing list or dict, where it is read."""
-        return self._value(kind, lambda: node, None, (name, ())) if _is_readable(kind) else _Unreadable(name)
+        return self._value(kind, lambda: node, None, (name, ())) if _is_readable(kind) else Unreadable(name)
 
     def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Place) -> Any:
         recorder = self._recorder
@@ -321,7 +311,7 @@ class Keeping:
                 if _is_readable(item):
                     items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
                 else:
-                    items[key] = _Unreadable(f"{place[0]}[{key!r}]")
+                    items[key] = Unreadable(f"{place[0]}[{key!r}]")
             if is_plain_kind(kind.kind):
                 return new_object(kind.kind, **items)
             return made(kind.kind, items)
@@ -409,7 +399,7 @@ class Keeping:
 
     def learn(self) -> None:
         """Have the capture start again if the program has changed what it was not expected to."""
-        changed = self._learn_items()
+        changed, made = self._learn_items(), []
         for table in touched(self._tables):
             for key, before, now in table.changes():
                 if is_closed(table.now):
@@ -425,14 +415,24 @@ class Keeping:
                     continue
                 place = table.place(key)
                 if before is ABSENT and place not in self._live:
-                    continue  # nothing can have read it before
+                    made.append((table, key, now))
+                    continue
+                if isinstance(now, Unbound):
+                    continue  # one side of a branch has written it
                 known = self._live.get(place) or self._kind(before)
-                kind = joined(known, self._kind(now))
+                kind = self._joined(known, now)
                 if place not in self._live or kind is not known:
                     self._live[place] = kind
                     changed = True
-        if changed:
+        if self._missing.learn(made, self._live, self._kind) or changed:
             raise Restart("the program writes attributes")
+
+    def _joined(self, known: Kind, now: Any) -> Kind:
+        """The kind of an attribute that was known to be of one, and has become a value."""
+        if not isinstance(known, Grows) or type(now) not in (list, dict, set):
+            return joined(known, self._kind(now))
+        held = join(known.held, self._growing_kind(type(now), held_by(now)).held, ATTRIBUTE)
+        return known if held is known.held else dataclasses.replace(known, held=held)
 
     def _kind(self, value: Any) -> Kind:
         return kind_of(value, self._own_kind)
@@ -471,18 +471,20 @@ class Keeping:
     def _learn_growth(self, table: Table) -> bool:
         """Have a list or dict grow in the next pass, if it is not expected to."""
         place = table.path, table.keys
-        kind = type(table.now)
-        if kind is set:
-            self._live[place] = Grows(SequenceKind(None, set))
-            return True
-        held = {**table.before, **held_by(table.now)}
-        if kind is dict:
-            grows = Grows.dict_of({key: self._kind(value) for key, value in held.items()})
-        else:
-            grows = Grows(self._list_of(held.values()))
+        grows = self._growing_kind(type(table.now), {**table.before, **held_by(table.now)})
         known = self._live.get(place)
-        self._live[place] = Grows(join(known.held, grows.held, ATTRIBUTE)) if isinstance(known, Grows) else grows
+        if isinstance(known, Grows) and not isinstance(table.now, set):
+            grows = Grows(join(known.held, grows.held, ATTRIBUTE))
+        self._live[place] = grows
         return True
+
+    def _growing_kind(self, kind: type, held: dict[Any, Any]) -> Grows:
+        """The kind of a list, dict or set that grows and holds these items."""
+        if kind is set:
+            return Grows(SequenceKind(None, set))
+        if kind is dict:
+            return Grows.dict_of({key: self._kind(value) for key, value in held.items()})
+        return Grows(self._list_of(held.values()))
 
     def _refuse_closed(self, table: Table) -> None:
         """Refuse a change of what holds values in a way of its own."""
@@ -562,10 +564,23 @@ class Keeping:
         if table is None or "_modules" not in attributes:
             return False
         if not isinstance(value, Unbound):  # it is written already
+            self._learn_new(table, key, value)
             written = table.path + key, self._argument(table, key, value)
             self._recorder.node("call_function", write_attribute, written, {}, name="write")
         table.written[key] = after
         return True
+
+    def _learn_new(self, table: Table, key: str, value: Any) -> None:
+        """Have the capture start again if a side of a branch makes an attribute that the program may find missing."""
+        place = table.place(key)
+        known = self._live.get(place)
+        if known is None:
+            has_changed = self._missing.learn([(table, key, value)], self._live, self._kind)
+        else:
+            self._live[place] = self._joined(known, value)
+            has_changed = self._live[place] is not known
+        if has_changed:
+            raise self._recorder.questions.restart(Restart("the program makes an attribute where it is missing"))
 
     def _argument(self, table: Table, key: Hashable, value: Any) -> Any:
         odd = next((leaf for leaf in leaves(value) if not _may_be_kept(leaf)), None)

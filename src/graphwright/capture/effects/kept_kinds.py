@@ -9,7 +9,18 @@ from typing import Any
 import torch
 
 from graphwright.capture.state.symbols import symbol_of
-from graphwright.values import MIXED, ConstantKind, Kind, NumberKind, OptionalKind, Policy, RecordKind, TensorKind, join
+from graphwright.values import (
+    MIXED,
+    ConstantKind,
+    Kind,
+    NumberKind,
+    OptionalKind,
+    Policy,
+    RecordKind,
+    SequenceKind,
+    TensorKind,
+    join,
+)
 
 __all__ = ["ATTRIBUTE", "PLAIN", "Choice", "Grows", "is_same", "joined"]
 
@@ -20,6 +31,10 @@ class Grows(Kind):
 
     held: Kind
     is_assumed: bool = False  # because it holds tensors, as a cache does; not because a pass has shown it
+
+    def empty(self) -> Any:
+        """Such a dict, list or set with nothing in it."""
+        return self.held.kind() if isinstance(self.held, RecordKind | SequenceKind) else {}
 
     @classmethod
     def dict_of(cls, items: dict[Any, Kind], is_assumed: bool = False) -> Grows:

@@ -29,6 +29,7 @@ from torch import nn
 
 from graphwright.capture.effects.asked_modules import Asker, take_answers
 from graphwright.capture.effects.held_tables import is_state
+from graphwright.capture.effects.made_where_missing import say_made
 from graphwright.capture.effects.object_reads import (
     holds_objects,
     kinds_in,
@@ -38,8 +39,8 @@ from graphwright.capture.effects.object_reads import (
 )
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
-from graphwright.ir import Argument, Graph, nodes_in
-from graphwright.ops import is_random, is_region, write_attribute, written_attributes
+from graphwright.ir import Graph
+from graphwright.ops import written_attributes
 from graphwright.runtime import (
     HOOKS,
     MODULE_TABLES,
@@ -177,24 +178,16 @@ class ModuleReads:
             is_quiet = is_installed(asking.f_code.co_filename)  # a warning is for who can change the line
             self._looked_for[path, name] = self._recorder.where() or "", is_quiet
 
-    def _say_made(self, graph: Graph) -> None:
-        """Say which attributes the program makes where they are missing: the graph makes them at each call.
-
-        One that hangs on nothing that another call may have otherwise is the same each time.
-        """
-        nodes = graph.all_nodes_now() if self._looked_for else ()
-        writes = {str(node.args[0]): node.args[1] for node in nodes if node.target is write_attribute}
-        for (path, name), (at, is_quiet) in self._looked_for.items():
-            full = f"{path}.{name}" if path else name
-            if full in writes and _varies(writes[full]):
-                what = f"self.{full} is made where it is missing, which the captured program does at each call"
-                what += ": run the model once first"
-                self._recorder.ledger.say(what, at, is_quiet=is_quiet)
+    def is_looked_for(self, path: str, name: str) -> bool:
+        """Tell whether the program itself asked for a name that a module did not have."""
+        return (path, name) in self._looked_for
 
     def is_program(self, frame: FrameType) -> bool:
         """Tell whether a frame is one of the program, or of what it calls."""
-        recorder = self._recorder
-        return recorder.is_running and not recorder.examples.is_running and not is_ours(frame.f_code.co_filename)
+        recorder, code = self._recorder, frame.f_code
+        if not recorder.is_running or recorder.examples.is_running:
+            return False
+        return not is_ours(code.co_filename) or code is recorder.callers.stand_in
 
     # ---- what is taken for granted
 
@@ -207,7 +200,7 @@ class ModuleReads:
         functions that may ask of which class modules are, or whether two are one.
         """
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
-        self._say_made(graph)
+        say_made(self._recorder, graph, self._looked_for)
         self._take_objects(function, attributes, kept)
         self._take_methods(attributes)
         self._take_written(kept)
@@ -476,19 +469,6 @@ class _Modules(_Watched):
             self._reads.missed(self._path, str(name))
             self._reads.looked_for(self._path, str(name), frame.f_back)
         return False
-
-
-def _varies(value: Argument) -> bool:
-    """Tell whether what a graph computes may be something else in another call."""
-    waiting, seen = [*nodes_in(value)], set()
-    while waiting:
-        node = waiting.pop()
-        if node not in seen:
-            seen.add(node)
-            if node.op in ("placeholder", "get_attr") or is_region(node) or is_random(node):
-                return True
-            waiting += node.all_input_nodes
-    return type(value) in (int, float)  # which may have been counted
 
 
 _WATCHED: tuple[type[_Watched], ...] = (_Parameters, _Buffers, _Modules)

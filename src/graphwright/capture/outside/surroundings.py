@@ -44,6 +44,8 @@ _ATOMS = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, 
 _TENSORS = (torch.Tensor, numpy.ndarray, numpy.generic)
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
 _TABLES = (list, dict, set)
+_ERRORS = frozenset({("AttributeError",), ("Exception",)})  # by which a program finds that an attribute is missing
+_TABLES_OF_NAMES = frozenset({("vars",), ("globals",)})
 _CONTAINERS = (
     *_TABLES, tuple, collections.deque, bytearray, array.array,
     collections.ChainMap, collections.UserDict, collections.UserList, MappingProxyType,
@@ -80,6 +82,8 @@ class World:
         self._codes: set[tuple[int, int]] = set()
         self._classes: dict[type, list[nn.Module]] = {}  # those of the program, with its modules of each
         self._makable: set[type] = set()  # those whose constructors the program may call
+        self.looked_for: set[str] = set()  # attributes that may be missing where the program looks
+        self.looked_up: set[str] = set()  # those of them that it may look for in the dict of an object
         self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
         self._settled: set[tuple[type | int, str]] = set()
         self._apart = HeldApart()
@@ -259,6 +263,11 @@ class World:
             self._path(names, path, code)
         for name in sorted(mentioned.stored):
             self._watch(names, _module_of(names), _title(names), name, code)
+        if catches(code) and not _ERRORS.isdisjoint(mentioned.paths):
+            self.looked_for |= mentioned.attributes
+        self.looked_for |= mentioned.texts
+        if not _TABLES_OF_NAMES.isdisjoint(mentioned.paths) or "__dict__" in mentioned.attributes:
+            self.looked_up |= mentioned.texts
         for name in sorted(mentioned.attributes | mentioned.written | mentioned.texts):
             self._attributes.setdefault(name, code)
         for name in sorted(mentioned.texts & names.keys()) if ("globals",) in mentioned.paths else ():
@@ -268,12 +277,16 @@ class World:
         """Note what is found under a global name, or under attributes of what is found there."""
         owner: Any = names
         value, subject = names.get(path[0], MISSING), f"the global {path[0]!r} of {_title(names)}"
+        parent: Any = None
         for atom in path[1:]:
+            parent = value
             owner, value, subject = _attribute(value, atom)
         if path[-1].startswith("__"):
             return
         if value is not MISSING:
             self._value(owner, path[-1], value, subject, code)
+        if value is MISSING and isinstance(parent, type) and not is_foreign_class(parent):  # its class is asked instead
+            owner = parent
         if isinstance(owner, type | FunctionType):
             self._watch(owner, owner, owner.__qualname__, path[-1], code)
         elif type(owner) is dict and value is not MISSING and _has_state(value):

@@ -101,6 +101,18 @@ class Callers:
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
 
+    @property
+    def stand_in(self) -> CodeType:
+        """The code that makes the calls of converted functions in their place."""
+        return _CALL
+
+    def may_look_for(self, name: str, is_told: bool) -> bool:
+        """Tell whether the program may find out that something has no attribute of this name.
+
+        `is_told`: in a way that nobody tells, though it has others.
+        """
+        return name in (self._world.looked_up if is_told else self._world.looked_for)
+
     def outside(self) -> Iterable[Variables]:
         """The variables outside of functions and modules that the program may change."""
         return self._world.variables()

@@ -71,6 +71,7 @@ class Ledger:
         self.modules: dict[str, dict[str, Any]] = {}
         self.forwards: dict[type, Any] = {}  # of classes of modules whose code is part of the program
         self.buffers: dict[str, bool] = {}  # that the program registers, by path: whether they persist
+        self.unset: set[str] = set()  # the paths of attributes of modules that a call may find missing
 
     def take(self, name: str, value: Any, make: Callable[[], Node], subject: str = "") -> None:
         """Take a plain value for granted, under a name that is its own: it is guarded before the first operation."""
@@ -117,6 +118,7 @@ class Ledger:
         self.asks_classes |= other.asks_classes
         self.asks_autocast |= other.asks_autocast
         self.buffers |= other.buffers
+        self.unset |= other.unset
         self.forwards |= other.forwards
         for path, of_module in other.modules.items():
             self.modules[path] = join_facts_of(self.module(path), of_module)

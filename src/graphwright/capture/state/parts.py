@@ -539,6 +539,13 @@ class Callers(Protocol):
     def start(self, function: Callable[..., Any], world: Any) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
 
+    @property
+    def stand_in(self) -> CodeType:
+        """The code that makes the calls of converted functions in their place."""
+
+    def may_look_for(self, name: str, is_told: bool) -> bool:
+        """Tell whether the program may find out that something has no attribute of this name."""
+
     def outside(self) -> Iterable[Any]:
         """The variables outside of functions and modules that the program may change."""
 

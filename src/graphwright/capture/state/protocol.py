@@ -237,8 +237,19 @@ class HeldTensors(Protocol):
         """The device of a tensor, as an object of its own, whose identity tells its tensor."""
 
 
+class Reads(Protocol):
+    """What one run of a program reads of its modules."""
+
+    def is_looked_for(self, path: str, name: str) -> bool:
+        """Tell whether the program itself asked for a name that a module did not have."""
+
+
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
+
+    @property
+    def reads(self) -> Reads | None:
+        """What the program reads of its modules, where it has any."""
 
     @property
     def examples(self) -> Examples:

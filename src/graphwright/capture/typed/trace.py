@@ -85,6 +85,8 @@ from graphwright.runtime import (
     keep_facts,
     keep_forwards,
     keep_modules,
+    keep_unset,
+    unset_in,
 )
 from graphwright.source import definition_line
 
@@ -236,6 +238,7 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
                 modules[path] = join_facts_of(modules.get(path, {}), dict(facts))
         keep_modules(graph, modules)
         keep_buffers(graph, {path: persists for one in graphs for path, persists in buffers_of(one).items()})
+        keep_unset(graph, {path for one in graphs for path in unset_in(one)})
         keep_forwards(graph, {kind: forward for one in graphs for kind, forward in forwards_of(one).items()})
         keep_calls(graph, {key: call for one in graphs for key, call in calls_of_modules(one).items()})
     return subject.entry(point.name, graph)
@@ -411,6 +414,7 @@ class Program:
                 graph, run.recorder.reads.facts(graph, self.function, self.world.attributes(), self.world.askers)
             )
             keep_buffers(graph, run.recorder.ledger.buffers)
+            keep_unset(graph, run.recorder.ledger.unset)
             keep_forwards(graph, run.recorder.ledger.forwards)
             keep_module_calls(graph)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))

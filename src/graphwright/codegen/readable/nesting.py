@@ -238,8 +238,16 @@ def _may_stand_inside(node: Node, writer: ReadableWriter) -> bool:
     origin = node.origin
     if origin is None:  # what the capture itself made: the object that is returned
         is_made = user._op == "output" and isinstance(node._target, type)
-        return is_made or writer.is_test or _is_iterator(node, user)
+        return is_made or writer.is_test or _is_iterator(node, user) or _is_asked_at_start(node, user)
     return not origin.target
+
+
+def _is_asked_at_start(node: Node, user: Node) -> bool:
+    """Tell whether it asks what a call starts with, which no line of the program does: `if self.mask is None:`."""
+    if user._target is cond:
+        return user._args[0] is node and node._target in _QUESTIONS
+    is_part = user._target in _QUESTIONS and user._origin is None and len(user.users) == 1
+    return is_part and _is_asked_at_start(user, next(iter(user.users)))
 
 
 def _is_iterator(node: Node, user: Node) -> bool:
@@ -252,6 +260,7 @@ def _is_iterator(node: Node, user: Node) -> bool:
 
 _ORDERINGS = ("sorted", "max", "min")
 _ITERATORS = (range, enumerate, zip, reversed)
+_QUESTIONS = (operator.is_, operator.eq, operator.not_, hasattr)
 _OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error, write_attribute, write_variable}
 
 
@@ -292,7 +301,7 @@ def _in_order_of_evaluation(node: Node) -> list[Node]:
 def _same_statement(one: Node, other: Node) -> bool:
     a, b = one.origin, other.origin
     if a is None:
-        return other._op == "output" or _is_iterator(one, other)
+        return other._op == "output" or _is_iterator(one, other) or _is_asked_at_start(one, other)
     return b is not None and statement_key(a) == statement_key(b)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from graphwright.errors import GraphError
 from graphwright.runtime.entries import STATE, Entry
 from graphwright.runtime.foreign import how_to_read
-from graphwright.runtime.graph_facts import buffers_of
+from graphwright.runtime.graph_facts import buffers_of, unset_in
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _state
 from graphwright.runtime.members.shells import Shells
 from graphwright.runtime.premises import own_class
@@ -58,6 +58,9 @@ def captured_module(
         for path, is_persistent in buffers_of(entry.graph).items():
             owner, _, buffer = path.rpartition(".")
             module.get_submodule(owner).register_buffer(buffer, None, is_persistent)
+        for path in unset_in(entry.graph):
+            owner, _, name = path.rpartition(".")
+            vars(module.get_submodule(owner)).setdefault(name, None)
     if not is_instance:
         for table, value in nn.Module().__dict__.items():
             if table.endswith("hooks"):

@@ -295,6 +295,8 @@ def _check_path(
             raise LoadError(f"a file may not read {path!r}, part of which it writes", fix=_FIX)
         elif atom in attributes_of(value) and may_set_attribute(value, atom):
             value = attributes_of(value)[atom]
+        elif path in written and place == len(atoms) - 1 and _may_be_made(value, atom):
+            return None  # what the program itself puts there
         elif (
             isinstance(value, torch.Tensor) and is_field(atom, torch.Tensor) and all(map(is_field, atoms[place + 1 :]))
         ):
@@ -310,6 +312,14 @@ def _check_path(
     if op == "call_module" and not isinstance(value, nn.Module):
         raise damaged(f"{path!r} is no module")
     return value
+
+
+def _may_be_made(value: Any, name: str) -> bool:
+    """Tell whether an object has no attribute of a name, and may be given one."""
+    return may_set_attribute(value, name) and inspect.getattr_static(value, name, _NOTHING) is _NOTHING
+
+
+_NOTHING = object()
 
 
 def _check_written(module: nn.Module, args: tuple[Any, ...]) -> None:

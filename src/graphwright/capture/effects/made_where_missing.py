@@ -1,0 +1,180 @@
+"""Attributes that a program makes where they are missing: `if not hasattr(self, "mask"): self.mask = ...`.
+
+Whether a call finds such an attribute decides what it does, so that the program has an end for calls that do and one
+for calls that do not. The captured module has None in the place of its own attributes until a call has made them; other
+objects are asked for theirs. Of a plain object nobody tells which of the attributes that it lacks are looked up: what
+the code of the program may ask for by name, or where it catches errors, counts as asked for.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.effects.held_tables import Field, Hidden
+from graphwright.capture.effects.kept_kinds import Choice, joined
+from graphwright.capture.effects.kept_tables import Table
+from graphwright.capture.effects.variables import Variables
+from graphwright.capture.state.symbols import symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
+from graphwright.ir import Argument, Graph, Node, nodes_in
+from graphwright.ops import is_random, is_region, write_attribute
+from graphwright.values import ConstantKind, Kind, OptionalKind
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["MadeWhereMissing", "may_vary", "say_made"]
+
+_NESTED = frozenset(".:")  # in the paths of what is inside of something else
+_ASKED_APART = 2  # of more of them, a call has to find all or none
+_NONE = ConstantKind(None)
+
+
+class MadeWhereMissing:
+    """Those of one run of a program. `read` gives the node that reads a place, or the owner of one."""
+
+    def __init__(self, recorder: TypedCapture, read: Callable[[Place], Node]) -> None:
+        self._recorder, self._read = recorder, read
+        self._known: dict[Place, bool] = recorder.plan.missing  # those to come: whether the program asks for them
+        self._answer: bool | None = None  # whether the first that is asked for is missing
+
+    def learn(self, made: list[tuple[Table, Any, Any]], live: dict[Any, Any], kind_of: Callable[[Any], Kind]) -> bool:
+        """Have attributes be state that this run has made, if the program asked for one of them before.
+
+        The others are there where that one is. Tell whether there are any.
+        """
+        asked = {table.place(key) for table, key, now in made if self._is_asked(table, key, now, kind_of)}
+        if not asked:
+            return False
+        for table, key, now in made:
+            place = table.place(key)
+            if place in asked or (_can_be_asked(table, key) and not isinstance(now, nn.Module | nn.Parameter)):
+                live[place] = joined(live.get(place) or kind_of(now), kind_of(now))
+                self._known[place] = place in asked
+        return True
+
+    def of(self, table: Table) -> Iterator[Any]:
+        """Iterate over the attributes of a table that this call finds, though the example does not."""
+        for place, is_asked in self._known.items():
+            key = _key_in(table, *place)
+            if key is None or key in table.before:
+                continue
+            if _is_of_module(table):
+                self._recorder.ledger.unset.add(place[0])
+            if not (is_asked and self._is_missing(table, key, place)):
+                yield key
+
+    def _is_asked(self, table: Table, key: Any, now: Any, kind_of: Callable[[Any], Kind]) -> bool:
+        if isinstance(now, nn.Module | nn.Parameter) or not _matters(now):
+            return False
+        recorder, is_of_module = self._recorder, _is_of_module(table)
+        is_asked = recorder.callers.may_look_for(str(key), is_of_module)
+        if is_of_module and recorder.reads is not None:
+            is_asked |= recorder.reads.is_looked_for(table.path[:-1], key)
+        if not is_asked or _can_be_asked(table, key):
+            return is_asked and not (is_of_module and _may_be_none(kind_of(now)))
+        if is_of_module:  # a buffer: it is said
+            return False
+        what = f"the program makes {table.name(key)} where it is missing, which a graph cannot ask"
+        error = CaptureError(what, fix="give it a value before the first call, such as None")
+        recorder.questions.refusals.refuse(error, "attribute")
+        return False
+
+    def _is_missing(self, table: Table, key: Any, place: Place) -> bool:
+        """Have the program fork into the calls that find an attribute and those that do not, or check for it."""
+        recorder = self._recorder
+        if _is_of_module(table):
+            node = recorder.node("call_function", operator.is_, (self._read(place), None), {}, name="is_missing")
+        else:
+            path, keys = place
+            owner = table.now.shown(key)[0] if isinstance(table.now, Variables) else self._read((path, keys[:-1]))
+            node = recorder.node("call_function", hasattr, (owner, str(key)), {}, name="is_there")
+            node = recorder.node("call_function", operator.not_, (node,), {}, name="is_missing")
+        is_first = self._answer is None
+        symbol = recorder.numbers.input_symbol(node, self._answer is not False)
+        question, forking = ("attribute", place), recorder.questions.forking
+        are_together = not is_first and sum(self._known.values()) > _ASKED_APART
+        if are_together or recorder.plan.ways.get(question) == "guard" or forking.follows_start():
+            when = "before the first call: capture the model after it" if self._answer is None else "with the others"
+            is_missing = bool(recorder.questions.guards.guard(symbol, f"{table.name(key)} is missing {when}"))
+        else:
+            is_missing = forking.fork(symbol, question)
+            forking.forks[-1].site = None  # no line of the program asks
+        if is_first:
+            self._answer = is_missing
+        return is_missing
+
+
+def say_made(recorder: TypedCapture, graph: Graph, looked_for: dict[tuple[str, str], tuple[str, bool]]) -> None:
+    """Say which attributes of modules the graph makes at each call, though the program does where they are missing.
+
+    `looked_for` are those that it looked for, by the path of the module and their name: where, and whether in a line
+    that nobody can change. One that hangs on nothing that another call may have otherwise is the same each time.
+    """
+    nodes = graph.all_nodes_now() if looked_for else ()
+    writes = {str(node.args[0]): node.args[1] for node in nodes if node.target is write_attribute}
+    for (path, name), (at, is_quiet) in looked_for.items():
+        full = f"{path}.{name}" if path else name
+        if (full, ()) not in recorder.plan.missing and full in writes and may_vary(writes[full]):
+            what = f"self.{full} is made where it is missing, which the captured program does at each call"
+            recorder.ledger.say(f"{what}: run the model once first", at, is_quiet=is_quiet)
+
+
+def may_vary(value: Argument) -> bool:
+    """Tell whether what a graph computes may be something else in another call."""
+    waiting, seen = [*nodes_in(value)], set()
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            if node.op in ("placeholder", "get_attr") or is_region(node) or is_random(node):
+                return True
+            waiting += node.all_input_nodes
+    return value is None or type(value) in (int, float)  # which may have been counted
+
+
+def _key_in(table: Table, path: str, keys: tuple[Any, ...]) -> Any:
+    """What a place is in a table, None where it is in another one."""
+    if table.keys is None:
+        name = path[len(table.path) :]
+        is_here = not keys and path.startswith(table.path) and _holds_attributes(table)
+        is_here = is_here and (isinstance(table.now, Variables) or _NESTED.isdisjoint(name))
+        return name if is_here else None
+    return keys[-1] if keys and path == table.path and keys[:-1] == table.keys else None
+
+
+def _is_of_module(table: Table) -> bool:
+    return table.keys is None and not isinstance(table.now, Variables)
+
+
+def _holds_attributes(table: Table) -> bool:
+    """Tell whether a table of no container is that of the attributes of a module, or of variables."""
+    return isinstance(table.now, Variables) or "_modules" in table.now
+
+
+def _can_be_asked(table: Table, key: Any) -> bool:
+    """Tell whether a graph can ask for an attribute."""
+    if isinstance(table.now, Variables):
+        return isinstance(table.now.owner, type | FunctionType)
+    if table.keys is None:
+        return _holds_attributes(table)
+    return isinstance(key, Field) and not any(isinstance(each, Hidden) for each in table.place(key)[1])
+
+
+def _matters(value: Any) -> bool:
+    """Tell whether it matters in which call a value is made: a tensor may be the same in each."""
+    if isinstance(value, torch.Tensor):
+        return type(value) is not TensorProxy or value._node is None or may_vary(value._node)
+    return symbol_of(value) is not None or not isinstance(value, torch.dtype | torch.device)
+
+
+def _may_be_none(kind: Kind) -> bool:
+    return kind == _NONE or isinstance(kind, OptionalKind) or (isinstance(kind, Choice) and None in kind.values)
