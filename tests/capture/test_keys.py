@@ -1,4 +1,7 @@
-"""Sizes and numbers as keys of dicts and sets: the example says what they are, under a guard."""
+"""Sizes and numbers as keys of dicts and sets: the example says what they are, under a guard.
+
+Those of dicts that are kept are keys of the run: test_keys_of_kept_dicts.py.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class _Scaled(nn.Module):
         return x * TABLES[x.shape[0]]
 
 
-@pytest.mark.parametrize("program", [looked_up, looked_up_by_sizes, stored, in_a_set, Tables()])
+@pytest.mark.parametrize("program", [looked_up, looked_up_by_sizes, stored, in_a_set])
 def test_a_size_that_is_a_key_is_guarded(program: Callable[..., Any]) -> None:
     gm = trace(program, (torch.ones(2, 3),))
     x = torch.randn(2, 3)
@@ -62,7 +65,12 @@ def test_a_size_that_is_a_key_is_guarded(program: Callable[..., Any]) -> None:
 
 
 def test_layers_that_ask_alike_take_one_start() -> None:
-    assert trace(Tables(), (torch.ones(2, 3),)).report.facts.passes == 2
+    gm = trace(Tables(), (torch.ones(2, 3),))
+    assert gm.report.facts.passes == 3
+    for rows in (2, 3):
+        assert torch.equal(gm(torch.ones(rows, 3)), Tables()(torch.ones(rows, 3)))
+    with pytest.raises(KeyError):
+        gm(torch.ones(4, 3))
 
 
 def test_a_number_among_the_inputs_that_is_a_key_is_guarded() -> None:

@@ -7,16 +7,19 @@ value each holds: every read and every write is a node, where it happens. What i
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.containers.methods import CONTAINS, DICT, ITEM, KEPT_SET, KEY, LIST, Given, Row, only
 from graphwright.capture.containers.row_engine import Container, with_methods
+from graphwright.capture.effects.kept_kinds import ATTRIBUTE
 from graphwright.capture.proxies.growing import Growing
+from graphwright.capture.proxies.run_keys import example_of_key, form_of_key, may_be
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.symbols import as_number, is_symbolic
 from graphwright.ir import Node
-from graphwright.values import Kind, RecordKind, SequenceKind
+from graphwright.values import Kind, RecordKind, SequenceKind, join
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -44,6 +47,10 @@ class _Kept(Container):
         give_up: Callable[[], None] | None = None,
     ) -> None:
         self.base.__init__(self, content)
+        # What it has held, on whatever side of a branch: by the form of its key, of a dict.
+        self.held: list[tuple[Hashable, Any]] = (
+            [*content.items()] if isinstance(content, dict) else [(None, item) for item in content]
+        )
         self.kinds, self._item = kinds, item  # of all items of a list; by the key of a dict
         self._start(name, recorder, read, give_up)
 
@@ -98,6 +105,8 @@ class _KeptList(_Kept, list):  # type: ignore[type-arg]
         return self
 
     def _change(self, method: str, row: Row, given: Given) -> None:
+        if ITEM in row.takes:
+            self.held.append((None, given[-1][1]))
         if method in ("append", "insert"):
             list.append(self, given[-1][1])
 
@@ -120,22 +129,48 @@ class _KeptSet(_Kept, set):  # type: ignore[type-arg]
 
 @with_methods(only(DICT, "__setitem__", "__delitem__", "clear"), dict)
 class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
-    """A dict to which the program adds: a key that has no kind was not there before."""
+    """A dict to which the program adds: a key that has no kind was not there before.
+
+    For the example it holds keys as they are for that.
+    """
 
     base = dict
 
+    def _kind_of(self, key: Hashable) -> Kind | None:
+        """The kind of what a key may lead to, None as long as no pass has shown that the program stores it."""
+        form = form_of_key(key)
+        kinds = [kind for known, kind in self.kinds.items() if may_be(known, form)]
+        return functools.reduce(lambda one, other: join(one, other, ATTRIBUTE), kinds) if kinds else None
+
     def has(self, key: Hashable) -> Any:
         """`key in self`: a bool of the program; False as long as no pass has shown that the program stores it."""
-        return super().has(key) if key in self.kinds else dict.__contains__(self, key)
+        is_there = dict.__contains__(self, example_of_key(key))
+        if self._kind_of(key) is None:
+            return is_there
+        return self._answer(self._row_node("__contains__", _CONTAINS, [(KEY, key)]), is_there)
 
     def __getitem__(self, key: Hashable) -> Any:
-        if key not in self.kinds:
-            return dict.__getitem__(self, key)  # just stored, for the first time
+        kind = self._kind_of(key)
+        if kind is None:
+            return dict.__getitem__(self, example_of_key(key))  # just stored, for the first time
         self._may_raise()
-        return self._item(self.kinds[key], self._row_node("", _GET, [(KEY, key)]), f"{self.name}[{key!r}]")
+        return self._item(kind, self._row_node("", _GET, [(KEY, key)]), f"{self.name}[{form_of_key(key)!r}]")
 
     def get(self, key: Hashable, default: Any = None) -> Any:
-        return self[key] if key in self.kinds and self.has(key) else default
+        return self[key] if self._kind_of(key) is not None and self.has(key) else default
+
+    def setdefault(self, key: Hashable, default: Any = None) -> Any:
+        if self.has(key):
+            return self[key]
+        self[key] = default
+        return default
+
+    def pop(self, key: Hashable, *default: Any) -> Any:
+        if default and not self.has(key):
+            return default[0]
+        value = self[key]
+        del self[key]
+        return value
 
     def update(self, *others: Any, **items: Any) -> None:
         for key, value in dict(*others, **items).items():
@@ -143,7 +178,9 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
 
     def _change(self, method: str, row: Row, given: Given) -> None:
         if ITEM in row.takes:
-            dict.__setitem__(self, given[0][1], given[1][1])
+            (_, key), (_, value) = given
+            self.held.append((form_of_key(key), value))
+            dict.__setitem__(self, example_of_key(key), value)
 
 
 def kept_container(content: Iterable[Any], kind: Kind, *start: Any) -> Any:

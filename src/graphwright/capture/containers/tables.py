@@ -38,9 +38,14 @@ __all__ = ["METHODS", "container_of", "grow", "heap", "make_text", "unbound_meth
 
 
 def grow(recorder: Capture, values: Growable) -> None:
-    """Inside a loop, have a container of the program's be one of the run. Raises Grows."""
+    """Have a container of the program's be one of the run: inside a loop, or where it is a dict that is kept.
+
+    Raises Grows or Restart.
+    """
     if recorder.region.is_in_loop() and any(state.watches(values) for state in recorder.states):
         raise Grows(values)
+    if type(values) is dict and recorder.keeping is not None:
+        recorder.keeping.has_run_keys(values)
 
 
 def make_text(recorder: Capture, values: Sequence[Any]) -> bool:

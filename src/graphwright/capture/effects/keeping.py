@@ -21,7 +21,7 @@ import enum
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from types import FrameType, FunctionType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,7 +36,16 @@ from graphwright.capture.effects.held_tables import (
     put,
     put_back,
 )
-from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Choice, Grows, joined
+from graphwright.capture.effects.kept_kinds import (
+    ATTRIBUTE,
+    PLAIN,
+    Choice,
+    Grows,
+    adds_to,
+    has_a_kind,
+    is_cache,
+    joined,
+)
 from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, touched
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
 from graphwright.capture.effects.module_reads import aside_of
@@ -44,6 +53,7 @@ from graphwright.capture.effects.unreadable import Unreadable
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
+from graphwright.capture.proxies.run_keys import form_of_key
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.regions import made_once
@@ -85,23 +95,6 @@ _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
 })  # fmt: skip
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
-
-
-def _is_cache(value: dict[Any, Any]) -> bool:
-    return any(isinstance(item, torch.Tensor) and not isinstance(item, nn.Parameter) for item in value.values())
-
-
-def _adds_to(kind: type, name: str) -> bool:
-    """Tell whether a method of a class mentions one of its attributes and the `add` of sets.
-
-    A size that goes into a plain set is asked for its hash, which only the example can answer.
-    """
-    methods = [method for base in kind.__mro__ if base is not nn.Module for method in vars(base).values()]
-    codes = [method.__code__ for method in methods if isinstance(method, FunctionType)]
-    return any(name in code.co_names and not _ADDS.isdisjoint(code.co_names) for code in codes)
-
-
-_ADDS = frozenset({"add", "update"})
 
 
 class Keeping:
@@ -199,9 +192,9 @@ class Keeping:
         if table.keys is None and key in _OF_TORCH:
             return
         place = table.place(key)
-        if type(value) is dict and place not in self._live and _is_cache(value):
+        if type(value) is dict and place not in self._live and is_cache(value):
             self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
-        if type(value) is set and place not in self._live and _adds_to(table.kind, place[0].rpartition(".")[2]):
+        if type(value) is set and place not in self._live and adds_to(table.kind, place[0].rpartition(".")[2]):
             self._live[place] = Grows(SequenceKind(None, set), True)
         if self._live.get(place, PLAIN) is not PLAIN:
             table.before[key] = value = self._started(place, table.name(key), value)
@@ -381,6 +374,18 @@ class Keeping:
         for name in self._optionals.keys() & {*frame.f_code.co_names, *map(str, frame.f_code.co_consts)}:
             self._recorder.questions.optionals.attribute_may_be_none(self._optionals[name], frame)
 
+    def may_have_run_keys(self) -> bool:
+        """Tell whether there is a dict that may have keys which only a run knows."""
+        return any(type(table.now) is dict for table in self._containers)
+
+    def has_run_keys(self, values: dict[Any, Any]) -> None:
+        """Have a dict that is kept be one whose keys only a run knows, from the next pass on. Raises Restart."""
+        for table in self._containers:
+            place = table.path, table.keys
+            if table.now is values and place not in self._live and all(map(has_a_kind, values.values())):
+                self._live[place] = self._growing_kind(dict, values)
+                raise self._recorder.questions.restart(Restart("a dict has keys that only a run knows"))
+
     # ---- what has changed
 
     def learn_growth(self) -> BaseException | None:
@@ -455,9 +460,12 @@ class Keeping:
         for place, grown in self._growing.items():
             known = self._live[place]
             if isinstance(known.held, RecordKind):
-                found = Grows.dict_of({key: self._kind(value) for key, value in dict.items(grown)}).held
+                kinds: dict[Hashable, Kind] = {}
+                for key, value in grown.held:
+                    kinds[key] = _joined(kinds.get(key), self._kind(value))
+                found = Grows.dict_of(kinds).held
             else:
-                found = self._list_of(list.__iter__(grown))
+                found = self._list_of([value for _, value in grown.held])
             held = join(known.held, found, ATTRIBUTE)
             if held is not known.held:
                 self._live[place] = dataclasses.replace(known, held=held)
@@ -483,7 +491,7 @@ class Keeping:
         if kind is set:
             return Grows(SequenceKind(None, set))
         if kind is dict:
-            return Grows.dict_of({key: self._kind(value) for key, value in held.items()})
+            return Grows.dict_of({form_of_key(key): self._kind(value) for key, value in held.items()})
         return Grows(self._list_of(held.values()))
 
     def _refuse_closed(self, table: Table) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from types import FunctionType
 from typing import Any
 
 import torch
+from torch import nn
 
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.values import (
@@ -22,7 +24,7 @@ from graphwright.values import (
     join,
 )
 
-__all__ = ["ATTRIBUTE", "PLAIN", "Choice", "Grows", "is_same", "joined"]
+__all__ = ["ATTRIBUTE", "PLAIN", "Choice", "Grows", "adds_to", "has_a_kind", "is_cache", "is_same", "joined"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,3 +109,26 @@ def is_same(a: Any, b: Any) -> bool:
 ATTRIBUTE = Policy(
     (int, float), (TensorKind, NumberKind, RecordKind), compares_layout=True, mixes=True, is_same=is_same
 )
+
+
+def has_a_kind(value: Any) -> bool:
+    """Tell whether a value is of a kind that all in a dict may be of, whatever its key."""
+    return isinstance(value, torch.Tensor | int | float)
+
+
+def is_cache(value: dict[Any, Any]) -> bool:
+    """Tell whether a dict holds tensors, as those do to which a program adds."""
+    return any(isinstance(item, torch.Tensor) and not isinstance(item, nn.Parameter) for item in value.values())
+
+
+def adds_to(kind: type, name: str) -> bool:
+    """Tell whether a method of a class mentions one of its attributes and the `add` of sets.
+
+    A size that goes into a plain set is asked for its hash, which only the example can answer.
+    """
+    methods = [method for base in kind.__mro__ if base is not nn.Module for method in vars(base).values()]
+    codes = [method.__code__ for method in methods if isinstance(method, FunctionType)]
+    return any(name in code.co_names and not _ADDS.isdisjoint(code.co_names) for code in codes)
+
+
+_ADDS = frozenset({"add", "update"})

@@ -38,6 +38,9 @@ def hashed(symbol: Symbol) -> None:
         recorder.questions.raises.is_caught_outside() or recorder.questions.staging.convertible(frame)
     ):
         return
+    codes = recorder.questions.staging.convertible(frame)
+    if codes and recorder.keeping is not None and recorder.keeping.may_have_run_keys():  # it may be a key of one
+        raise recorder.questions.restart(recorder.plan.convert(codes))
     roots = list(_roots(symbol))
     names = {root.key[1] for root in roots if root.function == root.key[0] == "input" and type(root.key[1]) is str}
     sites = {site_of(root) for root in roots if root.site is not None and root.function in ("size", "numel", "input")}

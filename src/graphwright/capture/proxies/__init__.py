@@ -9,6 +9,7 @@ recording.py first.
     object_proxy.py      values that leave torch: lists of numbers, NumPy arrays
     objects.py           objects of the user's own classes among the inputs
     run_text.py          texts that only a run knows
+    run_keys.py          keys of dicts that only a run knows
     growing.py           containers of which only a run knows the content, as the whole capture sees them
     unbound.py           variables that have a value on some ways only
     uncertain.py         tensors that are None, or a number, on some ways

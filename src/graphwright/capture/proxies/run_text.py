@@ -176,7 +176,7 @@ class RunText:
 
 def is_of_run(value: Any) -> bool:
     """Tell whether a number or text, or one in a tuple, is one that only a run knows."""
-    if type(value) is tuple:
+    if type(value) in (tuple, torch.Size):
         return any(map(is_of_run, value))
     return type(value) is RunText or is_symbolic(value) or isinstance(value, Proxy)
 

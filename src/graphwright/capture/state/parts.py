@@ -612,6 +612,12 @@ class Keeping(Protocol):
     def set_forward(self, shell: nn.Module, forward: Callable[..., Any]) -> None:
         """Have a module run another forward, which is no change of the program's."""
 
+    def may_have_run_keys(self) -> bool:
+        """Tell whether there is a dict that may have keys which only a run knows."""
+
+    def has_run_keys(self, values: dict[Any, Any]) -> None:
+        """Have a dict that is kept be one whose keys only a run knows. Raises Restart."""
+
     def is_untouched(self, path: str) -> bool:
         """Tell whether all holds what it held at first that a module and those below it, or an object, may have."""
 

@@ -1,0 +1,339 @@
+"""Dicts that outlive a call, with keys that only a run knows: sizes, tuples with sizes, texts and data."""
+
+from __future__ import annotations
+
+import copy
+import random
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import graphwright
+from graphwright import Interpreter, trace
+
+SIZES = (3, 5, 2, 5, 3, 7)
+GLOBAL: dict[Any, Any] = {}
+
+
+class Caches(nn.Module):
+    """Runs one of the ways below to use its dict, which starts with `content`."""
+
+    of_class: dict[Any, Any]
+
+    def __init__(self, way: Callable[[Any, Tensor, Any], Tensor], content: dict[Any, Any] | None = None) -> None:
+        super().__init__()
+        self.way, self.cache, self.held = way, {} if content is None else content, SimpleNamespace(cache={})
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.way(self, x, x.size(0))
+
+
+def asked_first(self: Any, x: Tensor, n: Any) -> Tensor:
+    if n not in self.cache:
+        self.cache[n] = torch.arange(n)[:, None] * x.mean()
+    return x + self.cache[n]
+
+
+def gotten(self: Any, x: Tensor, n: Any) -> Tensor:
+    rows = self.cache.get(n)
+    if rows is None:
+        rows = self.cache[n] = torch.arange(n)[:, None] * x.mean()
+    return x + rows
+
+
+def caught(self: Any, x: Tensor, n: Any) -> Tensor:
+    try:
+        rows = self.cache[n]
+    except KeyError:
+        rows = self.cache[n] = torch.arange(n)[:, None] * x.mean()
+    return x + rows
+
+
+def with_a_default(self: Any, x: Tensor, n: Any) -> Tensor:
+    return x + self.cache.setdefault(n, x * 2)
+
+
+def by_tuple(self: Any, x: Tensor, n: Any) -> Tensor:
+    key = n, str(x.device)
+    if key not in self.cache:
+        self.cache[key] = x * 2
+    return x + self.cache[key]
+
+
+def by_shape(self: Any, x: Tensor, n: Any) -> Tensor:
+    if x.shape not in self.cache:
+        self.cache[x.shape] = x * 2
+    return x + self.cache[x.shape]
+
+
+def by_text(self: Any, x: Tensor, n: Any) -> Tensor:
+    key = f"{n}_rows"
+    if key not in self.cache:
+        self.cache[key] = x * 2
+    return x + self.cache[key]
+
+
+def by_arithmetic(self: Any, x: Tensor, n: Any) -> Tensor:
+    key = (n + 1) // 2 * 2
+    if key not in self.cache:
+        self.cache[key] = x.mean(0)
+    return x + self.cache[key]
+
+
+def by_truth(self: Any, x: Tensor, n: Any) -> Tensor:
+    if (n > 3) not in self.cache:
+        self.cache[n > 3] = x.mean()
+    return x + self.cache[n > 3]
+
+
+def by_data(self: Any, x: Tensor, n: Any) -> Tensor:
+    key = int(x[0, 0] > 0)
+    if key not in self.cache:
+        self.cache[key] = x.mean(0)
+    return x + self.cache[key]
+
+
+def beside_a_constant(self: Any, x: Tensor, n: Any) -> Tensor:
+    if 5 in self.cache:  # which a size may have been
+        x = x + self.cache[5].mean()
+    self.cache[n] = x * 2
+    return x + self.cache[n]
+
+
+def two_keys(self: Any, x: Tensor, n: Any) -> Tensor:
+    if n not in self.cache:
+        self.cache[n] = x.sum(0)
+    if n + 1 not in self.cache:
+        self.cache[n + 1] = x.mean(0)
+    return x + self.cache[n] * self.cache[n + 1]
+
+
+def two_kinds(self: Any, x: Tensor, n: Any) -> Tensor:
+    if ("rows", n) not in self.cache:
+        self.cache["rows", n], self.cache["scale", n] = x.mean(0), 2.0
+    return x + self.cache["rows", n] * self.cache["scale", n]
+
+
+def counted(self: Any, x: Tensor, n: Any) -> Tensor:
+    self.cache[n] = self.cache.get(n, 0) + 1
+    return x * self.cache[n]
+
+
+def on_one_side(self: Any, x: Tensor, n: Any) -> Tensor:
+    if n > 3:
+        if n not in self.cache:
+            self.cache[n] = x.mean(0)
+        x = x + self.cache[n]
+    return x
+
+
+def on_both_sides(self: Any, x: Tensor, n: Any) -> Tensor:
+    if x.sum() > 0:
+        if n not in self.cache:
+            self.cache[n] = x.mean(0)
+        return x + self.cache[n]
+    self.cache[n] = x.mean(0) * 2
+    return x - self.cache[n]
+
+
+def a_constant_on_one_side(self: Any, x: Tensor, n: Any) -> Tensor:
+    if n > 3:
+        self.cache["last"] = x.mean(0)
+    return x + self.cache["last"] if "last" in self.cache else x
+
+
+def evicted(self: Any, x: Tensor, n: Any) -> Tensor:
+    if n not in self.cache:
+        if len(self.cache) >= 2:
+            self.cache.clear()
+        self.cache[n] = x * 2
+    return x + self.cache[n]
+
+
+def taken_out(self: Any, x: Tensor, n: Any) -> Tensor:
+    before = self.cache.pop(n, None)
+    self.cache[n] = x.mean(0)
+    return x if before is None else x + before
+
+
+def deleted(self: Any, x: Tensor, n: Any) -> Tensor:
+    self.cache[n] = x * 2
+    x = x + self.cache[n]
+    del self.cache[n]
+    return x
+
+
+def in_a_function(self: Any, x: Tensor, n: Any) -> Tensor:
+    return x + rows_of(self.cache, n, x)
+
+
+def rows_of(cache: dict[Any, Any], n: Any, x: Tensor) -> Any:
+    if n in cache:
+        return cache[n]
+    cache[n] = x.mean(0)
+    return cache[n]
+
+
+def dicts_in_it(self: Any, x: Tensor, n: Any) -> Tensor:
+    if n not in self.cache:
+        self.cache[n] = {"rows": x.mean(0), "count": n}
+    return x + self.cache[n]["rows"] * self.cache[n]["count"]
+
+
+def of_an_object(self: Any, x: Tensor, n: Any) -> Tensor:
+    if n not in self.held.cache:
+        self.held.cache[n] = x * 2
+    return x + self.held.cache[n]
+
+
+def of_a_class(self: Any, x: Tensor, n: Any) -> Tensor:
+    if n not in Caches.of_class:
+        Caches.of_class[n] = x * 2
+    return x + Caches.of_class[n]
+
+
+def of_the_module(self: Any, x: Tensor, n: Any) -> Tensor:
+    if n not in GLOBAL:
+        GLOBAL[n] = x * 2
+    return x + GLOBAL[n]
+
+
+WAYS = [
+    asked_first, gotten, caught, with_a_default, by_tuple, by_shape, by_text, by_arithmetic, by_truth, by_data,
+    beside_a_constant, two_keys, two_kinds, counted, on_one_side, on_both_sides, a_constant_on_one_side, evicted,
+    taken_out, deleted, in_a_function, dicts_in_it, of_an_object, of_a_class, of_the_module,
+]  # fmt: skip
+
+
+def calls() -> list[Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(size, 4) for size in SIZES]
+
+
+def forget() -> None:
+    GLOBAL.clear()
+    Caches.of_class = {}
+
+
+def check(model: nn.Module, run: Callable[[Tensor], Tensor]) -> None:
+    forget()
+    wanted = [model(x) for x in calls()]
+    forget()
+    for x, result in zip(calls(), wanted, strict=True):
+        assert torch.allclose(run(x), result)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_key_is_that_of_the_run(way: Callable[[Any, Tensor, Any], Tensor]) -> None:
+    forget()
+    check(Caches(way), trace(Caches(way), (torch.ones(3, 4),)))
+
+
+@pytest.mark.parametrize("way", [by_arithmetic, on_one_side, a_constant_on_one_side, taken_out, in_a_function])
+def test_what_the_dict_holds_at_first_is_there(way: Callable[[Any, Tensor, Any], Tensor]) -> None:
+    content = {3: torch.zeros(4), "last": torch.ones(4)}
+    gm = trace(Caches(way, dict(content)), (torch.ones(3, 4),))
+    check(Caches(way, dict(content)), gm)
+
+
+@pytest.mark.parametrize("form", ["deepcopy", "saved", "nested", "interpreted", "captured again"])
+def test_captured_modules_with_such_dicts(form: str, tmp_path: Path) -> None:
+    gm: Any = trace(Caches(asked_first), (torch.ones(3, 4),))
+    if form == "deepcopy":
+        gm = copy.deepcopy(gm)
+    elif form == "saved":
+        graphwright.save(gm, tmp_path / "model.gw")
+        gm = graphwright.load(tmp_path / "model.gw", allow=[__name__])
+    elif form == "nested":
+        gm = graphwright.unflatten(gm)
+    elif form == "captured again":
+        gm = trace(gm, (torch.ones(3, 4),))
+    check(Caches(asked_first), Interpreter(gm).run if form == "interpreted" else gm)
+
+
+class Table(nn.Module):
+    """Looks sizes up in a table of numbers or tensors, which it does not change."""
+
+    def __init__(self, values: Any) -> None:
+        super().__init__()
+        self.table = dict(zip((2, 3, 5, 7), values, strict=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.table[x.size(0)]
+
+
+@pytest.mark.parametrize("values", [(0.5, 0.25, 2.0, 4.0), (1, 2, 3, 4), tuple(torch.arange(4.0))], ids=str)
+def test_tables_are_read_at_each_call(values: Any) -> None:
+    gm = trace(Table(values), (torch.ones(3, 4),))
+    check(Table(values), gm)
+    gm.table[3] = gm.table[3] * 2
+    assert torch.equal(gm(torch.ones(3, 4)), torch.ones(3, 4) * values[1] * 2)
+    with pytest.raises(KeyError):
+        gm(torch.ones(4, 4))
+
+
+# ---- random programs
+
+
+class Programs:
+    """Writes programs that use two dicts by keys of all kinds, in branches and out of them."""
+
+    keys = ("'a'", "'b'", "3", "n", "n + 1", "n // 2", "('a', n)", "f'k{n}'", "(n > 3)", "('a', 3)")
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def text(self) -> str:
+        content = self._random.choice(["{}", "{}", "{'a': torch.ones(()), 3: torch.ones(())}"])
+        body = textwrap.indent("\n".join(["n = x.size(0)", "y = x * 1", *self._block(0), "return y"]), " " * 8)
+        return (
+            "class Program(torch.nn.Module):\n"
+            "    def __init__(self):\n"
+            "        super().__init__()\n"
+            f"        self.c, self.o = {content}, SimpleNamespace(c={{}})\n"
+            "    def forward(self, x):\n"
+            f"{body}\n"
+        )
+
+    def _block(self, depth: int) -> list[str]:
+        return [line for _ in range(self._random.randint(1, 3)) for line in self._statement(depth)]
+
+    def _statement(self, depth: int) -> list[str]:
+        choose = self._random.choice
+        c, k = choose(["self.c", "self.c", "self.o.c"]), choose(self.keys)
+        v = choose(["x.mean()", "x.max()", "y.mean()", "x.mean() * 2"])
+        plain = [
+            [f"if {k} in {c}:", f"    y = y + {c}[{k}]"],
+            [f"{c}[{k}] = {v}"],
+            [f"y = y + {c}.get({k}, 1.0)"],
+            ["try:", f"    y = y - {c}[{k}]", "except KeyError:", "    y = y * 2"],
+            [f"y = y + {c}.setdefault({k}, {v})"],
+            [f"old = {c}.pop({k}, None)", "if old is not None:", "    y = y + old"],
+            [f"if {k} not in {c}:", f"    {c}[{k}] = {v}", f"y = y * {c}[{k}]"],
+            [f"y = y + len({c})"],
+            [f"{c}.clear()"],
+            [f"if {k} in {c}:", f"    del {c}[{k}]"],
+        ]
+        if depth == 2 or self._random.random() < 0.7:
+            return choose(plain)
+        then, other = ([f"    {line}" for line in self._block(depth + 1)] for _ in range(2))
+        return [f"if {choose(['n > 3', 'n % 2 == 0', 'x.sum() > 0'])}:", *then, *choose([[], ["else:", *other]])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_with_kept_dicts(seed: int, tmp_path: Path) -> None:
+    text, path = Programs(seed).text(), tmp_path / "program.py"
+    path.write_text(text)
+    names: dict[str, Any] = {"torch": torch, "SimpleNamespace": SimpleNamespace, "__name__": "program"}
+    exec(compile(text, path, "exec"), names)
+    model = names["Program"]()
+    gm = trace(names["Program"](), (torch.ones(3, 4),), max_paths=256)
+    for x in calls():
+        assert torch.allclose(gm(x), model(x)), text
