@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable
-from typing import Any
 
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
@@ -22,7 +21,7 @@ class Blank:
 NUMBER, TEXT = Blank((int, float)), Blank((str,))
 
 
-def form_of_key(key: Any) -> Hashable:
+def form_of_key(key: Hashable) -> Hashable:
     """A key, with `NUMBER` and `TEXT` in the place of what only a run knows.
 
     >>> form_of_key(("rows", 3))
@@ -52,10 +51,10 @@ def may_be(one: Hashable, other: Hashable) -> bool:
     return one == other
 
 
-def example_of_key(key: Any) -> Hashable:
+def example_of_key(key: Hashable) -> Hashable:
     """What a key is for the example; its form where that cannot tell."""
     if type(key) is RunText:
-        return TEXT if key.hint is UNKNOWN else key.hint  # type: ignore[no-any-return]
+        return TEXT if key.hint is UNKNOWN else str(key.hint)
     if isinstance(key, tuple):
         return tuple([example_of_key(part) for part in key])
     if not is_symbolic(key):
