@@ -365,18 +365,6 @@ class Objects(nn.Module):
         return x
 
 
-class GoesOver(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.log: list[torch.Tensor] = []
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.log.append(x)
-        for kept in self.log:
-            x = x + kept
-        return x
-
-
 class Deletes(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -390,7 +378,6 @@ class Deletes(nn.Module):
 REFUSED = [
     pytest.param(Turns, "the program reads Turns.last and leaves a value of another kind in it", id="kind"),
     pytest.param(Objects, "keeps a builtins.object in Objects.last", id="an object"),
-    pytest.param(GoesOver, "goes over GoesOver.log, to which it adds", id="a loop over a list that grows"),
     pytest.param(Deletes, "deletes Deletes.last", id="an attribute deleted"),
 ]
 

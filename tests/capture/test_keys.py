@@ -1,6 +1,6 @@
 """Sizes and numbers as keys of dicts and sets: the example says what they are, under a guard.
 
-Those of dicts that are kept are keys of the run: test_keys_of_kept_dicts.py.
+Those of dicts that are kept are keys of the run: test_kept_items.py.
 """
 
 from __future__ import annotations

@@ -8,31 +8,34 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterable
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.methods import CONTAINS, DICT, ITEM, KEPT_SET, KEY, LIST, Given, Row, only
 from graphwright.capture.containers.row_engine import Container, with_methods
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE
 from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.proxies.run_keys import example_of_key, form_of_key, may_be
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.symbols import as_number, is_symbolic
+from graphwright.capture.state.symbols import as_number
 from graphwright.ir import Node
+from graphwright.source import user_frame
 from graphwright.values import Kind, RecordKind, SequenceKind, join
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.symbols import Number
 
-__all__ = ["kept_container"]
+__all__ = ["KeptList", "kept_container"]
 
 _CONTAINS = dataclasses.replace(CONTAINS, is_part=True)
 _GET = dataclasses.replace(DICT["__getitem__"], is_part=True)
 
 
 class _Kept(Container):
-    """What these lists, dicts and sets share: `item` makes the value of an item of a kind, a node and a name."""
+    """What these lists, dicts and sets share: `items` makes the values of items."""
 
     base: Any
 
@@ -43,7 +46,7 @@ class _Kept(Container):
         name: str,
         recorder: Capture,
         read: Callable[[], Node],
-        item: Callable[[Any, Node, str], Any],
+        items: Any,
         give_up: Callable[[], None] | None = None,
     ) -> None:
         self.base.__init__(self, content)
@@ -51,7 +54,7 @@ class _Kept(Container):
         self.held: list[tuple[Hashable, Any]] = (
             [*content.items()] if isinstance(content, dict) else [(None, item) for item in content]
         )
-        self.kinds, self._item = kinds, item  # of all items of a list; by the key of a dict
+        self.kinds, self._items = kinds, items  # of all items of a list; by the key of a dict
         self._start(name, recorder, read, give_up)
 
     def length(self) -> Any:
@@ -67,7 +70,7 @@ class _Kept(Container):
     def has(self, key: Hashable) -> Any:
         """`key in self`: a bool of the program."""
         node = self._row_node("__contains__", _CONTAINS, [(KEY, key)])
-        return self._answer(node, not is_symbolic(key) and self.base.__contains__(self, key))
+        return self._answer(node, self.base.__contains__(self, example_of_key(key)))
 
     def _answer(self, node: Node, hint: Number) -> Any:
         return as_number(with_examples(self.recorder).numbers.input_symbol(node, hint))
@@ -84,29 +87,72 @@ class _Kept(Container):
             with_examples(self.recorder).attempts.look_up()
 
     def _part(self, row: Row, given: Given, node: Node) -> Any:
-        return self._item(self.kinds, node, self.name)
+        return self._given_out(self.kinds, node, None)
+
+    def _given_out(self, kind: Kind | None, node: Node, key: Hashable) -> Any:
+        """An item that a node reads."""
+        item = self._items.make(kind, node, self.name if key is None else f"{self.name}[{key!r}]")
+        if isinstance(item, _Kept):
+            self.held.append((key, item))
+        return item
+
+    def _taken_in(self, key: Hashable, value: Any) -> None:
+        """Note an item that is put there."""
+        self.held.append((key, value))
+        self._items.note(self.name, value)
 
     _same = Growing._refuse
 
 
 @with_methods(only(LIST, "append", "insert", "pop", "clear", "__getitem__", "__setitem__", "__delitem__"), list)
-class _KeptList(_Kept, list):  # type: ignore[type-arg]
+class KeptList(_Kept, list):  # type: ignore[type-arg]
     """A list to which the program adds: its items are of one kind."""
 
     base = list
     __contains__ = has = Growing._refuse
 
+    def __iter__(self) -> Iterator[Any]:
+        if self._give_up is None:  # a converted function goes over it in another way
+            self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))
+        return self._refuse()  # type: ignore[no-any-return]
+
+    def __add__(self, other: Any) -> Any:
+        return self.as_of_run() + other
+
+    def __radd__(self, other: Any) -> Any:  # without it Python puts what the example holds at the end of a list
+        return other + self.as_of_run()
+
+    def copy(self) -> Any:
+        return self.as_of_run().copy()
+
+    def as_item(self) -> SequenceKind:
+        """The kind of an item that this is."""
+        return SequenceKind(self.kinds, list)
+
+    def as_of_run(self) -> LoopList:
+        """The same list, for who goes over it: of what is in it only a run knows how much there is."""
+        return self._listed(list.__iter__(self), self._read())
+
+    def _listed(self, items: Iterable[Any], node: Node) -> LoopList:
+        kind = None if self.kinds is None else SequenceKind(self.kinds, list)
+        made = LoopList(items, self.recorder, node, self.name, None, kind=kind)
+        made.is_certain = False
+        return made
+
+    def _same(self, given: Given, node: Node) -> LoopList:
+        return self._listed(list.__getitem__(self, self.recorder.to_examples(given[0][1])), node)
+
     def extend(self, values: Iterable[Any]) -> None:
         for value in [*values]:
             self.append(value)
 
-    def __iadd__(self, values: Iterable[Any]) -> _KeptList:  # type: ignore[misc]
+    def __iadd__(self, values: Iterable[Any]) -> KeptList:  # type: ignore[misc]
         self.extend(values)
         return self
 
     def _change(self, method: str, row: Row, given: Given) -> None:
         if ITEM in row.takes:
-            self.held.append((None, given[-1][1]))
+            self._taken_in(None, given[-1][1])
         if method in ("append", "insert"):
             list.append(self, given[-1][1])
 
@@ -123,8 +169,8 @@ class _KeptSet(_Kept, set):  # type: ignore[type-arg]
                 self.add(item)
 
     def _change(self, method: str, row: Row, given: Given) -> None:
-        if method == "add" and not is_symbolic(given[0][1]):
-            set.add(self, given[0][1])
+        if method == "add":
+            set.add(self, example_of_key(given[0][1]))
 
 
 @with_methods(only(DICT, "__setitem__", "__delitem__", "clear"), dict)
@@ -154,7 +200,7 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
         if kind is None:
             return dict.__getitem__(self, example_of_key(key))  # just stored, for the first time
         self._may_raise()
-        return self._item(kind, self._row_node("", _GET, [(KEY, key)]), f"{self.name}[{form_of_key(key)!r}]")
+        return self._given_out(kind, self._row_node("", _GET, [(KEY, key)]), form_of_key(key))
 
     def get(self, key: Hashable, default: Any = None) -> Any:
         return self[key] if self._kind_of(key) is not None and self.has(key) else default
@@ -163,7 +209,7 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
         if self.has(key):
             return self[key]
         self[key] = default
-        return default
+        return self[key]
 
     def pop(self, key: Hashable, *default: Any) -> Any:
         if default and not self.has(key):
@@ -179,7 +225,7 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
     def _change(self, method: str, row: Row, given: Given) -> None:
         if ITEM in row.takes:
             (_, key), (_, value) = given
-            self.held.append((form_of_key(key), value))
+            self._taken_in(form_of_key(key), value)
             dict.__setitem__(self, example_of_key(key), value)
 
 
@@ -188,4 +234,4 @@ def kept_container(content: Iterable[Any], kind: Kind, *start: Any) -> Any:
     if isinstance(kind, RecordKind):
         return _KeptDict(content, kind.items, *start)
     assert isinstance(kind, SequenceKind)
-    return (_KeptSet if kind.kind is set else _KeptList)(content, kind.item, *start)
+    return (_KeptSet if kind.kind is set else KeptList)(content, kind.item, *start)

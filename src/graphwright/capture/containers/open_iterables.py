@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.containers.kept_containers import KeptList
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.loop_sets import LoopSet
@@ -306,6 +307,8 @@ def iterable_of(value: Any, may_be_plain: bool = False) -> OpenIterable | None:
         return _Unknown(value)
     if isinstance(value, OfRun):
         return _Grown(value)
+    if isinstance(value, KeptList):
+        return _Grown(value.as_of_run())
     if isinstance(value, LoopDict | LoopSet):
         return _Grown(value.listed())
     if not may_be_plain:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
-import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FrameType
@@ -36,6 +35,7 @@ from graphwright.capture.effects.held_tables import (
     put,
     put_back,
 )
+from graphwright.capture.effects.kept_items import KeptItems
 from graphwright.capture.effects.kept_kinds import (
     ATTRIBUTE,
     PLAIN,
@@ -44,7 +44,6 @@ from graphwright.capture.effects.kept_kinds import (
     adds_to,
     has_a_kind,
     is_cache,
-    joined,
 )
 from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, touched
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
@@ -53,7 +52,6 @@ from graphwright.capture.effects.unreadable import Unreadable
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
-from graphwright.capture.proxies.run_keys import form_of_key
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.regions import made_once
@@ -101,14 +99,14 @@ class Keeping:
     """The attributes of one run of a program, and variables outside of it: live where the plan says it writes them."""
 
     def __init__(self, recorder: TypedCapture, shells: Shells | None, kept_container: Callable[..., Any]) -> None:
-        self._recorder, self._kept_container = recorder, kept_container
+        self._recorder = recorder
         self._live: dict[Any, Any] = recorder.plan.kept
+        self._items = KeptItems(recorder, kept_container, self._kind, self._item_of_growing)
         self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live
         self._tables: list[Table] = []
         self._containers: list[Table] = []  # those of them that may get longer or shorter
         self._of_module: dict[int, list[Table]] = {}
         self._by_path = ByPath()
-        self._growing: dict[Any, Any] = {}  # the lists and dicts that grow, by their places
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
         self._objects: dict[int, list[Table]] = {}  # the tables of objects and of what is in them, by id
         self._kind_of_module: type = nn.Module
@@ -195,7 +193,7 @@ class Keeping:
         if type(value) is dict and place not in self._live and is_cache(value):
             self._live[place] = Grows.dict_of({name: self._kind(item) for name, item in value.items()}, True)
         if type(value) is set and place not in self._live and adds_to(table.kind, place[0].rpartition(".")[2]):
-            self._live[place] = Grows(SequenceKind(None, set), True)
+            self._live[place] = Grows(SequenceKind(None, set), is_assumed=True)
         if self._live.get(place, PLAIN) is not PLAIN:
             table.before[key] = value = self._started(place, table.name(key), value)
             put(table.now, key, value)
@@ -248,12 +246,7 @@ class Keeping:
         """The value that a call starts with."""
         kind = self._live[place]
         if isinstance(kind, Grows):
-            give_up = (lambda: self._live.__setitem__(place, PLAIN)) if kind.is_assumed else None
-            start = name, self._recorder, made_once(lambda: self._read(place)), self._item_of_growing, give_up
-            grown = self._kept_container(value, kind.held, *start)
-            if type(value) is not set:
-                self._growing[place] = grown
-            return grown
+            return self._items.start(place, name, value, made_once(lambda: self._read(place)))
         make = made_once(lambda: self._read(place))
         has_to_fork = ("attribute", place) in self._recorder.plan.ways
         if isinstance(kind, OptionalKind) and (has_to_fork or not isinstance(kind.item, TensorKind)):
@@ -382,8 +375,10 @@ class Keeping:
         """Have a dict that is kept be one whose keys only a run knows, from the next pass on. Raises Restart."""
         for table in self._containers:
             place = table.path, table.keys
-            if table.now is values and place not in self._live and all(map(has_a_kind, values.values())):
-                self._live[place] = self._growing_kind(dict, values)
+            if table.now is not values or place in self._live:
+                continue
+            if all(map(has_a_kind, values.values())) or table.before.keys() != values.keys():
+                self._live[place] = self._items.kind(dict, values.items())
                 raise self._recorder.questions.restart(Restart("a dict has keys that only a run knows"))
 
     # ---- what has changed
@@ -404,7 +399,7 @@ class Keeping:
 
     def learn(self) -> None:
         """Have the capture start again if the program has changed what it was not expected to."""
-        changed, made = self._learn_items(), []
+        changed, made = self._items.learn(), []
         for table in touched(self._tables):
             for key, before, now in table.changes():
                 if is_closed(table.now):
@@ -424,20 +419,19 @@ class Keeping:
                     continue
                 if isinstance(now, Unbound):
                     continue  # one side of a branch has written it
-                known = self._live.get(place) or self._kind(before)
-                kind = self._joined(known, now)
+                known = self._live.get(place) or self._kind_before(before, now)
+                kind = self._items.joined(known, now)
                 if place not in self._live or kind is not known:
                     self._live[place] = kind
                     changed = True
         if self._missing.learn(made, self._live, self._kind) or changed:
             raise Restart("the program writes attributes")
 
-    def _joined(self, known: Kind, now: Any) -> Kind:
-        """The kind of an attribute that was known to be of one, and has become a value."""
-        if not isinstance(known, Grows) or type(now) not in (list, dict, set):
-            return joined(known, self._kind(now))
-        held = join(known.held, self._growing_kind(type(now), held_by(now)).held, ATTRIBUTE)
-        return known if held is known.held else dataclasses.replace(known, held=held)
+    def _kind_before(self, before: Any, now: Any) -> Kind:
+        """The kind of what an attribute held: a list grows in the place of which there is one of another length."""
+        if type(before) is list and isinstance(now, list) and (is_growing(now) or len(before) != len(now)):
+            return self._items.kind(list, [(None, item) for item in before])
+        return self._kind(before)
 
     def _kind(self, value: Any) -> Kind:
         return kind_of(value, self._own_kind)
@@ -454,45 +448,15 @@ class Keeping:
             return RecordKind(type(value), {key: self._kind(item) for key, item in vars(value).items()})
         return None
 
-    def _learn_items(self) -> bool:
-        """Learn what kinds of values lists and dicts hold that grow."""
-        changed = False
-        for place, grown in self._growing.items():
-            known = self._live[place]
-            if isinstance(known.held, RecordKind):
-                kinds: dict[Hashable, Kind] = {}
-                for key, value in grown.held:
-                    kinds[key] = _joined(kinds.get(key), self._kind(value))
-                found = Grows.dict_of(kinds).held
-            else:
-                found = self._list_of([value for _, value in grown.held])
-            held = join(known.held, found, ATTRIBUTE)
-            if held is not known.held:
-                self._live[place] = dataclasses.replace(known, held=held)
-                changed = True
-        return changed
-
-    def _list_of(self, items: Iterable[Any]) -> Kind:
-        """The kind of a list that holds these items."""
-        return SequenceKind(functools.reduce(_joined, map(self._kind, items), None), list)
-
     def _learn_growth(self, table: Table) -> bool:
         """Have a list or dict grow in the next pass, if it is not expected to."""
         place = table.path, table.keys
-        grows = self._growing_kind(type(table.now), {**table.before, **held_by(table.now)})
+        grows = self._items.kind(type(table.now), {**table.before, **held_by(table.now)}.items())
         known = self._live.get(place)
         if isinstance(known, Grows) and not isinstance(table.now, set):
-            grows = Grows(join(known.held, grows.held, ATTRIBUTE))
+            grows = dataclasses.replace(known, held=join(known.held, grows.held, ATTRIBUTE))
         self._live[place] = grows
         return True
-
-    def _growing_kind(self, kind: type, held: dict[Any, Any]) -> Grows:
-        """The kind of a list, dict or set that grows and holds these items."""
-        if kind is set:
-            return Grows(SequenceKind(None, set))
-        if kind is dict:
-            return Grows.dict_of({form_of_key(key): self._kind(value) for key, value in held.items()})
-        return Grows(self._list_of(held.values()))
 
     def _refuse_closed(self, table: Table) -> None:
         """Refuse a change of what holds values in a way of its own."""
@@ -585,7 +549,7 @@ class Keeping:
         if known is None:
             has_changed = self._missing.learn([(table, key, value)], self._live, self._kind)
         else:
-            self._live[place] = self._joined(known, value)
+            self._live[place] = self._items.joined(known, value)
             has_changed = self._live[place] is not known
         if has_changed:
             raise self._recorder.questions.restart(Restart("the program makes an attribute where it is missing"))
@@ -628,10 +592,6 @@ def _is_readable(kind: Kind) -> bool:
 def _last_atom(path: str) -> str:
     """The name of a variable, for a value of the program: `step` of `train[7]:STEP`."""
     return path.rpartition(":")[2].strip("_").lower()
-
-
-def _joined(one: Kind | None, other: Kind) -> Kind:
-    return join(one, other, ATTRIBUTE)
 
 
 def _may_be_kept(value: Any, depth: int = 3) -> bool:

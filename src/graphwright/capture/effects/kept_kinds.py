@@ -32,6 +32,7 @@ class Grows(Kind):
     """A dict or list to which the program adds: what it may hold."""
 
     held: Kind
+    are_growing: bool = False  # what is in it are lists and dicts to which the program adds as well
     is_assumed: bool = False  # because it holds tensors, as a cache does; not because a pass has shown it
 
     def empty(self) -> Any:
@@ -41,7 +42,7 @@ class Grows(Kind):
     @classmethod
     def dict_of(cls, items: dict[Any, Kind], is_assumed: bool = False) -> Grows:
         """A dict of which a call may find any of these keys."""
-        return cls(RecordKind(dict, items, frozenset(items)), is_assumed)
+        return cls(RecordKind(dict, items, frozenset(items)), is_assumed=is_assumed)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.containers.kept_containers import KeptList
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopList, LoopQueue, LoopTuple, OfRun
@@ -57,7 +58,12 @@ Caller = Callable[..., Any]
 def table_listed(
     call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """`sorted(table)` and any other that goes over a dict or set of the run: it goes over the list of its keys."""
+    """`sorted(table)` and any other that goes over a dict or set of the run: it goes over the list of its keys.
+
+    What goes over a list in an attribute goes over it as one of the run.
+    """
+    if args and isinstance(args[0], KeptList):
+        return call(function, args[0].as_of_run(), *args[1:], **kwargs)
     if not args or not isinstance(args[0], LoopDict | LoopSet):
         return NotImplemented
     return call(function, args[0].listed(), *args[1:], **_key_of_table(args[0], kwargs))
