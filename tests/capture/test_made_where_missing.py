@@ -189,6 +189,15 @@ def on_a_side(self: Any, x: torch.Tensor) -> torch.Tensor:
     return self.linear(x)
 
 
+def several_on_a_side(self: Any, x: torch.Tensor) -> torch.Tensor:
+    if x.size(0) > 4:
+        if not hasattr(self, "scale"):
+            self.scale, self.shift, self.thing.size = x.sum(0), x.mean(), x.max()
+        return self.linear(x) * self.scale + self.shift * self.thing.size
+    self.register_buffer("last", x.mean())
+    return self.linear(x)
+
+
 def in_a_property(self: Any, x: torch.Tensor) -> torch.Tensor:
     return self.linear(x) + self.lazy
 
@@ -230,8 +239,8 @@ def nothing_is_asked(self: Any, x: torch.Tensor) -> torch.Tensor:
 WAYS = [
     of_module, caught_of_module, in_the_dict_of_a_module, of_object, with_a_default, caught_of_object,
     in_the_dict_of_an_object, of_object_in_object, of_objects_in_a_list, in_a_slot, of_function, of_class, counted,
-    counted_in_object, averaged, flagged, named, of_size, several, one_after_the_other, on_a_side, in_a_property,
-    a_dict, a_list, an_object, none_in_an_object, nothing_is_asked,
+    counted_in_object, averaged, flagged, named, of_size, several, one_after_the_other, on_a_side, several_on_a_side,
+    in_a_property, a_dict, a_list, an_object, none_in_an_object, nothing_is_asked,
 ]  # fmt: skip
 
 

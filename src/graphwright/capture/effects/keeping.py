@@ -414,11 +414,11 @@ class Keeping:
                     self._refuse(table, key, *_why_gone(table, key))
                     continue
                 place = table.place(key)
+                if before is ABSENT and isinstance(now, Unbound):
+                    continue  # one side of a branch has written it
                 if before is ABSENT and place not in self._live:
                     made.append((table, key, now))
                     continue
-                if isinstance(now, Unbound):
-                    continue  # one side of a branch has written it
                 known = self._live.get(place) or self._kind_before(before, now)
                 kind = self._items.joined(known, now)
                 if place not in self._live or kind is not known:

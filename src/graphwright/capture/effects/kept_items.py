@@ -53,10 +53,13 @@ class KeptItems:
 
     def fix(self, place: Place, name: str, value: Any) -> None:
         """A value has gone into a container, or come out of it."""
-        waiting = [value]
+        waiting, seen = [value], set()
         while waiting:
             item = waiting.pop()
             for each in () if is_growing(item) else changeable(item):
+                if id(each) in seen:
+                    continue
+                seen.add(id(each))
                 held = content(each)
                 self._fixed.append((place, name, each, held))
                 waiting += held.values() if isinstance(held, dict) else held

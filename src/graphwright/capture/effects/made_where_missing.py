@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import Field, Hidden
-from graphwright.capture.effects.kept_kinds import Choice, joined
+from graphwright.capture.effects.kept_kinds import Choice
 from graphwright.capture.effects.kept_tables import Table
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.state.symbols import symbol_of
@@ -47,19 +47,20 @@ class MadeWhereMissing:
         self._answer: bool | None = None  # whether the first that is asked for is missing
 
     def learn(self, made: list[tuple[Table, Any, Any]], live: dict[Any, Any], kind_of: Callable[[Any], Kind]) -> bool:
-        """Have attributes be state that this run has made, if the program asked for one of them before.
+        """Have attributes be state that this run has made, if the program asked for one of them before, or of others.
 
-        The others are there where that one is. Tell whether there are any.
+        Those that it does not ask for are there where the others are. Tell whether there are any.
         """
         asked = {table.place(key) for table, key, now in made if self._is_asked(table, key, now, kind_of)}
-        if not asked:
+        if not (asked or any(self._known.values())):
             return False
+        count = len(self._known)
         for table, key, now in made:
             place = table.place(key)
             if place in asked or (_can_be_asked(table, key) and not isinstance(now, nn.Module | nn.Parameter)):
-                live[place] = joined(live.get(place) or kind_of(now), kind_of(now))
+                live[place] = kind_of(now)
                 self._known[place] = place in asked
-        return True
+        return len(self._known) > count
 
     def of(self, table: Table) -> Iterator[Any]:
         """Iterate over the attributes of a table that this call finds, though the example does not."""
