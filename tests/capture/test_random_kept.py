@@ -128,14 +128,14 @@ def differs(text: str, path: Path) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", range(0, 24, 8))
 @pytest.mark.parametrize("kind", [*KINDS])
 def test_random_programs_keep_what_they_keep(kind: str, first: int, tmp_path: Path) -> None:
     refused = []
-    for seed in range(first, first + 20):
+    for seed in range(first, first + 8):
         text = Programs(seed, *KINDS[kind]).text()
         try:
             assert not differs(text, tmp_path / f"program_{seed}.py"), text
         except (CaptureError, GuardError) as error:
             refused.append(f"{text}\n{error}")
-    assert len(refused) <= 2, "\n".join(refused)
+    assert len(refused) <= 1, "\n".join(refused)
