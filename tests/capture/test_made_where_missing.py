@@ -325,6 +325,22 @@ def test_the_code_asks_whether_it_is_there() -> None:
     assert "if not hasattr(self.thing, 'mask'):" in trace(model_of(of_object), (torch.ones(3, 4),)).code
 
 
+def two_in_one_call(self: Any, x: torch.Tensor) -> torch.Tensor:
+    self.count = getattr(self, "count", 0) + 1
+    if not hasattr(self, "mask"):
+        self.mask = x.sum(0)
+    return self.linear(x) * self.count + self.mask
+
+
+def test_what_one_call_makes_is_asked_for_once() -> None:
+    gm = trace(model_of(two_in_one_call), (torch.ones(3, 4),))
+    check(gm, two_in_one_call)
+    assert gm.code.count(" if ") == 1
+    gm.mask = None
+    with pytest.raises(GuardError, match=r"Model\.\w+ is missing with the others"):
+        gm(torch.ones(3, 4))
+
+
 class Layer(nn.Module):
     """Makes an attribute of its own."""
 

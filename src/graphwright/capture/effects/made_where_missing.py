@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["MadeWhereMissing", "may_vary", "say_made"]
 
 _NESTED = frozenset(".:")  # in the paths of what is inside of something else
-_ASKED_APART = 2  # of more of them, a call has to find all or none
+_ASKED_APART = 2  # times that a call may make some: of more, another one has to find all or none
 _NONE = ConstantKind(None)
 
 
@@ -43,34 +43,36 @@ class MadeWhereMissing:
 
     def __init__(self, recorder: TypedCapture, read: Callable[[Place], Node]) -> None:
         self._recorder, self._read = recorder, read
-        self._known: dict[Place, bool] = recorder.plan.missing  # those to come: whether the program asks for them
-        self._answer: bool | None = None  # whether the first that is asked for is missing
+        self._known: dict[Place, int | None] = recorder.plan.missing
+        self._answers: dict[int, bool] = {}  # whether those are missing that one call makes together
 
     def learn(self, made: list[tuple[Table, Any, Any]], live: dict[Any, Any], kind_of: Callable[[Any], Kind]) -> bool:
         """Have attributes be state that this run has made, if the program asked for one of them before, or of others.
 
-        Those that it does not ask for are there where the others are. Tell whether there are any.
+        Those that it does not ask for are there where the others are. What one run makes, one call has made. Tell
+        whether there are any.
         """
         asked = {table.place(key) for table, key, now in made if self._is_asked(table, key, now, kind_of)}
-        if not (asked or any(self._known.values())):
+        numbers = {number for number in self._known.values() if number is not None}
+        if not (asked or numbers):
             return False
         count = len(self._known)
         for table, key, now in made:
             place = table.place(key)
             if place in asked or (_can_be_asked(table, key) and not isinstance(now, nn.Module | nn.Parameter)):
                 live[place] = kind_of(now)
-                self._known[place] = place in asked
+                self._known[place] = len(numbers) if place in asked else None
         return len(self._known) > count
 
     def of(self, table: Table) -> Iterator[Any]:
         """Iterate over the attributes of a table that this call finds, though the example does not."""
-        for place, is_asked in self._known.items():
+        for place, number in self._known.items():
             key = _key_in(table, *place)
             if key is None or key in table.before:
                 continue
             if _is_of_module(table):
                 self._recorder.ledger.unset.add(place[0])
-            if not (is_asked and self._is_missing(table, key, place)):
+            if number is None or not self._is_missing(table, key, place, number):
                 yield key
 
     def _is_asked(self, table: Table, key: Any, now: Any, kind_of: Callable[[Any], Kind]) -> bool:
@@ -89,7 +91,7 @@ class MadeWhereMissing:
         recorder.questions.refusals.refuse(error, "attribute")
         return False
 
-    def _is_missing(self, table: Table, key: Any, place: Place) -> bool:
+    def _is_missing(self, table: Table, key: Any, place: Place, number: int) -> bool:
         """Have the program fork into the calls that find an attribute and those that do not, or check for it."""
         recorder = self._recorder
         if _is_of_module(table):
@@ -99,18 +101,18 @@ class MadeWhereMissing:
             owner = table.now.shown(key)[0] if isinstance(table.now, Variables) else self._read((path, keys[:-1]))
             node = recorder.node("call_function", hasattr, (owner, str(key)), {}, name="is_there")
             node = recorder.node("call_function", operator.not_, (node,), {}, name="is_missing")
-        is_first = self._answer is None
-        symbol = recorder.numbers.input_symbol(node, self._answer is not False)
+        if len({*self._known.values()} - {None}) > _ASKED_APART:
+            number = 0
+        answer = self._answers.get(number)
+        symbol = recorder.numbers.input_symbol(node, answer is not False)
         question, forking = ("attribute", place), recorder.questions.forking
-        are_together = not is_first and sum(self._known.values()) > _ASKED_APART
-        if are_together or recorder.plan.ways.get(question) == "guard" or forking.follows_start():
-            when = "before the first call: capture the model after it" if self._answer is None else "with the others"
+        if answer is not None or recorder.plan.ways.get(question) == "guard" or forking.follows_start():
+            when = "before the first call: capture the model after it" if answer is None else "with the others"
             is_missing = bool(recorder.questions.guards.guard(symbol, f"{table.name(key)} is missing {when}"))
         else:
             is_missing = forking.fork(symbol, question)
             forking.forks[-1].site = None  # no line of the program asks
-        if is_first:
-            self._answer = is_missing
+        self._answers.setdefault(number, is_missing)
         return is_missing
 
 

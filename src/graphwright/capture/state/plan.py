@@ -100,9 +100,9 @@ class Plan:
     converted: Conversions = dataclasses.field(default_factory=Conversions)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
-    missing: dict[Any, bool] = dataclasses.field(
+    missing: dict[Any, int | None] = dataclasses.field(
         default_factory=dict
-    )  # those of them that a call may find missing: whether it asks
+    )  # those of them that a call may find missing: with which others, None where it does not ask
     in_place: set[tuple[str, str]] = dataclasses.field(
         default_factory=set
     )  # attributes that branches write: as they are
