@@ -25,6 +25,7 @@ from graphwright.source import user_frame
 from graphwright.values import Kind, RecordKind, SequenceKind, join
 
 if TYPE_CHECKING:
+    from graphwright.capture.effects.kept_items import Items
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.symbols import Number
 
@@ -46,7 +47,7 @@ class _Kept(Container):
         name: str,
         recorder: Capture,
         read: Callable[[], Node],
-        items: Any,
+        items: Items,
         give_up: Callable[[], None] | None = None,
     ) -> None:
         self.base.__init__(self, content)

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from graphwright.capture.containers.methods import ITEM, ITEMS, SAME, Given, Part, Row, Table, arguments_of
 from graphwright.capture.proxies.growing import Growing
-from graphwright.capture.proxies.run_text import RunText
-from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
+from graphwright.capture.proxies.run_keys import example_of_key
+from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
 
 __all__ = ["Container", "Shown", "shown_key", "with_methods"]
@@ -142,16 +142,12 @@ class Shown:
 
 def shown_key(key: Hashable) -> Shown:
     """A key, compared as numbers and texts are."""
-    return Shown(key, _example_of(key))
+    example = example_of_key(key)
+    return Shown(key, example if _is_plain(example) else UNKNOWN)
 
 
-def _example_of(key: Hashable) -> Any:
-    """What a key is for the example; UNKNOWN where that cannot tell."""
-    if type(key) is tuple:
-        parts = [_example_of(part) for part in key]
-        return UNKNOWN if UNKNOWN in parts else tuple(parts)
-    if is_symbolic(key):
-        return symbol_of(key)._hint  # type: ignore[union-attr]
-    if type(key) is RunText:
-        return key.hint
-    return key if type(key) in (int, float, bool, str, bytes, type(None)) else UNKNOWN
+def _is_plain(key: Hashable) -> bool:
+    return all(map(_is_plain, key)) if type(key) is tuple else type(key) in _PLAIN
+
+
+_PLAIN = (int, float, bool, str, bytes, type(None))

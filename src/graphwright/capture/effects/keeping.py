@@ -102,7 +102,6 @@ class Keeping:
         self._recorder = recorder
         self._live: dict[Any, Any] = recorder.plan.kept
         self._items = KeptItems(recorder, kept_container, self._kind, self._item_of_growing)
-        self._initial: dict[Any, Any] = {}  # the kinds of the attributes that are not live
         self._tables: list[Table] = []
         self._containers: list[Table] = []  # those of them that may get longer or shorter
         self._of_module: dict[int, list[Table]] = {}

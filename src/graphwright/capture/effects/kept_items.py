@@ -61,7 +61,7 @@ class KeptItems:
                     continue
                 seen.add(id(each))
                 held = content(each)
-                self._fixed.append((place, name, each, held))
+                self._fixed.append((place, name.partition("[")[0], each, held))
                 waiting += held.values() if isinstance(held, dict) else held
             if type(item) is tuple:
                 waiting += item
@@ -129,12 +129,12 @@ class Items:
         if self.are_growing and isinstance(kind, SequenceKind | RecordKind) and kind.kind in (list, dict):
             return self.kept.kept_container(kind.kind(), kind, name, self.kept.recorder, lambda: node, self)
         value = Unreadable(name) if kind is None else self.kept.value_of(kind, node, name)
-        self.kept.fix(self.place, name.partition("[")[0], value)
+        self.note(name, value)
         return value
 
     def note(self, name: str, value: Any) -> None:
-        """A value goes into it."""
-        self.kept.fix(self.place, name.partition("[")[0], value)
+        """A value goes into it, or comes out."""
+        self.kept.fix(self.place, name, value)
 
 
 def _with(known: Grows, held: Kind) -> Grows:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["MadeWhereMissing", "may_vary", "say_made"]
+__all__ = ["MadeWhereMissing", "say_made"]
 
 _NESTED = frozenset(".:")  # in the paths of what is inside of something else
 _ASKED_APART = 2  # times that a call may make some: of more, another one has to find all or none
@@ -79,7 +79,7 @@ class MadeWhereMissing:
         if isinstance(now, nn.Module | nn.Parameter) or not _matters(now):
             return False
         recorder, is_of_module = self._recorder, _is_of_module(table)
-        is_asked = recorder.callers.may_look_for(str(key), is_of_module)
+        is_asked = recorder.callers.may_look_for(str(key), in_dicts=is_of_module)
         if is_of_module and recorder.reads is not None:
             is_asked |= recorder.reads.is_looked_for(table.path[:-1], key)
         if not is_asked or _can_be_asked(table, key):
@@ -126,12 +126,12 @@ def say_made(recorder: TypedCapture, graph: Graph, looked_for: dict[tuple[str, s
     writes = {str(node.args[0]): node.args[1] for node in nodes if node.target is write_attribute}
     for (path, name), (at, is_quiet) in looked_for.items():
         full = f"{path}.{name}" if path else name
-        if (full, ()) not in recorder.plan.missing and full in writes and may_vary(writes[full]):
+        if (full, ()) not in recorder.plan.missing and full in writes and _may_vary(writes[full]):
             what = f"self.{full} is made where it is missing, which the captured program does at each call"
             recorder.ledger.say(f"{what}: run the model once first", at, is_quiet=is_quiet)
 
 
-def may_vary(value: Argument) -> bool:
+def _may_vary(value: Argument) -> bool:
     """Tell whether what a graph computes may be something else in another call."""
     waiting, seen = [*nodes_in(value)], set()
     while waiting:
@@ -175,7 +175,7 @@ def _can_be_asked(table: Table, key: Any) -> bool:
 def _matters(value: Any) -> bool:
     """Tell whether it matters in which call a value is made: a tensor may be the same in each."""
     if isinstance(value, torch.Tensor):
-        return type(value) is not TensorProxy or value._node is None or may_vary(value._node)
+        return type(value) is not TensorProxy or value._node is None or _may_vary(value._node)
     return symbol_of(value) is not None or not isinstance(value, torch.dtype | torch.device)
 
 

@@ -34,11 +34,9 @@ def hashed(symbol: Symbol) -> None:
     if frame is None or recorder.plan.control_flow == "error":
         return
     may_be_cache = frame.f_code.co_code[frame.f_lasti] in _CALLS  # converted functions go around those
-    if may_be_cache and (
-        recorder.questions.raises.is_caught_outside() or recorder.questions.staging.convertible(frame)
-    ):
-        return
     codes = recorder.questions.staging.convertible(frame)
+    if may_be_cache and (codes or recorder.questions.raises.is_caught_outside()):
+        return
     if codes and recorder.keeping is not None and recorder.keeping.may_have_run_keys():  # it may be a key of one
         raise recorder.questions.restart(recorder.plan.convert(codes))
     roots = list(_roots(symbol))

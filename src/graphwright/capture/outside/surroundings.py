@@ -285,8 +285,8 @@ class World:
             return
         if value is not MISSING:
             self._value(owner, path[-1], value, subject, code)
-        if value is MISSING and isinstance(parent, type) and not is_foreign_class(parent):  # its class is asked instead
-            owner = parent
+        if value is MISSING and isinstance(parent, type) and not is_foreign_class(parent):
+            owner = parent  # not its class, which `_attribute` has asked then
         if isinstance(owner, type | FunctionType):
             self._watch(owner, owner, owner.__qualname__, path[-1], code)
         elif type(owner) is dict and value is not MISSING and _has_state(value):

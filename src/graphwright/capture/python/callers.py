@@ -106,12 +106,12 @@ class Callers:
         """The code that makes the calls of converted functions in their place."""
         return _CALL
 
-    def may_look_for(self, name: str, is_told: bool) -> bool:
+    def may_look_for(self, name: str, in_dicts: bool) -> bool:
         """Tell whether the program may find out that something has no attribute of this name.
 
-        `is_told`: in a way that nobody tells, though it has others.
+        `in_dicts`: by the dict of attributes, of which nobody is told.
         """
-        return name in (self._world.looked_up if is_told else self._world.looked_for)
+        return name in (self._world.looked_up if in_dicts else self._world.looked_for)
 
     def outside(self) -> Iterable[Variables]:
         """The variables outside of functions and modules that the program may change."""

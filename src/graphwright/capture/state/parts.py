@@ -543,7 +543,7 @@ class Callers(Protocol):
     def stand_in(self) -> CodeType:
         """The code that makes the calls of converted functions in their place."""
 
-    def may_look_for(self, name: str, is_told: bool) -> bool:
+    def may_look_for(self, name: str, in_dicts: bool) -> bool:
         """Tell whether the program may find out that something has no attribute of this name."""
 
     def outside(self) -> Iterable[Any]:
