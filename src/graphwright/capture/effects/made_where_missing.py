@@ -81,7 +81,7 @@ class MadeWhereMissing:
         recorder, is_of_module = self._recorder, _is_of_module(table)
         is_asked = recorder.callers.may_look_for(str(key), in_dicts=is_of_module)
         if is_of_module and recorder.reads is not None:
-            is_asked |= recorder.reads.is_looked_for(table.path[:-1], key)
+            is_asked |= (table.path[:-1], key) in recorder.reads.found_missing
         if not is_asked or _can_be_asked(table, key):
             return is_asked and not (is_of_module and _may_be_none(kind_of(now)))
         if is_of_module:  # a buffer: it is said

@@ -79,7 +79,7 @@ class ModuleReads:
         self._recorder = recorder
         self.shells = shells
         self._written: set[tuple[str, str]] = set()  # paths and names of attributes
-        self._looked_for: dict[tuple[str, str], tuple[str, bool]] = {}  # those that were missing, and who asked where
+        self.found_missing: dict[tuple[str, str], tuple[str, bool]] = {}  # those looked for: where, and by whom
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
         shells.each(self._watch)
 
@@ -173,14 +173,10 @@ class ModuleReads:
 
     def looked_for(self, path: str, name: str, frame: FrameType) -> None:
         """The program itself asked for a name that a module does not have: it may be about to make it."""
-        asking = user_frame(frame) if (path, name) not in self._looked_for else None
+        asking = user_frame(frame) if (path, name) not in self.found_missing else None
         if asking is not None and not str(frame.f_globals.get("__name__")).startswith("torch."):
             is_quiet = is_installed(asking.f_code.co_filename)  # a warning is for who can change the line
-            self._looked_for[path, name] = self._recorder.where() or "", is_quiet
-
-    def is_looked_for(self, path: str, name: str) -> bool:
-        """Tell whether the program itself asked for a name that a module did not have."""
-        return (path, name) in self._looked_for
+            self.found_missing[path, name] = self._recorder.where() or "", is_quiet
 
     def is_program(self, frame: FrameType) -> bool:
         """Tell whether a frame is one of the program, or of what it calls."""
@@ -200,7 +196,7 @@ class ModuleReads:
         functions that may ask of which class modules are, or whether two are one.
         """
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
-        say_made(self._recorder, graph, self._looked_for)
+        say_made(self._recorder, graph, self.found_missing)
         self._take_objects(function, attributes, kept)
         self._take_methods(attributes)
         self._take_written(kept)

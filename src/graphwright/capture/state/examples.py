@@ -36,6 +36,7 @@ __all__ = ["Examples", "NeedsRealValues"]
 # that captures one new program after the other would grow for ever.
 _MOST_REMEMBERED = 2_048
 
+_OF_TORCH = frozenset({"aten", "prim", "prims"})  # operations that run nothing of the program
 _UNANSWERED = (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -49,6 +50,18 @@ class NeedsRealValues(BaseException):
 
     A BaseException, so that a model's own `except Exception` does not swallow it.
     """
+
+
+class _Fakes(FakeTensorMode):
+    """Runs operations of torch as `quietly` does, which may pause what listens to the program; ours and theirs do not."""
+
+    quietly: Callable[[Callable[[], Any]], Any] | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.quietly is None or func.namespace not in _OF_TORCH:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        dispatch = super().__torch_dispatch__
+        return self.quietly(lambda: dispatch(func, types, args, kwargs))
 
 
 class Examples:
@@ -66,7 +79,7 @@ class Examples:
         self.between: tuple[Callable[[], Any], Callable[[], Any]] | None = None
         if FakeTensorMode.cache_info().size > _MOST_REMEMBERED:
             FakeTensorMode.cache_clear()
-        self._mode: Any = OwnDraws() if real else FakeTensorMode(allow_non_fake_inputs=True)
+        self._mode: Any = OwnDraws() if real else _Fakes(allow_non_fake_inputs=True)
         self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
         self._storages: dict[int, torch.Tensor] = {}  # a tensor without data of each, of those that are faked here
         self.replays = Replays()
@@ -75,6 +88,10 @@ class Examples:
         self.asks_history = False
         self._modules: dict[int, nn.Module] = {}
         self._originals: dict[int, nn.Module] = {}
+
+    def listen(self, quietly: Callable[[Callable[[], Any]], Any] | None) -> None:
+        """Have operations of torch on fake tensors be run by something that stops listening meanwhile."""
+        self._mode.quietly = quietly
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the stand-in of a tensor, always the same one."""

@@ -9,7 +9,8 @@ list, a hook, an object - is copied, or noted, before the program runs.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Hashable
+import itertools
+from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -26,6 +27,7 @@ Make: TypeAlias = tuple[Hashable, ...]  # for each module of a tree its class, a
 
 _HELD_AS_MODULE = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})
 _ATOMS = frozenset({bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device})
+_MOST_NEXT = 8  # modules made alike that are looked at for being alike
 _PLAIN = _ATOMS | {torch.Tensor, nn.Parameter}
 _CONTAINERS = (list, tuple, dict, set, collections.deque)
 
@@ -37,6 +39,7 @@ class Members:
         self.tree = Tree(root)
         self.entered: list[nn.Module] = []  # those that are no leaves
         self.tensors: dict[int, str] = {}  # where each tensor is, by its id: at the first of several places
+        self.in_vain: collections.Counter[Make] = collections.Counter()  # looks at calls that cannot be copied
         self._classes: set[type] = set()  # that were asked for
         self._makes: dict[int, Make] = {}  # of their modules, by id
         self._counts: collections.Counter[Make] = collections.Counter()
@@ -77,6 +80,12 @@ class Members:
                     self._counts[make] += 1
         make = self._makes.get(id(module), ())
         return make, self._counts[make]
+
+    def next_like(self, module: nn.Module, make: Make) -> Iterator[nn.Module]:
+        """Iterate over the next modules that have in common with one what `make` says, in the order of the program."""
+        found = itertools.dropwhile(lambda each: each is not module, self.entered)
+        alike = (each for each in found if each is not module and self._makes.get(id(each)) == make)
+        return itertools.islice(alike, _MOST_NEXT)
 
 
 def _make_of(module: nn.Module) -> Make:

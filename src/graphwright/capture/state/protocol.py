@@ -240,8 +240,12 @@ class HeldTensors(Protocol):
 class Reads(Protocol):
     """What one run of a program reads of its modules."""
 
-    def is_looked_for(self, path: str, name: str) -> bool:
-        """Tell whether the program itself asked for a name that a module did not have."""
+    @property
+    def found_missing(self) -> dict[tuple[str, str], tuple[str, bool]]:
+        """Attributes that the program itself looked for and a module did not have: where, and in whose code.
+
+        By the path of the module and the name; the code is one that its user cannot change, or not.
+        """
 
 
 class TypedCapture(Capture, Protocol):

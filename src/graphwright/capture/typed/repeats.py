@@ -50,6 +50,7 @@ FEWEST = 3  # modules made alike, from which on it is worth looking for calls al
 _LEAST = 24  # modules inside of those that may be copied, for which it is
 _MOST_TRIES = 2  # calls of modules made alike that are looked at in vain before they are left alone
 _MOST_LOOKS = 6  # calls of any modules that are
+_MOST_BETWEEN = 2  # operations between two calls, for each of a call: between them, what runs is listened to
 
 
 class _Called(NamedTuple):
@@ -77,6 +78,7 @@ class _Call:
     unforeseen: dict[Node, Any]
     written: dict[Node, Node]
     facts: dict[str, dict[str, Any]]  # of modules, by path
+    missing: dict[tuple[str, str], tuple[str, bool]]  # attributes that it looked for
     recorded: int
     known: Knowledge
 
@@ -88,10 +90,11 @@ class Repeats:
         self._recorder = recorder
         self._calls: dict[Hashable, list[_Call]] = {}  # by what their modules are made of
         self._met: collections.Counter[Hashable] = collections.Counter()
-        self._tries: collections.Counter[Hashable] = collections.Counter()
+        self._tries: collections.Counter[Make] = collections.Counter()  # looks since one of theirs was copied
         self._alike: dict[tuple[int, int], Pairs | None] = {}
         self._looks = 0  # calls that were looked at since one was copied
-        self._listening = Listening()
+        self._last: dict[Make, tuple[int, int]] = {}  # operations that the last call recorded, and all up to its end
+        self._listening = Listening(recorder.examples)
         self._is_looking = False
         self.is_wanted = config.copy_layers  # whether to be called at all
         self.wishes: dict[Node, str | None] | None = None  # the names that nodes of the call looked at are to have
@@ -106,54 +109,79 @@ class Repeats:
         run: Callable[[], Any],
     ) -> Any:
         """Give what a call of a module gives: copied, or by running it, which others may be copied from then."""
-        make = None if self._is_looking else self._make_of(module, path)
-        if make is None:
+        members = self._recorder.members
+        make, count = (None, 0) if self._is_looking else self._make_of(module, path)
+        if make is None or members is None:
             return run()
         called = _Called(module, path, scope, args, kwargs)
         with self._listening.paused():
             frame = user_frame(sys._getframe(1))
             if self._calls and self._listening.may_have_changed(frame):
                 self.stop()
+            self._met[make] += 1
+            left = count - self._met[make]
+            recorded = self._recorder.calls.recorded
             for known in self._calls.get(make, ()):
                 try:
                     given = self._copy(known, called)
                 except Unlike:
                     continue
                 self._tries[make] = self._looks = 0
+                self._let_go(make, left)
                 return given
-            self._met[make] += 1
-            if not self._may_look(make, path) or not self._listening.is_started(frame):
-                return self._listening.heard(run)
-            self._tries[make] += 1
-            self._looks += 1
-            given, call = self._look(called, run)
-            if call is not None and _may_be_copied(call):
-                self._calls.setdefault(make, []).append(call)
+            is_first = self._met[make] == 1  # it makes what all share: numbers, constants, guards
+            if not is_first and not self._may_pay(make):
+                left = 0
+            self._let_go(make, left)
+            may_look = not is_first and self._is_quiet(path) and self._are_left(make, left, called)
+            if not may_look or not self._listening.is_started(frame):
+                given = self._listening.heard(run)
+            else:
+                given, call = self._look(called, run)
+                self._tries[make] += 1
+                self._looks += 1
+                if call is not None and _may_be_copied(call):
+                    self._calls.setdefault(make, []).append(call)
+                else:
+                    members.in_vain[make] += 1
+                self._let_go(make, left)
+            now = self._recorder.calls.recorded
+            self._last[make] = now - recorded, now
             return given
+
+    def _may_pay(self, make: Make) -> bool:
+        """Tell whether copies may be had of calls of modules made alike, and are enough of the program."""
+        recorder, (count, end) = self._recorder, self._last.get(make, (0, 0))
+        assert recorder.members is not None
+        if max(self._tries[make], recorder.members.in_vain[make]) >= _MOST_TRIES or self._looks >= _MOST_LOOKS:
+            return False
+        return count * _MOST_BETWEEN >= recorder.calls.recorded - end
+
+    def _let_go(self, make: Make, left: int) -> None:
+        """Keep no call that none of those left is like, and listen no more where none is kept."""
+        if left <= 0:
+            self._calls.pop(make, None)
+        if not self._calls:
+            self._listening.stop()
 
     def stop(self) -> None:
         """Copy nothing of what was called so far: the program has ended, or may have changed what nobody sees."""
         self._calls.clear()
         self._listening.stop()
 
-    def _make_of(self, module: nn.Module, path: str) -> Make | None:
-        """What modules like one have in common, None where its call is not to be looked at or copied."""
+    def _make_of(self, module: nn.Module, path: str) -> tuple[Make | None, int]:
+        """What modules like one have in common, and how many there are; None where no call is to be copied."""
         recorder, plan = self._recorder, self._recorder.plan
         if not path or not module._modules or recorder.members is None or recorder.examples.is_real:
-            return None
+            return None, 0
         if recorder.region is not recorder.root or recorder.states or recorder.pending is not None:
-            return None
+            return None, 0
         if plan.control_flow != "stage" or plan.obstacles is not None or recorder.has_objects:
-            return None
+            return None, 0
         if not all(isinstance(kept, Grows) and kept.is_assumed for kept in plan.kept.values()):
-            return None  # the program has state, and what it is at a call is no fact
+            return None, 0  # the program has state, and what it is at a call is no fact
         make, count = recorder.members.made_like(module)
-        return make if count >= FEWEST and (count - FEWEST + 1) * len(make) >= _LEAST else None
-
-    def _may_look(self, make: Hashable, path: str) -> bool:
-        """Tell whether to look at a call: not at the first, which makes what all share: numbers, constants, guards."""
-        is_left_alone = self._tries[make] >= _MOST_TRIES or self._looks >= _MOST_LOOKS
-        return self._met[make] > 1 and not is_left_alone and self._is_quiet(path)
+        return (make, count) if count >= FEWEST and (count - FEWEST + 1) * len(make) >= _LEAST else (None, 0)
 
     def _is_quiet(self, path: str) -> bool:
         """Tell whether nothing was changed that a module may reach: its own attributes, and those of objects."""
@@ -169,7 +197,7 @@ class Repeats:
         known, others, calls = Knowledge(recorder), self._facts(path, is_inside=False), recorder.calls.copy()
         last, size, constants = graph._root.prev, len(graph.nodes), len(graph.constants)
         before, written = dict(recorder.module_calls), dict(root.written)
-        earlier, unforeseen = dict(ledger.reads), set(ledger.unforeseen)
+        earlier, unforeseen, missing = dict(ledger.reads), set(ledger.unforeseen), len(self._missing)
         ledger.reads.clear()  # what was read of an argument before is no question of the call
         self._is_looking, self.wishes = True, {}
         try:
@@ -205,8 +233,14 @@ class Repeats:
             before, {each: count - before.get(each, 0) for each, count in recorder.module_calls.items()},
             list(reads.values()),
             {node: what for node, what in ledger.unforeseen.items() if node not in unforeseen},
-            written, self._facts(path, is_inside=True), recorder.calls.recorded - calls.recorded, Knowledge(recorder),
+            written, self._facts(path, is_inside=True), dict(list(self._missing.items())[missing:]),
+            recorder.calls.recorded - calls.recorded, Knowledge(recorder),
         )  # fmt: skip
+
+    @property
+    def _missing(self) -> dict[tuple[str, str], tuple[str, bool]]:
+        reads = self._recorder.reads
+        return {} if reads is None else reads.found_missing
 
     def _facts(self, path: str, is_inside: bool) -> dict[str, dict[str, Any]]:
         """What is taken for granted of a module and those below it, or of all others."""
@@ -273,26 +307,53 @@ class Repeats:
         for path, facts in call.facts.items():
             its = copying.path(path)
             ledger.modules[its] = join_facts_of(ledger.module(its), _copied(facts))
+        for (path, name), asked in call.missing.items():
+            self._missing.setdefault((copying.path(path), name), asked)
+
+    def _are_left(self, make: Make, left: int, called: _Called) -> bool:
+        """Tell whether enough of the next modules may be called like one, by what was asked of others of their classes.
+
+        Of a module that was not called yet nothing was asked itself. `left` is how many there are at most.
+        """
+        recorder, module, path, found = self._recorder, called.module, called.path, 0
+        assert recorder.members is not None and recorder.shells is not None
+        if left < FEWEST - 1:
+            return False
+        for other in recorder.members.next_like(module, make):
+            pairs = self._pairs(module, path, other, recorder.shells.path(other) or "")
+            if pairs is None or any(self._is_asked_of(type(one), name) for one, name in pairs.differing):
+                continue
+            found += 1
+            if found == FEWEST - 1:
+                return True
+        return False
+
+    def _is_asked_of(self, kind: type, name: str) -> bool:
+        assert self._recorder.members is not None
+        modules = [module for module, _ in self._recorder.members.tree.modules if type(module) is kind]
+        return any(self._is_asked(module, name) for module in modules)
 
     def _are_alike(self, call: _Call, module: nn.Module, path: str) -> bool:
-        key = id(call.called.module), id(module)
-        if key not in self._alike:
-            self._alike[key] = self._compared(call, module, path)
-        pairs = self._alike[key]
-        if pairs is None:
-            return False
-        return not any(self._is_asked(one, name) for one, name in pairs.differing)
+        pairs = self._pairs(call.called.module, call.called.path, module, path)
+        return pairs is not None and not any(self._is_asked(one, name) for one, name in pairs.differing)
 
-    def _compared(self, call: _Call, module: nn.Module, path: str) -> Pairs | None:
+    def _pairs(self, first: nn.Module, own_path: str, second: nn.Module, path: str) -> Pairs | None:
+        """What two modules have in common and what differs, None where they are not alike."""
+        key = id(first), id(second)
+        if key not in self._alike:
+            self._alike[key] = self._compared(first, own_path, second, path)
+        return self._alike[key]
+
+    def _compared(self, first: nn.Module, own_path: str, second: nn.Module, path: str) -> Pairs | None:
         recorder = self._recorder
         shells, plan = recorder.shells, recorder.plan
         assert shells is not None
-        roots = call.called.path, path
+        roots = own_path, path
         if any(is_below(each, root) for each in _paths_of(plan) for root in roots):
             return None
         pairs = Pairs(roots, shells.path, recorder.tensors.path)
         with torch._C.DisableTorchFunction():
-            if not pairs.alike(call.called.module, module):
+            if not pairs.alike(first, second):
                 return None
         for one, other in pairs.modules:
             its, other_path = shells.path(one) or "", shells.path(other) or ""

@@ -21,7 +21,7 @@ import typing
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType, WrapperDescriptorType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.function import FunctionCtx
@@ -30,6 +30,9 @@ from graphwright.capture.python.calls import call
 from graphwright.capture.state.interception import is_watch
 from graphwright.capture.state.running import RUN
 from graphwright.source import is_internal
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.examples import Examples
 
 __all__ = ["Listening"]
 
@@ -54,9 +57,13 @@ _STORES = frozenset({
 
 
 class Listening:
-    """Listens, from one moment on, to what the program calls. It does not start under a user's profiler."""
+    """Listens, from one moment on, to what the program calls. It does not start under a user's profiler.
 
-    def __init__(self) -> None:
+    `examples` are those of the capture: what torch does on them is none of the program's doing.
+    """
+
+    def __init__(self, examples: Examples) -> None:
+        self._examples = examples
         self.is_on = False
         self.is_changed = False
         self._running: dict[int, tuple[FrameType, int]] = {}
@@ -70,12 +77,14 @@ class Listening:
             self._watch = sys.getprofile()
             self.is_changed, self.is_on, self._storing = False, is_watch(self._watch), {}
             self._running = {id(each): (each, each.f_lasti) for each in _frames(frame)}
+            self._examples.listen(self.unheard)
         return self.is_on
 
     def stop(self) -> None:
         """Listen no more, for good."""
         self._pause()
         self.is_on, self._running = False, {}
+        self._examples.listen(None)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -93,6 +102,16 @@ class Listening:
             return run()
         finally:
             self._pause()
+
+    def unheard(self, run: Callable[[], Any]) -> Any:
+        """Run what is nothing of the program, and do not listen to it."""
+        if sys.getprofile() != self._heard:
+            return run()
+        self._pause()
+        try:
+            return run()
+        finally:
+            self._resume()
 
     def _pause(self) -> None:
         if self.is_on and sys.getprofile() == self._heard:
