@@ -69,7 +69,7 @@ def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     with config.set(progress=False, cache_folder="/elsewhere"):
         assert (config.progress, config.cache_folder) == (False, Path("/elsewhere"))
     assert config.progress is True
-    assert repr(config) == "Config(progress=True, cache_folder='/somewhere', copy_layers=False)"
+    assert repr(config) == "Config(progress=True, cache_folder='/somewhere', copy_layers=True)"
     with pytest.raises(ValueError, match="progress is None, False or True, not 'yes'"):
         config.progress = "yes"  # type: ignore[assignment]
     with pytest.raises(ValueError, match="copy_layers is False or True"):

@@ -19,7 +19,7 @@ class Config:
     cache_folder: where `optimize_for_inference(keep_decisions=True)` notes what it measured; `~/.cache/graphwright` by
         default. GRAPHWRIGHT_CACHE: a path.
     copy_layers: whether `trace` copies the part of the graph of a layer that is called like one it has captured. What
-        that takes for granted stands in docs/scale.md. False by default. GRAPHWRIGHT_COPY_LAYERS: 0 or 1.
+        that takes for granted stands in docs/scale.md. True by default. GRAPHWRIGHT_COPY_LAYERS: 0 or 1.
 
     >>> with config.set(progress=False):
     ...     config.progress
@@ -57,7 +57,7 @@ class Config:
     @property
     def copy_layers(self) -> bool:
         """Whether layers that are called like one before are copied in a capture."""
-        return bool(self._set.get("copy_layers", os.environ.get("GRAPHWRIGHT_COPY_LAYERS") == "1"))
+        return bool(self._set.get("copy_layers", os.environ.get("GRAPHWRIGHT_COPY_LAYERS") != "0"))
 
     @copy_layers.setter
     def copy_layers(self, value: bool) -> None:

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import graphwright
-from graphwright.capture.typed import repeats
+from graphwright.capture.typed import copy_budget, repeats
 from graphwright.runtime import facts_of_modules
 
 copies: list[str] = []
@@ -29,7 +29,7 @@ copies: list[str] = []
 
 @pytest.fixture(autouse=True)
 def _noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Ask for copies, and note which calls are copied; small modules are worth it here."""
+    """Note which calls are copied; small modules are worth it here."""
     copies.clear()
     gc.disable()  # what it finalizes in the middle of a capture would be heard, and the call not copied
     copy = repeats.Repeats._copy
@@ -40,7 +40,10 @@ def _noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return given
 
     monkeypatch.setattr(repeats.Repeats, "_copy", noted)
-    monkeypatch.setattr(repeats, "_LEAST", 0)
+    monkeypatch.setattr(copy_budget, "_LEAST", 0)
+    monkeypatch.setattr(copy_budget, "_SMALLEST", 0)
+    monkeypatch.setattr(copy_budget, "_MOST_HEARD", 0)
+    monkeypatch.setattr(copy_budget, "_MOST_BETWEEN", 0)
     with graphwright.config.set(copy_layers=True):
         yield
     gc.enable()
@@ -486,6 +489,57 @@ class Asking(nn.Module):
 def test_what_was_asked_of_an_argument_before_is_no_question_of_the_call() -> None:
     gm = captured(Asking(), torch.randn(2, 4), copied=["others.blocks.1", "others.blocks.2", "others.blocks.3"])
     assert "autocast" not in gm.code
+
+
+class LookingFor(Block):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * getattr(self, "groups", 2)
+
+
+def test_what_is_looked_for_and_missing_is_carried_over() -> None:
+    model = Stack([LookingFor() for _ in range(5)])
+    gm = captured(model, torch.randn(2, 4), copied=["blocks.2", "blocks.3", "blocks.4"])
+    gm.blocks[4].groups = 3
+    with pytest.raises(graphwright.GuardError, match=r"blocks\.4"):
+        gm(torch.randn(2, 4))
+
+
+def test_copies_are_made_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of calls of a few operations, nor where much is between them; what is not found soon is let go."""
+    monkeypatch.undo()
+    looks, look = [], repeats.Repeats._look
+
+    def looked(self: Any, called: Any, run: Any) -> Any:
+        looks.append(called.path)
+        return look(self, called, run)
+
+    monkeypatch.setattr(repeats.Repeats, "_look", looked)
+
+    class Wide(Block):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(4):
+                x = super().forward(x)
+            return x
+
+    class Apart(Stack):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                for _ in range(40):
+                    x = x + 1
+                x = block(x)
+            return x
+
+    x = torch.randn(2, 4)
+    graphwright.trace(Stack([Wide() for _ in range(8)]), x)
+    assert looks == ["blocks.1"]
+    for model in (Stack([Block() for _ in range(4)]), Apart([Wide() for _ in range(8)])):
+        graphwright.trace(model, x)
+    assert looks == ["blocks.1"]
+    differing = Stack([Wide() for _ in range(8)])
+    for number, block in enumerate(differing.blocks):
+        block.linear.register_forward_hook(lambda module, args, result, number=number: result * number)
+    graphwright.trace(differing, x)
+    assert looks == ["blocks.1"]
 
 
 def test_nobody_else_is_kept_from_listening() -> None:

@@ -6,6 +6,7 @@ import copy
 import itertools
 import pickle
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -276,10 +277,37 @@ def fills(x: Tensor, seen: list[Any] = []) -> Tensor:  # noqa: B006
     return x * len(seen)
 
 
+def counts(x: Tensor, numbers: Iterator[int] = itertools.count(1)) -> Tensor:  # noqa: B008
+    for number in numbers:
+        x = x * number
+        break
+    return x
+
+
+def goes_on(x: Tensor) -> Tensor:
+    for number in HELD["numbers"][0]:
+        return x * number
+    return x
+
+
+def goes_on_here(x: Tensor) -> Tensor:
+    for number in OF_THREAD.numbers:
+        return x * number
+    return x
+
+
+HELD = {"numbers": [itertools.count(1)]}
+OF_THREAD = threading.local()
+OF_THREAD.numbers, OF_THREAD.scale = itertools.count(1), 2.0
+
+
 @pytest.mark.parametrize(
     ("program", "what"),
     [
         pytest.param(advances, r"(?s)advances the global 'COUNTER'.*at test_globals\.py:\d+: return", id="iterator"),
+        pytest.param(lambda x: counts(x), "advances a default value of counts", id="iterator of a default value"),
+        pytest.param(goes_on, r"advances what the global 'HELD' of \S+ has", id="iterator in a dict"),
+        pytest.param(goes_on_here, "advances 'numbers' of a _local", id="iterator of a thread"),
         pytest.param(lambda x: fills(x), "changes a default value of fills", id="default value"),
     ],
 )
@@ -304,3 +332,51 @@ def test_captures_with_variables_are_copied_pickled_and_saved(tmp_path: Any) -> 
     assert torch.equal(graphwright.load(tmp_path / "reading.gw")(X), X * NUMBER)
     with pytest.raises(errors.ExportError, match="STEP"):
         graphwright.save(writing, tmp_path / "writing.gw")
+
+
+class OfThread(threading.local):
+    scale = 2.0
+
+
+HIDING, OF_THREAD_TOO = Config(), OfThread()
+
+
+@pytest.mark.parametrize(
+    ("program", "owner", "now"),
+    [
+        pytest.param(lambda x: x * HIDING.scale, HIDING, "'scale' of a Config was what its class has", id="object"),
+        pytest.param(lambda x: x * scale_of([HIDING]), HIDING, "'scale' of .* was what its class has", id="in a call"),
+        pytest.param(lambda x: x * OF_THREAD_TOO.scale, OF_THREAD_TOO, "was what its class has", id="thread-local"),
+        pytest.param(lambda x: x * OF_THREAD.scale, OF_THREAD, r"was 2\.0 when", id="value of a thread-local"),
+        pytest.param(lambda x: x * getattr(OF_THREAD, "scale", 1), OF_THREAD, r"was 2\.0 when", id="if it is there"),
+    ],
+)
+def test_an_attribute_of_an_object_that_is_set_later_is_seen(program: Any, owner: Any, now: str) -> None:
+    gm, before = trace(program, X), dict(vars(owner))
+    assert torch.equal(gm(X), program(X))
+    owner.scale = 3.0
+    with pytest.raises(GuardError, match=f"{now}.*; now it is 3.0"):
+        gm(X)
+    vars(owner).clear()
+    vars(owner).update(before)
+    assert torch.equal(gm(X), program(X))
+
+
+def scale_of(configs: list[Config]) -> float:
+    return configs[0].scale
+
+
+def test_what_a_thread_has_is_its_own() -> None:
+    """Another thread has no such attribute: the program fails there, and so does its capture."""
+    gm, raised = trace(lambda x: x * OF_THREAD.scale, X), []
+
+    def call() -> None:
+        try:
+            gm(X)
+        except GuardError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert raised and "was 2.0 when the program was captured" in raised[0]

@@ -127,7 +127,7 @@ from graphwright.runtime.objects import (
     slots_of,
     state_of,
 )
-from graphwright.runtime.outside import Found, Outside, bound_in, differs
+from graphwright.runtime.outside import ABSENT, Found, Outside, bound_in, differs
 from graphwright.runtime.packaging.classes import Stub
 from graphwright.runtime.packaging.python_file import PackageSource
 from graphwright.runtime.packaging.rolling import copied_graph, roll
@@ -166,6 +166,7 @@ from graphwright.runtime.unrolled import unrolled_checks, unrolled_reads
 from graphwright.runtime.watching import Watch, Watched
 
 __all__ = [
+    "ABSENT",
     "add_constant",
     "FoundModules",
     "Plainness",

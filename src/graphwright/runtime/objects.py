@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, TypeVar
 
 from graphwright.ops import set_attribute
@@ -48,11 +49,13 @@ def state_of(value: Any) -> dict[str, Any]:
     >>> state_of(types.SimpleNamespace(keys=1))
     {'keys': 1}
     """
+    state: dict[str, Any]
+    is_of_thread = issubclass(type(value), threading.local)
     try:
-        state: dict[str, Any] = object.__getattribute__(value, "__dict__")
-        return state
+        state = vars(value) if is_of_thread else object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
+    return state
 
 
 def array_facts(value: Any) -> list[Any]:

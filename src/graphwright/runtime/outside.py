@@ -16,20 +16,22 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from graphwright.runtime.objects import MOST_BYTES
+from graphwright.runtime.objects import MOST_BYTES, state_of
 
-__all__ = ["NOTHING", "Found", "Outside", "bound_in", "differs", "kept"]
+__all__ = ["ABSENT", "NOTHING", "Found", "Outside", "bound_in", "differs", "kept"]
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _SHORT = 60  # how long what a message shows of a container is
 _MISSING: Any = object()
+ABSENT: Any = object()
 
 
 class Found(NamedTuple):
     """One thing that was found: in a dict of global names, a class or a cell (`owner`), under a name.
 
     `subject` says what it is, as in "the global 'SCALE' of train"; `held` is what a container held, `code` that of a
-    function with its defaults; `but` are the places in the container that the program itself writes.
+    function with its defaults; `but` are the places in the container that the program itself writes. A value of ABSENT
+    says that an object had no attribute of its own there, which would stand before that of its class.
     """
 
     subject: str
@@ -43,6 +45,8 @@ class Found(NamedTuple):
     @classmethod
     def of(cls, subject: str, owner: Any, name: str, value: Any) -> Found:
         """Note what there is now."""
+        if value is ABSENT:
+            return cls(subject, owner, name, value)
         return cls(subject, owner, name, value, kept(value), _code(value))
 
     def __str__(self) -> str:
@@ -56,6 +60,8 @@ class Found(NamedTuple):
     def now(self) -> Any:
         """What there is now."""
         owner = self.owner
+        if self.value is ABSENT:
+            return state_of(owner).get(self.name, _MISSING)
         if type(owner) is dict:
             return owner.get(self.name, _MISSING)
         if type(owner) is CellType:
@@ -69,11 +75,13 @@ class Found(NamedTuple):
         try:
             return object.__getattribute__(owner, self.name)  # past what its class does about it
         except AttributeError:
-            return _MISSING
+            return state_of(owner).get(self.name, _MISSING)
 
     def is_there(self) -> bool:
         """Tell whether there still is what was found."""
         now, value = self.now(), self.value
+        if value is ABSENT:
+            return now is _MISSING
         if now is not value and not (type(now) in _EXACT and not differs(now, value)):
             is_method = type(now) is MethodType and type(value) is MethodType
             if not (is_method and now == value) and (self.held is None or type(now) is not type(value)):

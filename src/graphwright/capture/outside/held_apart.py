@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType
 from typing import Any
@@ -16,6 +18,8 @@ from graphwright.source import place_of_name
 __all__ = ["HeldApart", "modules_in"]
 
 _LIVE = (list, dict, set)  # which Keeping knows
+_HOLDERS = frozenset({list, dict, tuple, collections.deque})
+_MOST = 1_000  # items of a container that are looked at
 _FIX = "keep it in a list, dict or number: in a global variable, or in an attribute of a module"
 _FIX_MODULE = "register it as a submodule, or bring it into that state before the capture"
 
@@ -30,21 +34,26 @@ class HeldApart:
         self._states: list[ContentsBefore] = []
 
     def note(self, value: Any, subject: str, name: str, code: CodeType | None = None) -> None:
-        """Note an iterator, or an object that may change; containers that are live are none of ours."""
-        if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools"):
-            if not any(known is value for known, *_ in self._iterators):
-                self._iterators.append((value, subject, name, code))
-                self._positions.append(how_far(value))
-        elif isinstance(value, nn.Module):  # which has no shell
+        """Note an iterator, or an object that may change; of containers that are live, the iterators in them."""
+        for iterator in _iterators_in(value):
+            if not any(known is iterator for known, *_ in self._iterators):
+                where = subject if iterator is value else f"what {subject} has"
+                self._iterators.append((iterator, where, name, code))
+                self._positions.append(how_far(iterator))
+        if isinstance(value, Iterator):
+            return
+        if isinstance(value, nn.Module):  # which has no shell
             tables = [vars(each) for each in value.modules()]
             self._note_object(value, subject, name, code, tables)
         elif code is not None and type(value) not in _LIVE and ContentsBefore(value):
             self._note_object(value, subject, name, code, value)
 
     def note_default(self, value: Any, function: FunctionType) -> None:
-        """Note a container that is the default value of a parameter."""
-        code = function.__code__
-        self._note_object(value, f"a default value of {function.__qualname__}", code.co_name, code, value)
+        """Note the default value of a parameter, if it is an iterator or container."""
+        code, subject = function.__code__, f"a default value of {function.__qualname__}"
+        self.note(value, subject, code.co_name, code)
+        if type(value) in _LIVE:
+            self._note_object(value, subject, code.co_name, code, value)
 
     def note_modules(self, value: Any, subject: str, name: str, own: Collection[int]) -> None:
         """Note the modules that a container in an attribute hides, which are none of the program's own."""
@@ -82,6 +91,18 @@ class HeldApart:
         """Put back what the objects held; a second time does no harm."""
         for before in self._states:
             before.put_back()
+
+
+def _iterators_in(value: Any, depth: int = 3) -> Iterator[Any]:
+    """A value itself, or what is in it where it is a container, as far as it is an iterator of Python's."""
+    kind = type(value)
+    if kind in _HOLDERS:
+        if depth:
+            items = value.values() if kind is dict else value
+            for item in itertools.islice(items, _MOST):
+                yield from _iterators_in(item, depth - 1)
+    elif isinstance(value, Iterator) and kind.__module__ in ("builtins", "itertools"):
+        yield value
 
 
 def modules_in(value: Any, own: Collection[int], depth: int = 2) -> Iterator[nn.Module]:

@@ -14,6 +14,7 @@ import functools
 import itertools
 import linecache
 import sys
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
@@ -32,7 +33,7 @@ from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart, modules_in
 from graphwright.capture.proxies.objects import is_object
 from graphwright.ops import Names
-from graphwright.runtime import Found, Outside, attributes_of, bound_in, is_atom
+from graphwright.runtime import ABSENT, Found, Outside, attributes_of, bound_in, is_atom
 from graphwright.source import DISPATCHERS, catches, is_foreign, is_foreign_class, is_foreign_file, mentions
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class World:
         self._own: Collection[int] = ()  # the program's modules, by id
         self._codes: set[tuple[int, int]] = set()
         self._classes: dict[type, list[nn.Module]] = {}  # those of the program, with its modules of each
+        self._data: dict[type, frozenset[str]] = {}  # what the user's part of a class has, for its objects
         self._makable: set[type] = set()  # those whose constructors the program may call
         self.looked_for: set[str] = set()  # attributes that may be missing where the program looks
         self.looked_up: set[str] = set()  # those of them that it may look for in the dict of an object
@@ -241,8 +243,7 @@ class World:
                 self._watch(cell, cell, function.__qualname__, name, code)
         if not is_decorator:
             for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-                if type(value) in _TABLES:
-                    self._apart.note_default(value, function)
+                self._apart.note_default(value, function)
             self._code(code, function.__globals__)
 
     def _code(self, code: CodeType, names: dict[str, Any]) -> None:
@@ -285,6 +286,8 @@ class World:
             return
         if value is not MISSING:
             self._value(owner, path[-1], value, subject, code)
+            if owner is type(parent) and _has_attributes(parent) and path[-1] in self._hideable(owner):
+                self._take_absent(parent, path[-1], f"{path[-1]!r} of a {type(parent).__qualname__}")
         if value is MISSING and isinstance(parent, type) and not is_foreign_class(parent):
             owner = parent  # not its class, which `_attribute` has asked then
         if isinstance(owner, type | FunctionType):
@@ -363,11 +366,29 @@ class World:
         for hidden in modules_in(value, self._own):
             self._reach(found.inside(hidden, ""), code)
 
+    def _hideable(self, kind: type) -> frozenset[str]:
+        """The attributes of a class before which its objects may have others of their own."""
+        if kind not in self._data:
+            self._data[kind] = _data_of(kind)
+        return self._data[kind]
+
+    def _take_absent(self, owner: Any, name: str, subject: str, way: _Reached | None = None) -> None:
+        """Take for granted that an object has no attribute of its own in the place of one of its class."""
+        if (id(owner), name) not in self._found:
+            self._keep.append(owner)
+            self._found[id(owner), name] = Found.of(subject, owner, name, ABSENT)
+            if way is not None:
+                self._ways[id(owner), name] = way
+
     def _in_object(self, object_: _Reached, name: str) -> None:
-        """Take for granted what an object has under a name, where that is its own."""
+        """Take for granted what an object has under a name, where that is its own, or that it has nothing there."""
         value, code = attributes_of(object_.value).get(name, MISSING), self._attributes[name]
-        if value is not MISSING and not name.startswith("__"):
-            subject = f"{name!r} of {object_.subject}"
+        if name.startswith("__"):
+            return
+        subject = f"{name!r} of {object_.subject}"
+        if value is MISSING:
+            self._take_absent(object_.value, name, subject, object_.inside(value, name, subject))
+        else:
             self._value(object_.value, name, value, subject, code, object_.inside(value, name, subject))
             if type(object_.value) is FunctionType:
                 self._watch(object_.value, object_.value, object_.value.__qualname__, name, code)
@@ -394,7 +415,10 @@ class World:
         while True:
             pairs: list[tuple[type | int, str]] = [*itertools.product(self._classes, self._attributes)]
             for key, each in self._objects.items():
-                pairs += [(key, name) for name in attributes_of(each.value) if name in self._attributes]
+                held = attributes_of(each.value)
+                pairs += [(key, name) for name in held if name in self._attributes]
+                hideable = self._hideable(type(each.value)) - held.keys()
+                pairs += [(key, name) for name in hideable if name in self._attributes]
             pairs = [pair for pair in pairs if pair not in self._settled]
             if not pairs:
                 return
@@ -473,7 +497,7 @@ def _attribute(value: Any, name: str) -> tuple[Any, Any, str]:
     if type(value) is FunctionType and not is_foreign(value.__code__):
         return value, vars(value).get(name, MISSING), f"{value.__qualname__}.{name}"
     kind = type(value)
-    if is_object(value):
+    if is_object(value) or isinstance(value, threading.local):
         held = attributes_of(value)
         if name in held:
             return value, held[name], f"{name!r} of a {kind.__qualname__}"
@@ -484,9 +508,18 @@ def _attribute(value: Any, name: str) -> tuple[Any, Any, str]:
 
 def _has_attributes(value: Any) -> bool:
     """Tell whether what functions read of anything may be an attribute of a value."""
-    if isinstance(value, nn.Module) or type(value) is SimpleNamespace:
+    if isinstance(value, nn.Module | threading.local) or type(value) is SimpleNamespace:
         return True
     return is_object(value) and not is_foreign_class(type(value))
+
+
+def _data_of(kind: type) -> frozenset[str]:
+    """The names of what the user's part of a class has, short of what stands before attributes of its objects."""
+    found: dict[str, Any] = {}
+    for base in kind.__mro__:
+        if not is_foreign_class(base):
+            found = {**vars(base), **found}
+    return frozenset(name for name, value in found.items() if not hasattr(type(value), "__set__"))
 
 
 def _of_class(kind: type, name: str) -> Any:

@@ -53,7 +53,7 @@ class NeedsRealValues(BaseException):
 
 
 class _Fakes(FakeTensorMode):
-    """Runs operations of torch as `quietly` does, which may pause what listens to the program; ours and theirs do not."""
+    """Runs operations of torch as `quietly` says: what listens to the program is to hear nothing of theirs."""
 
     quietly: Callable[[Callable[[], Any]], Any] | None = None
 

@@ -10,6 +10,7 @@ of its ways. Read trace.py first, then recorder.py.
     inputs.py          the user's values in, placeholders and proxies out, and back; guards of the inputs
     module_calls.py    what calls of modules got and gave, noted on the way
     repeats.py         modules that are called like one before: their part of the graph is copied
+    copy_budget.py     whether it pays to look for calls that may be copied
     alike_arguments.py arguments of calls that are of one form and kinds, the same things being the same
     copied_calls.py    the nodes of a call, made again for a module like its own
     knowledge.py       what a capture knows at one moment, as data that compares

@@ -15,11 +15,11 @@ C does is told by its name, which is why `config.copy_layers` has to ask for cop
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -34,6 +34,7 @@ from graphwright.capture.state.members import Make
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.typed.alike_arguments import Matched, Unlike, is_plain, leaves_of
 from graphwright.capture.typed.copied_calls import Copying
+from graphwright.capture.typed.copy_budget import FEWEST, CopyBudget
 from graphwright.capture.typed.knowledge import Knowledge
 from graphwright.capture.typed.unseen_changes import Listening
 from graphwright.ir import ATOMS, Node
@@ -44,13 +45,7 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["FEWEST", "Repeats"]
-
-FEWEST = 3  # modules made alike, from which on it is worth looking for calls alike
-_LEAST = 24  # modules inside of those that may be copied, for which it is
-_MOST_TRIES = 2  # calls of modules made alike that are looked at in vain before they are left alone
-_MOST_LOOKS = 6  # calls of any modules that are
-_MOST_BETWEEN = 2  # operations between two calls, for each of a call: between them, what runs is listened to
+__all__ = ["Repeats"]
 
 
 class _Called(NamedTuple):
@@ -89,11 +84,8 @@ class Repeats:
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self._calls: dict[Hashable, list[_Call]] = {}  # by what their modules are made of
-        self._met: collections.Counter[Hashable] = collections.Counter()
-        self._tries: collections.Counter[Make] = collections.Counter()  # looks since one of theirs was copied
         self._alike: dict[tuple[int, int], Pairs | None] = {}
-        self._looks = 0  # calls that were looked at since one was copied
-        self._last: dict[Make, tuple[int, int]] = {}  # operations that the last call recorded, and all up to its end
+        self._budget = CopyBudget(recorder)
         self._listening = Listening(recorder.examples)
         self._is_looking = False
         self.is_wanted = config.copy_layers  # whether to be called at all
@@ -109,68 +101,63 @@ class Repeats:
         run: Callable[[], Any],
     ) -> Any:
         """Give what a call of a module gives: copied, or by running it, which others may be copied from then."""
-        members = self._recorder.members
-        make, count = (None, 0) if self._is_looking else self._make_of(module, path)
-        if make is None or members is None:
+        make, left = (None, 0) if self._is_looking else self._make_of(module, path)
+        if make is None:
             return run()
         called = _Called(module, path, scope, args, kwargs)
         with self._listening.paused():
             frame = user_frame(sys._getframe(1))
             if self._calls and self._listening.may_have_changed(frame):
                 self.stop()
-            self._met[make] += 1
-            left = count - self._met[make]
-            recorded = self._recorder.calls.recorded
+            budget = self._budget
+            met, before = budget.begin(make)
+            left -= met
             for known in self._calls.get(make, ()):
                 try:
                     given = self._copy(known, called)
                 except Unlike:
                     continue
-                self._tries[make] = self._looks = 0
-                self._let_go(make, left)
+                budget.copied(make, len(known.nodes))
+                budget.end(make, before)
+                self._let_go(make, is_last=left == 0)
                 return given
-            is_first = self._met[make] == 1  # it makes what all share: numbers, constants, guards
-            if not is_first and not self._may_pay(make):
-                left = 0
-            self._let_go(make, left)
-            may_look = not is_first and self._is_quiet(path) and self._are_left(make, left, called)
-            if not may_look or not self._listening.is_started(frame):
-                given = self._listening.heard(run)
-            else:
+            # The first makes what all share: numbers, constants, guards.
+            pays = met > 0 and budget.pays(make, left)
+            self._let_go(make, is_last=met > 0 and not pays)
+            if pays and self._may_be_looked_at(called) and self._are_left(make, left, called) and self._listens(frame):
                 given, call = self._look(called, run)
-                self._tries[make] += 1
-                self._looks += 1
-                if call is not None and _may_be_copied(call):
+                may_be_copied = call is not None and _may_be_copied(call)
+                budget.looked(make, may_be_copied)
+                if call is not None and may_be_copied:
                     self._calls.setdefault(make, []).append(call)
-                else:
-                    members.in_vain[make] += 1
-                self._let_go(make, left)
-            now = self._recorder.calls.recorded
-            self._last[make] = now - recorded, now
+                self._let_go(make)
+            else:
+                given = self._listening.heard(run)
+            budget.end(make, before)
             return given
 
-    def _may_pay(self, make: Make) -> bool:
-        """Tell whether copies may be had of calls of modules made alike, and are enough of the program."""
-        recorder, (count, end) = self._recorder, self._last.get(make, (0, 0))
-        assert recorder.members is not None
-        if max(self._tries[make], recorder.members.in_vain[make]) >= _MOST_TRIES or self._looks >= _MOST_LOOKS:
+    def _listens(self, frame: FrameType | None) -> bool:
+        if not self._listening.is_started(frame):
             return False
-        return count * _MOST_BETWEEN >= recorder.calls.recorded - end
+        self._budget.listen(True)
+        return True
 
-    def _let_go(self, make: Make, left: int) -> None:
-        """Keep no call that none of those left is like, and listen no more where none is kept."""
-        if left <= 0:
+    def _let_go(self, make: Make, is_last: bool = False) -> None:
+        """Keep no call of modules of which none is left that may be like it, and listen no more where none is kept."""
+        if is_last:
             self._calls.pop(make, None)
         if not self._calls:
             self._listening.stop()
+            self._budget.listen(False)
 
     def stop(self) -> None:
         """Copy nothing of what was called so far: the program has ended, or may have changed what nobody sees."""
         self._calls.clear()
         self._listening.stop()
+        self._budget.listen(False)
 
     def _make_of(self, module: nn.Module, path: str) -> tuple[Make | None, int]:
-        """What modules like one have in common, and how many there are; None where no call is to be copied."""
+        """What modules like one have in common, and how many others there are; None where no call is to be copied."""
         recorder, plan = self._recorder, self._recorder.plan
         if not path or not module._modules or recorder.members is None or recorder.examples.is_real:
             return None, 0
@@ -181,7 +168,7 @@ class Repeats:
         if not all(isinstance(kept, Grows) and kept.is_assumed for kept in plan.kept.values()):
             return None, 0  # the program has state, and what it is at a call is no fact
         make, count = recorder.members.made_like(module)
-        return (make, count) if count >= FEWEST and (count - FEWEST + 1) * len(make) >= _LEAST else (None, 0)
+        return (make, count - 1) if count >= FEWEST else (None, 0)
 
     def _is_quiet(self, path: str) -> bool:
         """Tell whether nothing was changed that a module may reach: its own attributes, and those of objects."""
@@ -241,6 +228,16 @@ class Repeats:
     def _missing(self) -> dict[tuple[str, str], tuple[str, bool]]:
         reads = self._recorder.reads
         return {} if reads is None else reads.found_missing
+
+    def _may_be_looked_at(self, called: _Called) -> bool:
+        """Tell whether a call gets what can be told for another one, and nothing is under way as it begins."""
+        if not self._is_quiet(called.path) or not self._recorder.dtypes.have_arrived():
+            return False
+        try:
+            leaves_of((called.args, tuple(called.kwargs.values())))
+        except Unlike:
+            return False
+        return True
 
     def _facts(self, path: str, is_inside: bool) -> dict[str, dict[str, Any]]:
         """What is taken for granted of a module and those below it, or of all others."""
