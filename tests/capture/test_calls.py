@@ -105,11 +105,11 @@ def test_an_error_of_what_is_called_is_that_of_python() -> None:
 @pytest.mark.parametrize(
     ("function", "args", "most"),
     [
-        pytest.param(plain, (1, 2), 16, id="function"),
+        pytest.param(plain, (1, 2), 17, id="function"),
         pytest.param(Owner().method, (1,), 20, id="method"),
         pytest.param([].append, (1,), 12, id="list.append"),
         pytest.param(len, ([1],), 18, id="len"),
-        pytest.param(isinstance, (1, int), 16, id="isinstance"),
+        pytest.param(isinstance, (1, int), 17, id="isinstance"),
     ],
 )
 def test_a_plain_call_costs_few_calls(function: Callable[..., Any], args: tuple[Any, ...], most: int) -> None:

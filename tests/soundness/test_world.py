@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import copy
 import datetime
+import decimal
+import fractions
+import gc
+import inspect
+import itertools
+import json
 import logging
+import math
+import operator
 import os
 import pathlib
+import re
 import secrets
+import sys
+import textwrap
+import threading
 import time
 import uuid
 import warnings
+import zlib
 from collections.abc import Callable
 from time import perf_counter as now
 from typing import Any
@@ -49,6 +65,27 @@ class Timed(nn.Module):
         return self.linear(x) * (time.monotonic_ns() - started)
 
 
+STEP = contextvars.ContextVar("STEP", default=2)
+MAYBE: contextvars.ContextVar[int | None] = contextvars.ContextVar("MAYBE", default=None)
+LOG = logging.getLogger(__name__)
+
+
+def digits() -> int:
+    return decimal.getcontext().prec
+
+
+class Staged(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def scale(self) -> int:
+        return STEP.get()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * self.scale()
+
+
 SAID = [
     pytest.param(lambda x: x * time.time(), ["time.time()"], id="time"),
     pytest.param(asked_twice, ["time.perf_counter()", "time.perf_counter()"], id="by another name"),
@@ -66,6 +103,15 @@ SAID = [
     pytest.param(lambda x: x * len(HERE.read_text()), ["open()"], id="read_text"),
     pytest.param(lambda x: x * os.path.exists("/"), ["os.path.exists()"], id="exists"),
     pytest.param(lambda x: x if torch.cuda.is_available() else x * 2, ["torch.cuda.is_available()"], id="the machine"),
+    # What is on no list: all that is not known to compute only.
+    pytest.param(lambda x: x * STEP.get(), ["contextvars.ContextVar.get()"], id="ContextVar"),
+    pytest.param(lambda x: x if MAYBE.get() is None else x * 2, ["contextvars.ContextVar.get()"], id="no value"),
+    pytest.param(Staged(), ["contextvars.ContextVar.get()"], id="in a method of a module"),
+    pytest.param(lambda x: x * digits(), ["decimal.getcontext()"], id="a context of decimals"),
+    pytest.param(lambda x: x * threading.active_count(), ["threading.active_count()"], id="threads"),
+    pytest.param(lambda x: x * sys.getrecursionlimit(), ["sys.getrecursionlimit()"], id="a limit"),
+    pytest.param(lambda x: x * 2 if gc.isenabled() else x, ["gc.isenabled()"], id="the collector"),
+    pytest.param(lambda x: x if LOG.isEnabledFor(10) else x * 2, ["logging.Logger.isEnabledFor()"], id="a level"),
 ]
 
 
@@ -88,10 +134,20 @@ def logged(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.dropout(x, 0.5)
 
 
+def computed(x: torch.Tensor) -> torch.Tensor:
+    names = sorted({"b": 1, "a": 2}.items(), key=operator.itemgetter(0))
+    text = json.dumps([*map(str, names)]) + re.sub("a", "b", "abc").upper() + "".join(itertools.chain("ab", "c"))
+    text += inspect.signature(digits).return_annotation + os.path.join("a", "b") + textwrap.dedent(" a")
+    deep = copy.deepcopy({"a": [1]})
+    with contextlib.nullcontext(), threading.Lock():
+        return x * math.sqrt(len(text)) * deep["a"][0] * zlib.crc32(b"a") * int(fractions.Fraction(4, 2))
+
+
 NOT_SAID = [
     pytest.param(logged, id="logs, warnings and torch have clocks and files of their own"),
     pytest.param(lambda x: x * len(time.ctime(0)), id="a time of the program's"),
     pytest.param(lambda x: x * datetime.datetime(2020, 1, 1).year, id="a date of the program's"),
+    pytest.param(computed, id="what computes"),
 ]
 
 

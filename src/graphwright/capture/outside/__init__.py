@@ -12,6 +12,7 @@ it. Read closures.py first.
     said.py             what is printed, logged and warned of
     overheard.py        functions of other modules that a capture is to hear of: a stand-in for each
     world.py            the clock, the environment, files: what is read there is said
+    unknown_calls.py    functions that are not known to compute only: what they give is said
     process_state.py    what torch keeps for the whole process: guarded where a program asks for it
     random_state.py     seeds, states and forks of random numbers: nodes, in order
     torch_generators.py generators of torch that a program makes or holds

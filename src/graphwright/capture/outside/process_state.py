@@ -44,6 +44,7 @@ MACHINE: dict[str, tuple[str, ...]] = {
     "torch.backends.cpu": ("get_cpu_capability",),
     "torch.cuda": ("is_available", "device_count", "is_bf16_supported", "is_initialized", "get_device_capability"),
     "torch.accelerator": ("is_available", "device_count"),
+    "torch.distributed": ("is_initialized", "get_rank", "get_world_size", "get_backend"),
 }
 # What is set, and what asks for it.
 SETTERS = {

@@ -31,6 +31,7 @@ from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart, modules_in
+from graphwright.capture.outside.unknown_calls import mentions_unknown
 from graphwright.capture.proxies.objects import is_object
 from graphwright.ops import Names
 from graphwright.runtime import ABSENT, Found, Outside, attributes_of, bound_in, is_atom
@@ -94,6 +95,7 @@ class World:
         self._is_started = False
         self.chooses_by_class = False  # whether a function of `functools.singledispatch` is among them
         self.names_subclass = False  # whether one of them mentions a class of tensors of its own
+        self.unknown: set[CodeType] = set()  # functions of the user's that call what is not known to compute only
         self.askers: list[Asker] = []  # what functions may ask of modules
         self.uncaught: dict[CodeType, None] = {}  # functions without source that have handlers for exceptions
         self._leaves: tuple[Any, ...] = ()  # functions that are one node
@@ -259,6 +261,8 @@ class World:
             self.askers.append(asker)
         if is_foreign(code):
             return
+        if mentions_unknown(code, names):
+            self.unknown.add(code)
         mentioned = mentions(code)
         for path in sorted(mentioned.paths):
             self._path(names, path, code)

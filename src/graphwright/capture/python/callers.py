@@ -100,6 +100,11 @@ class Callers:
                 self._have_converted({each.__code__})
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
+        for each in functions if world.unknown else ():
+            owner, inner = getattr(each, "__self__", None), getattr(each, "__func__", each)
+            if type(inner) is FunctionType:
+                ways = asking_in(inner, owner, world.unknown.__contains__, {})
+                self._recorder.plan.converted |= self._convertible(ways)
 
     @property
     def stand_in(self) -> CodeType:

@@ -27,6 +27,7 @@ from graphwright.capture.containers.methods import HEAP
 from graphwright.capture.containers.tables import METHODS, container_of, heap, unbound_method
 from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
+from graphwright.capture.outside.unknown_calls import say_unknown, unknown_call
 from graphwright.capture.proxies.run_text import ask_for_texts, refused_texts
 from graphwright.capture.python.class_questions import (
     class_of_value,
@@ -102,6 +103,9 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     called = function if type(function) is BuiltinFunctionType else recorder.questions.staging.converted(function)
     try:
         value = called(*args, **kwargs)
+        what = unknown_call(function) if called is function else None
+        if what is not None:
+            say_unknown(recorder, what, args, kwargs, value)
         if choices.open:
             choices.look()
         return value
