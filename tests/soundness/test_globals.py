@@ -344,9 +344,15 @@ HIDING, OF_THREAD_TOO = Config(), OfThread()
 @pytest.mark.parametrize(
     ("program", "owner", "now"),
     [
-        pytest.param(lambda x: x * HIDING.scale, HIDING, "'scale' of a Config was what its class has", id="object"),
-        pytest.param(lambda x: x * scale_of([HIDING]), HIDING, "'scale' of .* was what its class has", id="in a call"),
-        pytest.param(lambda x: x * OF_THREAD_TOO.scale, OF_THREAD_TOO, "was what its class has", id="thread-local"),
+        pytest.param(
+            lambda x: x * HIDING.scale, HIDING, "'scale' of a Config was no attribute of its own", id="object"
+        ),
+        pytest.param(
+            lambda x: x * scale_of([HIDING]), HIDING, "'scale' of .* was no attribute of its own", id="in a call"
+        ),
+        pytest.param(
+            lambda x: x * OF_THREAD_TOO.scale, OF_THREAD_TOO, "was no attribute of its own", id="thread-local"
+        ),
         pytest.param(lambda x: x * OF_THREAD.scale, OF_THREAD, r"was 2\.0 when", id="value of a thread-local"),
         pytest.param(lambda x: x * getattr(OF_THREAD, "scale", 1), OF_THREAD, r"was 2\.0 when", id="if it is there"),
     ],
@@ -380,3 +386,75 @@ def test_what_a_thread_has_is_its_own() -> None:
     thread.start()
     thread.join()
     assert raised and "was 2.0 when the program was captured" in raised[0]
+
+
+class Named(dict[str, Any]):
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+class Plain:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+ONE, OUTER, MISSES = Plain(2), Plain(Plain(2)), Plain(2)
+SPACE = types.SimpleNamespace(inner=types.SimpleNamespace(value=2))
+
+
+def value_or(owner: Any) -> int:
+    try:
+        return owner.more  # type: ignore[no-any-return]
+    except AttributeError:
+        return 2
+
+
+def another_one() -> None:
+    global ONE
+    ONE = Plain(3)
+
+
+# Programs, and how what they read becomes something else.
+CHANGES: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[], Any]]] = {
+    "another object": (lambda x: x * ONE.value, another_one),
+    "another object in one": (lambda x: x * OUTER.value.value, lambda: setattr(OUTER, "value", Plain(3))),
+    "another namespace": (lambda x: x * SPACE.inner.value, lambda: setattr(SPACE, "inner", Plain(3))),
+    "an attribute by default": (lambda x: x * getattr(MISSES, "more", 2), lambda: setattr(MISSES, "more", 3)),
+    "an attribute that is asked for": (
+        lambda x: x * 3 if hasattr(MISSES, "more") else x * 2,
+        lambda: setattr(MISSES, "more", 3),
+    ),
+    "an attribute that is tried": (lambda x: x * value_or(MISSES), lambda: setattr(MISSES, "more", 3)),
+    "an attribute of the class": (lambda x: x * getattr(MISSES, "most", 2), lambda: setattr(Plain, "most", 3)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_a_program_finds_is_the_same_at_each_call(name: str) -> None:
+    program, change = CHANGES[name]
+    gm = trace(program, X)
+    assert torch.equal(gm(X), X * 2)
+    before = {key: dict(vars(value)) for key, value in (("OUTER", OUTER), ("SPACE", SPACE), ("MISSES", MISSES))}
+    one = ONE
+    try:
+        change()
+        assert torch.equal(program(X), X * 3)
+        with pytest.raises(GuardError):
+            gm(X)
+    finally:
+        setattr(HERE, "ONE", one)  # noqa: B010
+        for key, held in before.items():
+            vars(getattr(HERE, key)).clear()
+            vars(getattr(HERE, key)).update(held)
+        if hasattr(Plain, "most"):
+            del Plain.most
+    assert torch.equal(gm(X), X * 2)
+
+
+def test_a_dict_whose_class_raises_an_error_of_its_own_is_seen() -> None:
+    names: dict[str, Any] = {"NAMED": Named(value=2)}
+    exec("def program(x):\n    return x * NAMED['value']\n", names)
+    gm = trace(names["program"], X)
+    names["NAMED"]["value"] = 3
+    with pytest.raises(GuardError):
+        gm(X)

@@ -230,7 +230,7 @@ def expect_outside(where: str, outside: Outside) -> None:
     if changed is not None:
         now, what = changed.now(), "has changed since the program was captured"
         if changed.value is ABSENT:
-            what = f"was what its class has when the program was captured; now it is {_brief(now)}"
+            what = f"was no attribute of its own when the program was captured; now it is {_brief(now)}"
         elif changed.is_plain():
             was, now = _both(changed.value if changed.held is None else changed.held, now, _brief)
             what = f"was {was} when the program was captured; now it is {now}"

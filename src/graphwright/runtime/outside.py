@@ -21,6 +21,7 @@ from graphwright.runtime.objects import MOST_BYTES, state_of
 __all__ = ["ABSENT", "NOTHING", "Found", "Outside", "bound_in", "differs", "kept"]
 
 _EXACT = (int, float, bool, str, bytes, complex)
+_BOUND = frozenset({MethodType, staticmethod, classmethod})
 _SHORT = 60  # how long what a message shows of a container is
 _MISSING: Any = object()
 ABSENT: Any = object()
@@ -206,7 +207,7 @@ def differs(now: Any, before: Any) -> bool:
 
 def _code(value: Any) -> Any:
     """The code of a function and its defaults."""
-    value = getattr(value, "__func__", value)
+    value = value.__func__ if type(value) in _BOUND else value
     if type(value) is not FunctionType:
         return None
     named = value.__kwdefaults__

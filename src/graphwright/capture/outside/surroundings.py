@@ -126,9 +126,14 @@ class World:
                             self._apart.note_modules(value, type(module).__name__, name, own)
                             self._follow(value)
                             self._behind(value, f"{name!r} of a {type(module).__name__}", module)
-            for function in functions:
-                self._follow(function)
-            self._settle()
+            try:
+                for function in functions:
+                    self._follow(function)
+                self._settle()
+            except BaseException:
+                self._codes.clear()  # the next attempt looks again, and raises the same
+                self._settled.clear()
+                raise
             self._is_started = True
         self._keeping = keeping
         self._apart.start()
@@ -283,13 +288,19 @@ class World:
         owner: Any = names
         value, subject = names.get(path[0], MISSING), f"the global {path[0]!r} of {_title(names)}"
         parent: Any = None
-        for atom in path[1:]:
+        on_the_way = []
+        for before, atom in itertools.pairwise(path):
+            on_the_way.append((owner, before, value, subject))
             parent = value
             owner, value, subject = _attribute(value, atom)
         if path[-1].startswith("__"):
             return
         if value is not MISSING:
             self._value(owner, path[-1], value, subject, code)
+            for its_owner, name, each, its_subject in on_the_way if owner is parent else ():
+                if is_object(each) and (id(its_owner), name) not in self._found:
+                    self._keep.append(its_owner)
+                    self._found[id(its_owner), name] = Found.of(its_subject, its_owner, name, each)
             if owner is type(parent) and _has_attributes(parent) and path[-1] in self._hideable(owner):
                 self._take_absent(parent, path[-1], f"{path[-1]!r} of a {type(parent).__qualname__}")
         if value is MISSING and isinstance(parent, type) and not is_foreign_class(parent):
@@ -315,7 +326,8 @@ class World:
         is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (isinstance(value, _CONTAINERS) and _is_small(value))
         is_chosen = is_atom(value) and not isinstance(value, ModuleType) and getattr(value, "__name__", None) != name
         is_module = isinstance(value, nn.Module)
-        if is_data or is_chosen or is_module or (_is_definition(value) and not _is_foreign_definition(value)):
+        is_one = is_module or _has_attributes(value)  # which one it is counts, past what it holds
+        if is_data or is_chosen or is_one or (_is_definition(value) and not _is_foreign_definition(value)):
             self._keep.append(owner)
             self._found[id(owner), name] = Found.of(subject, owner, name, value)
         if kind in (*_TABLES, tuple):
@@ -377,7 +389,7 @@ class World:
         return self._data[kind]
 
     def _take_absent(self, owner: Any, name: str, subject: str, way: _Reached | None = None) -> None:
-        """Take for granted that an object has no attribute of its own in the place of one of its class."""
+        """Take for granted that an object has no attribute of its own, as it may have in the place of its class's."""
         if (id(owner), name) not in self._found:
             self._keep.append(owner)
             self._found[id(owner), name] = Found.of(subject, owner, name, ABSENT)
@@ -386,9 +398,9 @@ class World:
 
     def _in_object(self, object_: _Reached, name: str) -> None:
         """Take for granted what an object has under a name, where that is its own, or that it has nothing there."""
-        value, code = attributes_of(object_.value).get(name, MISSING), self._attributes[name]
         if name.startswith("__"):
             return
+        value, code = attributes_of(object_.value).get(name, MISSING), self._attributes[name]
         subject = f"{name!r} of {object_.subject}"
         if value is MISSING:
             self._take_absent(object_.value, name, subject, object_.inside(value, name, subject))
@@ -421,8 +433,8 @@ class World:
             for key, each in self._objects.items():
                 held = attributes_of(each.value)
                 pairs += [(key, name) for name in held if name in self._attributes]
-                hideable = self._hideable(type(each.value)) - held.keys()
-                pairs += [(key, name) for name in hideable if name in self._attributes]
+                missing = {*self._hideable(type(each.value)) & self._attributes.keys(), *self.looked_for} - held.keys()
+                pairs += [(key, name) for name in sorted(missing)]
             pairs = [pair for pair in pairs if pair not in self._settled]
             if not pairs:
                 return
@@ -435,7 +447,13 @@ class World:
 
     def _in_class(self, kind: type, name: str) -> None:
         value, modules = _of_class(kind, name), self._classes[kind]
-        if value is MISSING or name.startswith("__"):
+        if name.startswith("__"):
+            return
+        if value is MISSING:
+            if name in self.looked_for and not modules and not hasattr(kind, name):
+                for base in kind.__mro__:
+                    if not is_foreign_class(base):
+                        self._take_absent(base, name, f"{base.__qualname__}.{name}")
             return
         is_own = all(name in vars(module) for module in modules) if modules else name in _fields(kind)
         if is_own:  # the objects have it themselves
