@@ -9,8 +9,8 @@ arguments, and what the capture knows of everything else. A call is copied only 
   that the capture knows, so that whatever else a call leaves makes it one of a kind.
 
 What a call reads outside of all that - the environment, the time, a ContextVar - is the same where the program did
-nothing since that may have changed it (`unseen_changes.py`). Other threads may, all the same, and what code in
-C does is told by its name, which is why `config.copy_layers` has to ask for copies.
+nothing since that may have changed it (`unseen_changes.py`). Another thread may, in the middle of a capture; for who
+fears that, `config.copy_layers` can be switched off. Whether it pays to look for copies, `copy_budget.py` knows.
 """
 
 from __future__ import annotations
