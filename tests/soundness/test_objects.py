@@ -506,3 +506,50 @@ def test_what_cannot_be_kept_of_an_object_is_refused() -> None:
     with pytest.raises(graphwright.CaptureError, match=r"keeps a builtins.object in Holder.o.lock"):
         trace(Holder(held, locks), (ones(2),))
     assert vars(held) == {}
+
+
+class Scaled:
+    factor = 2
+
+    def __init__(self) -> None:
+        self.inner = 1
+
+    def scale(self) -> int:
+        return 2
+
+
+class HoldsScaled(nn.Module):
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.held, self.way = Scaled(), way
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.way == "of its class":
+            return x * self.held.factor
+        if self.way == "a method":
+            return x * self.held.scale()
+        if self.way == "by default":
+            return x * getattr(self.held, "more", 2)
+        if self.way == "asked for":
+            return x * 3 if hasattr(self.held, "more") else x * 2
+        try:
+            return x * self.held.more  # type: ignore[attr-defined, no-any-return]
+        except AttributeError:
+            return x * 2
+
+
+LATER = {"of its class": ("factor", 3), "a method": ("scale", lambda: 3), "by default": ("more", 3)}
+
+
+@pytest.mark.parametrize("way", ["of its class", "a method", "by default", "asked for", "tried"])
+def test_what_an_object_of_a_module_lacks_is_seen(way: str) -> None:
+    model, x = HoldsScaled(way), torch.ones(2)
+    gm = graphwright.trace(model, x)
+    name, value = LATER.get(way, ("more", 3))
+    assert torch.equal(gm(x), x * 2)
+    setattr(model.held, name, value)
+    assert torch.equal(model(x), x * 3)
+    with pytest.raises(graphwright.GuardError, match=rf"held has got an attribute '{name}' of its own"):
+        gm(x)
+    delattr(model.held, name)
+    assert torch.equal(gm(x), x * 2)

@@ -386,6 +386,9 @@ def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, s
             said = "it is no more there" if now is _ABSENT else f"it is {_shown_now(was, now)}"
             what = f"len({path})" if name == "len()" else f"{path}.{name}"
             yield f"{what} was {_shown(was)} when the program was captured; now {said}", _AGAIN
+    for name in facts.get("absent", ()):
+        if name in held:
+            yield f"{path} has got an attribute {name!r} of its own since the program was captured", _AGAIN
 
 
 def _object_at(module: nn.Module, path: str) -> Any:
@@ -557,6 +560,7 @@ class Bound:
             value = state.get(name)
             reads.append((state, name))
         held = {} if issubclass(type(value), dict) else state_of(value)
+        reads += [(held, each) for each in facts.get("absent", ())]
         for each in facts["values"]:
             if each not in held:
                 self._slots.append((value, each, _inside(value).get(each, _ABSENT)))

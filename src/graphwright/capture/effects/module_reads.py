@@ -188,16 +188,22 @@ class ModuleReads:
     # ---- what is taken for granted
 
     def facts(
-        self, graph: Graph, function: Callable[..., Any], attributes: frozenset[str], askers: Iterable[Asker]
+        self,
+        graph: Graph,
+        function: Callable[..., Any],
+        attributes: frozenset[str],
+        askers: Iterable[Asker],
+        looked_for: frozenset[str],
     ) -> dict[str, dict[str, Any]]:
         """What the ledger has of modules, short of what the program itself writes, and of whose class that is.
 
-        The program reads the `attributes` of objects, and what `function` leads to mentions others; `askers` are its
+        The program reads the `attributes` of objects, and what `function` leads to mentions others; it has `looked_for`
+        some that may be missing; `askers` are its
         functions that may ask of which class modules are, or whether two are one.
         """
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
         say_made(self._recorder, graph, self.found_missing)
-        self._take_objects(function, attributes, kept)
+        self._take_objects(function, attributes, looked_for, kept)
         self._take_methods(attributes)
         self._take_written(kept)
         take_answers(self._recorder.ledger, self.shells.root_module, askers, self._recorder.is_leaf)
@@ -262,11 +268,13 @@ class ModuleReads:
                     del facts["values"][name]
                     facts.setdefault("objects", {}).update(rest_of_container(name, module.__dict__[name], keys))
 
-    def _take_objects(self, function: Callable[..., Any], attributes: frozenset[str], kept: set[str]) -> None:
+    def _take_objects(
+        self, function: Callable[..., Any], attributes: frozenset[str], looked_for: frozenset[str], kept: set[str]
+    ) -> None:
         """Take for granted what the objects have that modules hold, short of what the program itself writes."""
         if not self._objects:
             return
-        places = [place for place in self._recorder.plan.kept if place[1]]
+        places = [place for place in (*self._recorder.plan.kept, *self._recorder.plan.missing) if place[1]]
         state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
         kinds = {type(module) for module, _ in self.shells.tree.modules} | {
             kind for *_, value in self._objects for kind in kinds_in(value)
@@ -279,13 +287,15 @@ class ModuleReads:
             is_changed = isinstance(value, list | tuple | dict) and any(each.startswith(f"{full}.") for each in state)
             if full in state or is_changed or (path and name not in mentioned):
                 continue
-            objects = values_of(name, value, mentioned, seen)
+            objects = values_of(name, value, mentioned, seen, looked_for)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
             for inner, facts in objects.items():
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
+                absent = [each for each in facts.get("absent", ()) if f"{prefix}{inner}.{each}" not in state]
                 if values or path or type(self.shells.root_module) is not nn.Module:  # else a function holds it
-                    self._recorder.ledger.module(path).setdefault("objects", {})[inner] = {**facts, "values": values}
+                    taken = {"class": facts["class"], "values": values} | ({"absent": absent} if absent else {})
+                    self._recorder.ledger.module(path).setdefault("objects", {})[inner] = taken
 
     def _module(self, path: str) -> nn.Module | None:
         module: Any = self.shells.root_module

@@ -15,9 +15,10 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import held_by, is_state
-from graphwright.runtime import class_name, is_atom, is_plain_container, spelled
+from graphwright.runtime import attributes_of, class_name, is_atom, is_plain_container, spelled
+from graphwright.source import is_foreign_class
 
-__all__ = ["holds_objects", "kinds_in", "mentioned_by", "rest_of_container", "values_of"]
+__all__ = ["hideable", "holds_objects", "kinds_in", "mentioned_by", "rest_of_container", "values_of"]
 
 _DEPTH = 3
 _MOST = 64  # items of a container
@@ -28,19 +29,37 @@ _NOT_CALLED = frozenset({
 })  # fmt: skip
 
 
-def values_of(name: str, value: Any, mentioned: frozenset[str], seen: set[int]) -> dict[str, dict[str, Any]]:
+def values_of(
+    name: str, value: Any, mentioned: frozenset[str], seen: set[int], looked_for: frozenset[str] = frozenset()
+) -> dict[str, dict[str, Any]]:
     """The class and the plain attributes of an object, and of those in it, by dotted paths that start with a name.
 
-    Objects that were `seen` before are left out.
+    Objects that were `seen` before are left out. Of what one lacks, that is told which the program has `looked_for`
+    anywhere, and what would stand before an attribute of its class.
     """
     found: dict[str, dict[str, Any]] = {}
-    _look(name, value, mentioned, found, seen, 0)
+    _look(name, value, (mentioned, looked_for), found, seen, 0)
     return found
 
 
+def hideable(kind: type) -> frozenset[str]:
+    """The attributes of the user's part of a class before which its objects may have others of their own."""
+    found: dict[str, Any] = {}
+    for base in kind.__mro__:
+        if not is_foreign_class(base):
+            found = {**vars(base), **found}
+    return frozenset(name for name, value in found.items() if not hasattr(type(value), "__set__"))
+
+
 def _look(
-    path: str, value: Any, mentioned: frozenset[str], found: dict[str, dict[str, Any]], seen: set[int], depth: int
+    path: str,
+    value: Any,
+    names: tuple[frozenset[str], frozenset[str]],
+    found: dict[str, dict[str, Any]],
+    seen: set[int],
+    depth: int,
 ) -> None:
+    mentioned, looked_for = names
     if id(value) in seen or depth > _DEPTH:
         return
     seen.add(id(value))
@@ -49,6 +68,11 @@ def _look(
     is_container = isinstance(value, list | tuple | dict)
     if is_container:
         values["len()"] = len(value)
+    else:
+        missing = ((hideable(type(value)) & mentioned) | looked_for) - attributes_of(value).keys()
+        absent = sorted(name for name in missing if not name.startswith("__"))
+        if absent:
+            found[path]["absent"] = absent
     for name, item in enumerate(value) if isinstance(value, list | tuple) else held_by(value).items():
         if name not in mentioned and not is_container:
             continue
@@ -57,7 +81,7 @@ def _look(
         elif isinstance(item, nn.Module):  # its code is part of the program
             found[f"{path}.{name}"] = {"class": class_name(item), "values": {}}
         elif (not isinstance(item, torch.Tensor | nn.Module) and is_state(item)) or holds_objects(item):
-            _look(f"{path}.{name}", item, mentioned, found, seen, depth + 1)
+            _look(f"{path}.{name}", item, names, found, seen, depth + 1)
 
 
 def rest_of_container(name: str, value: Any, written: Collection[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:

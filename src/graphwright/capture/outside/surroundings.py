@@ -28,6 +28,7 @@ from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.conversion.conversion import asks_identity
 from graphwright.capture.effects.asked_modules import Asker, asker_of
 from graphwright.capture.effects.held_tables import is_state
+from graphwright.capture.effects.object_reads import hideable
 from graphwright.capture.effects.variables import MISSING, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart, modules_in
@@ -385,7 +386,7 @@ class World:
     def _hideable(self, kind: type) -> frozenset[str]:
         """The attributes of a class before which its objects may have others of their own."""
         if kind not in self._data:
-            self._data[kind] = _data_of(kind)
+            self._data[kind] = hideable(kind)
         return self._data[kind]
 
     def _take_absent(self, owner: Any, name: str, subject: str, way: _Reached | None = None) -> None:
@@ -533,15 +534,6 @@ def _has_attributes(value: Any) -> bool:
     if isinstance(value, nn.Module | threading.local) or type(value) is SimpleNamespace:
         return True
     return is_object(value) and not is_foreign_class(type(value))
-
-
-def _data_of(kind: type) -> frozenset[str]:
-    """The names of what the user's part of a class has, short of what stands before attributes of its objects."""
-    found: dict[str, Any] = {}
-    for base in kind.__mro__:
-        if not is_foreign_class(base):
-            found = {**vars(base), **found}
-    return frozenset(name for name, value in found.items() if not hasattr(type(value), "__set__"))
 
 
 def _of_class(kind: type, name: str) -> Any:

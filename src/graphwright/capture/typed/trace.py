@@ -411,7 +411,10 @@ class Program:
         graph.lint()
         if run.recorder.reads is not None:
             keep_modules(
-                graph, run.recorder.reads.facts(graph, self.function, self.world.attributes(), self.world.askers)
+                graph,
+                run.recorder.reads.facts(
+                    graph, self.function, self.world.attributes(), self.world.askers, frozenset(self.world.looked_for)
+                ),
             )
             keep_buffers(graph, run.recorder.ledger.buffers)
             keep_unset(graph, run.recorder.ledger.unset)
