@@ -65,6 +65,7 @@ from graphwright.source.mentions import (
     is_foreign_class,
     is_foreign_file,
     is_installed,
+    is_of_library,
     mentions,
     stored_globals,
 )
@@ -117,7 +118,8 @@ __all__ = [
     "bound_in_loops", "cache_around", "call_of_locals", "catches", "children", "codes_of", "compares_identity",
     "compares_sizes", "copied_tree", "definition_line", "definition_of", "exit_signal", "exiting", "falls_through",
     "function_of", "holds", "is_convertible", "is_foreign", "is_foreign_class", "is_foreign_file",
-    "is_from_conversion", "is_handled", "is_installed", "is_internal", "is_ours", "is_returned", "is_user_raise",
+    "is_from_conversion", "is_handled", "is_installed", "is_internal", "is_of_library", "is_ours",
+    "is_returned", "is_user_raise",
     "lambda_of", "leaves_loop", "line_of_error", "loop_of", "lower_attempt", "lower_loop", "lower_match",
     "may_wait", "mentions", "name_of", "names_counted", "names_of_steps", "names_read", "note_compiled",
     "note_made_from_source", "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write",

@@ -28,6 +28,7 @@ __all__ = [
     "is_foreign_class",
     "is_foreign_file",
     "is_installed",
+    "is_of_library",
     "mentions",
     "stored_globals",
 ]
@@ -165,6 +166,19 @@ def is_installed(filename: str) -> bool:
     if known is None:
         known = _installed[filename] = filename.startswith((*_FOLDERS, "<frozen"))
     return known
+
+
+_LIBRARY = sysconfig.get_paths()["stdlib"]
+
+
+@functools.lru_cache(1024)
+def is_of_library(filename: str) -> bool:
+    """Tell whether a file belongs to Python's own library.
+
+    >>> is_of_library(os.__file__), is_of_library("<frozen os>"), is_of_library(functools.__name__)
+    (True, True, False)
+    """
+    return filename.startswith("<frozen ") or (filename.startswith(_LIBRARY) and "site-packages" not in filename)
 
 
 def is_foreign_file(filename: str) -> bool:

@@ -198,8 +198,8 @@ class ModuleReads:
         """What the ledger has of modules, short of what the program itself writes, and of whose class that is.
 
         The program reads the `attributes` of objects, and what `function` leads to mentions others; it has `looked_for`
-        some that may be missing; `askers` are its
-        functions that may ask of which class modules are, or whether two are one.
+        some that may be missing. `askers` are its functions that may ask of which class modules are, or whether two are
+        one.
         """
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
         say_made(self._recorder, graph, self.found_missing)

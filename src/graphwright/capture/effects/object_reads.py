@@ -30,7 +30,7 @@ _NOT_CALLED = frozenset({
 
 
 def values_of(
-    name: str, value: Any, mentioned: frozenset[str], seen: set[int], looked_for: frozenset[str] = frozenset()
+    name: str, value: Any, mentioned: frozenset[str], seen: set[int], looked_for: frozenset[str]
 ) -> dict[str, dict[str, Any]]:
     """The class and the plain attributes of an object, and of those in it, by dotted paths that start with a name.
 

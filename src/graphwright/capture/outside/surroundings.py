@@ -300,8 +300,7 @@ class World:
             self._value(owner, path[-1], value, subject, code)
             for its_owner, name, each, its_subject in on_the_way if owner is parent else ():
                 if is_object(each) and (id(its_owner), name) not in self._found:
-                    self._keep.append(its_owner)
-                    self._found[id(its_owner), name] = Found.of(its_subject, its_owner, name, each)
+                    self._take(its_owner, name, its_subject, each)
             if owner is type(parent) and _has_attributes(parent) and path[-1] in self._hideable(owner):
                 self._take_absent(parent, path[-1], f"{path[-1]!r} of a {type(parent).__qualname__}")
         if value is MISSING and isinstance(parent, type) and not is_foreign_class(parent):
@@ -329,8 +328,7 @@ class World:
         is_module = isinstance(value, nn.Module)
         is_one = is_module or _has_attributes(value)  # which one it is counts, past what it holds
         if is_data or is_chosen or is_one or (_is_definition(value) and not _is_foreign_definition(value)):
-            self._keep.append(owner)
-            self._found[id(owner), name] = Found.of(subject, owner, name, value)
+            self._take(owner, name, subject, value)
         if kind in (*_TABLES, tuple):
             for item in value.values() if kind is dict else value:
                 self._follow(item)
@@ -389,11 +387,15 @@ class World:
             self._data[kind] = hideable(kind)
         return self._data[kind]
 
+    def _take(self, owner: Any, name: str, subject: str, value: Any) -> None:
+        """Take for granted what something has under a name."""
+        self._keep.append(owner)
+        self._found[id(owner), name] = Found.of(subject, owner, name, value)
+
     def _take_absent(self, owner: Any, name: str, subject: str, way: _Reached | None = None) -> None:
         """Take for granted that an object has no attribute of its own, as it may have in the place of its class's."""
         if (id(owner), name) not in self._found:
-            self._keep.append(owner)
-            self._found[id(owner), name] = Found.of(subject, owner, name, ABSENT)
+            self._take(owner, name, subject, ABSENT)
             if way is not None:
                 self._ways[id(owner), name] = way
 

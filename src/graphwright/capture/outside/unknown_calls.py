@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import functools
 import sys
-import sysconfig
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.outside.world import WORLD, say_read
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.source import mentions, user_frame
+from graphwright.source import is_of_library, mentions, user_frame
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ _COMPUTE_HERE = frozenset({
     ("sys", "getprofile"), ("sys", "setprofile"), ("sys", "gettrace"), ("sys", "settrace"), ("urllib", "parse"),
     ("contextvars", "ContextVar.set"), ("contextvars", "ContextVar.reset"),
 })  # fmt: skip
-_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
 def unknown_call(function: Any) -> str | None:
@@ -60,7 +58,7 @@ def unknown_call(function: Any) -> str | None:
         return _named(function.__objclass__.__module__, function.__qualname__)
     if kind is MethodType:
         function = function.__func__
-    if type(function) is FunctionType and _is_of_library(function.__code__.co_filename):
+    if type(function) is FunctionType and is_of_library(function.__code__.co_filename):
         # It may have been given the name and module of another one.
         return _named(str(function.__globals__.get("__name__")), function.__qualname__)
     return None
@@ -73,7 +71,7 @@ def say_unknown(recorder: Capture, what: str, args: tuple[Any, ...], kwargs: dic
     if (value is None and not _gives(what)) or any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
         return
     frame = user_frame(sys._getframe(1))
-    if frame is not None and not _is_of_library(frame.f_code.co_filename):
+    if frame is not None and not is_of_library(frame.f_code.co_filename):
         say_read(recorder.typed, frame, f"{what}()")
 
 
@@ -122,8 +120,3 @@ def _named(module: str, name: str) -> str | None:
 def _gives(what: str) -> bool:
     """Tell by the name of a function whether None is an answer of it, rather than nothing."""
     return what.rpartition(".")[2].lstrip("_").startswith("get")
-
-
-@functools.lru_cache(1024)
-def _is_of_library(filename: str) -> bool:
-    return filename.startswith("<frozen ") or (filename.startswith(_LIBRARY) and "site-packages" not in filename)

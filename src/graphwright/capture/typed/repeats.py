@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,7 +83,7 @@ class Repeats:
 
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
-        self._calls: dict[Hashable, list[_Call]] = {}  # by what their modules are made of
+        self._calls: dict[Make, list[_Call]] = {}  # by what their modules are made of
         self._alike: dict[tuple[int, int], Pairs | None] = {}
         self._budget = CopyBudget(recorder)
         self._listening = Listening(recorder.examples)

@@ -16,7 +16,6 @@ import inspect
 import math
 import operator
 import sys
-import sysconfig
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +28,7 @@ from torch.autograd.function import FunctionCtx
 from graphwright.capture.python.calls import call
 from graphwright.capture.state.interception import is_watch
 from graphwright.capture.state.running import RUN
-from graphwright.source import is_internal
+from graphwright.source import is_internal, is_of_library
 
 if TYPE_CHECKING:
     from graphwright.capture.state.examples import Examples
@@ -169,23 +168,13 @@ def _is_of_program(frame: FrameType | None) -> bool:
     """Tell whether a function runs for the program: it is the program's, or of Python and called from there."""
     if frame is not None and (_is_callback(frame.f_code) or frame.f_code.co_filename in _ASKING):
         return False
-    while frame is not None and _is_of_python(frame.f_code.co_filename):
+    while frame is not None and (frame.f_code.co_filename == "<string>" or is_of_library(frame.f_code.co_filename)):
         frame = frame.f_back
         if frame is not None and _is_callback(frame.f_code):
             return False
     return frame is not None and (frame.f_code is _CALL or not is_internal(frame.f_code.co_filename))
 
 
-@functools.lru_cache(1024)
-def _is_of_python(filename: str) -> bool:
-    return (
-        filename == "<string>"
-        or filename.startswith("<frozen ")
-        or (filename.startswith(_LIBRARY) and "site-packages" not in filename)
-    )
-
-
-_LIBRARY = sysconfig.get_paths()["stdlib"]
 # Of Python's library, what only asks: it changes what it makes itself, and remembers what it has found out.
 _ASKING = frozenset({inspect.__file__, enum.__file__, dis.__file__, typing.__file__})
 
