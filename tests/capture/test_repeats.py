@@ -68,8 +68,25 @@ def captured(model: nn.Module, *args: Any, copied: list[str], **kwargs: Any) -> 
     assert facts_of_modules(gm.graph) == facts_of_modules(plain.graph)
     assert [node.origin for node in gm.graph.nodes] == [node.origin for node in plain.graph.nodes]
     assert gm.graph.meta.get("calls") == plain.graph.meta.get("calls")
+    nested = graphwright.trace(model, args, kwargs, flat=False)
+    assert list(dict.fromkeys(copies)) == copied
+    copies.clear()
+    with no_copies():
+        plain = graphwright.trace(model, args, kwargs, flat=False)
+    assert said_by(nested) == said_by(plain)
+    assert nested.meta.get("flat_calls") == plain.meta.get("flat_calls")
+    torch.testing.assert_close(nested(*args, **kwargs), model(*args, **kwargs), rtol=0, atol=0)
     torch.testing.assert_close(gm(*args, **kwargs), model(*args, **kwargs), rtol=0, atol=0)
     return gm
+
+
+def said_by(nested: nn.Module) -> list[tuple[str, Any, Any]]:
+    """The code of all modules of a nested capture, where their nodes come from, and what is taken for granted."""
+    modules = [(name, module) for name, module in nested.named_modules() if hasattr(module, "graph")]
+    return [
+        (module.code, [node.origin for node in module.graph.nodes], (name, facts_of_modules(module.graph)))
+        for name, module in modules
+    ]
 
 
 class Block(nn.Module):

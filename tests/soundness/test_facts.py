@@ -87,6 +87,7 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda sizes: 1 if isinstance(sizes, torch.Size) else 2, (torch.Size([1, 2]),), ((1, 2),), LOUD),
     (lambda p: p.get(), (Doubles(X),), (Triples(X),), LOUD),
     (lambda flag: 1 if flag is True else 2, (True,), (1,), LOUD),
+    (lambda x: x * 2 if x.type() == "torch.DoubleTensor" else x * 3, (X,), (X.double(),), LOUD),
 ]
 
 
@@ -114,6 +115,46 @@ def test_another_call_is_right_or_loud(program: Any, example: Any, call: Any, ho
         else:
             torch.testing.assert_close(given, wanted, rtol=0, atol=0)
         assert type(given) is type(wanted)
+
+
+# What is made with the dtype or device of another tensor has that.
+MADE_WITH: list[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = [
+    lambda x, y: x.float().exp().to(y.dtype),
+    lambda x, y: x.int().to(dtype=y.dtype),
+    lambda x, y: x.int().type(y.dtype),
+    lambda x, y: x.int().type(y.type()),
+    lambda x, y: torch.softmax(x, -1, dtype=torch.float32).to(y.dtype),
+    lambda x, y: torch.sum(x, dtype=y.dtype),
+    lambda x, y: torch.full_like(x, 1, dtype=y.dtype),
+    lambda x, y: torch.arange(3, dtype=y.dtype),
+    lambda x, y: torch.tensor([1.0], dtype=y.dtype),
+    lambda x, y: torch.empty(0, dtype=y.dtype).new_ones(2),
+    lambda x, y: torch.ones(()).to(y.device, y.dtype),
+    lambda x, y: torch.zeros(2, dtype=torch.promote_types(x.dtype, y.dtype)),
+    lambda x, y: torch.zeros(2, dtype=torch.result_type(x, y)),
+]
+
+
+@pytest.mark.parametrize("make", MADE_WITH)
+def test_the_dtype_of_what_is_made_with_that_of_another_is_followed_to_it(make: Any) -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made = make(x, y)
+        return made + (2 if made.dtype == torch.float64 else 3)
+
+    gm = trace(program, (X, X))
+    assert torch.equal(gm(X, X), program(X, X))
+    with pytest.raises(GuardError, match="now it is"):
+        gm(X, X.double())
+
+
+def test_the_device_of_what_is_made_with_that_of_another_is_followed_to_it() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        made = torch.zeros(x.shape, device=y.device)
+        return x + (2 if made.device.type == "meta" else 3)
+
+    gm = trace(program, (X, X))
+    with pytest.raises(GuardError, match="device"):
+        gm(X, X.to("meta"))
 
 
 def test_autocast_around_a_call_is_followed() -> None:

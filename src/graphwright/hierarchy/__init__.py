@@ -13,11 +13,16 @@ Read chains.py first.
     parts.py       a graph in parts, and what passes between them
     chains.py      which calls a node is inside of
     facts.py       what may be asked again instead of being handed over
+    copied_calls.py calls that are one node, since what is inside of them is what is inside of another
 """
 
+from graphwright.hierarchy.copied_calls import CopiedCall, copied_call, instead_of, paths_in
 from graphwright.hierarchy.flattening import as_flat, flatten
 from graphwright.hierarchy.modules import unflatten, unflatten_in_place
 from graphwright.hierarchy.one_file import source
 from graphwright.hierarchy.sharing import apart
 
-__all__ = ["apart", "as_flat", "flatten", "source", "unflatten", "unflatten_in_place"]
+__all__ = [
+    "CopiedCall", "apart", "as_flat", "copied_call", "flatten", "instead_of", "paths_in", "source", "unflatten",
+    "unflatten_in_place",
+]  # fmt: skip

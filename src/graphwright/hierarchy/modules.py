@@ -9,6 +9,7 @@ from torch import nn
 
 from graphwright.errors import GraphError
 from graphwright.hierarchy.sharing import write_nested
+from graphwright.ir import Graph
 from graphwright.runtime import (
     Entry,
     GraphModule,
@@ -57,8 +58,11 @@ def unflatten(gm: nn.Module) -> Any:
     return _unflattened(gm, list(points.values()), lambda made: captured_module(gm, made, type(gm).__name__))
 
 
-def unflatten_in_place(gm: GraphModule) -> None:
-    """Do what `unflatten` does to a captured module that nobody else has yet: it has no second tree of modules."""
+def unflatten_in_place(gm: GraphModule, write_out: Callable[[Graph], object]) -> None:
+    """Do what `unflatten` does to a captured module that nobody else has yet: it has no second tree of modules.
+
+    Its graphs may have copied calls, which `write_out` writes out where they are not to be as they are.
+    """
 
     def changed(made: list[Entry]) -> GraphModule:
         change_entries(gm, made)
@@ -66,21 +70,28 @@ def unflatten_in_place(gm: GraphModule) -> None:
 
     entries = list(entry_points_of(gm).values())
     flat = {entry.graph for entry in entries}
-    _unflattened(gm, entries, changed)
+    _unflattened(gm, entries, changed, write_out)
     for graph in flat:
         graph._dissolve()
 
 
-def _unflattened(gm: nn.Module, entries: list[Entry], captured: Callable[[list[Entry]], GraphModule]) -> GraphModule:
+def _unflattened(
+    gm: nn.Module,
+    entries: list[Entry],
+    captured: Callable[[list[Entry]], GraphModule],
+    write_out: Callable[[Graph], object] | None = None,
+) -> GraphModule:
     """Write the graphs of entry points as nested ones; `captured` gives the module that is to have them."""
     graphs = list({id(entry.graph): entry.graph for entry in entries}.values())
     modules = dict(gm.named_modules(remove_duplicate=False))
     are_captured = any(path and entry_points_of(module) for path, module in modules.items())
     nodes = [node for graph in graphs for node in graph.all_nodes()] if are_captured else ()
     kept = {id(modules[called[0]]) for node in nodes if (called := called_entry(node, gm)) is not None}
-    written = write_nested(
-        modules, graphs, lambda each: "it is called as a captured one" if id(each) in kept else why_not_captured(each)
-    )
+
+    def why_not(module: nn.Module) -> str | None:
+        return "it is called as a captured one" if id(module) in kept else why_not_captured(module)
+
+    written = write_nested(modules, graphs, why_not, write_out)
     tops = dict(zip(map(id, graphs), written.tops, strict=True))
     made = [Entry(entry.name, tops[id(entry.graph)], entry.signature) for entry in entries]
     facts = _facts_by_owner(graphs, written.of_module)

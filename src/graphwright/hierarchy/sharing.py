@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.hierarchy.chains import path_of
+from graphwright.hierarchy.copied_calls import NotAsCopied
 from graphwright.hierarchy.rows import rows_of
 from graphwright.hierarchy.writing import Nested, Writing
 from graphwright.ir import Graph, Node
@@ -39,10 +40,16 @@ class Written:
         self.tops, self.of_module, self.flat = tops, of_module, flat
 
 
-def write_nested(modules: _Modules, graphs: Collection[Graph], why_not: Callable[[nn.Module], str | None]) -> Written:
+def write_nested(
+    modules: _Modules,
+    graphs: Collection[Graph],
+    why_not: Callable[[nn.Module], str | None],
+    write_out: Callable[[Graph], object] | None = None,
+) -> Written:
     """Write graphs of a captured module, of which `modules` are all by path, as nested ones.
 
-    `why_not` says of a module why it cannot have a graph, or None.
+    `why_not` says of a module why it cannot have a graph, or None; `write_out` writes out the copied calls of a graph,
+    which is done where they cannot be what the original is.
 
     Calls of equal modules, and of one module, get one graph where they do the same; they may need different ones of
     the values that it has, and then it gives all of these. Where calls of one module do not do the same, the first is
@@ -54,7 +61,13 @@ def write_nested(modules: _Modules, graphs: Collection[Graph], why_not: Callable
     with_forms = False
     for _ in range(_MOST_ROUNDS):
         writing = Writing(modules, flat, more, names)
-        tops = [writing.whole(graph) for graph in graphs]
+        try:
+            tops = [writing.whole(graph) for graph in graphs]
+        except NotAsCopied:
+            assert write_out is not None
+            for graph in graphs:
+                write_out(graph)
+            continue
         refused = _refused(modules, writing.nested, why_not)
         if refused:
             flat |= refused

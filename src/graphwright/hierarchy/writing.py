@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.hierarchy.chains import Chain, Chains, call_in, path_of
+from graphwright.hierarchy.copied_calls import CopiedCall, NotAsCopied, copied_call, instead_of
 from graphwright.hierarchy.facts import Facts, facts_of
 from graphwright.hierarchy.parts import Part, Program, parts_of
 from graphwright.hierarchy.signatures import Given, Parameter, given_by, names_in, parameters_of, stem_of
@@ -38,12 +39,13 @@ class Nested:
 
 @dataclasses.dataclass(frozen=True)
 class _Written:
-    """A call that was written, with its sketch: others that do the same are what it is."""
+    """A call that was written, and what it takes and gives: others that do the same are what it is."""
 
-    key: str
-    sketch: Sketch
+    call: str
+    part: Part
     parameters: list[Parameter]
     given: Given
+    sketch: Sketch | None = None
 
 
 class Writing:
@@ -76,6 +78,8 @@ class Writing:
         is_plain = not more and all(name == "forward" for name in names.values())
         self._sketches = Sketches(modules) if is_plain else None
         self._sketched: dict[tuple[Hashable, ...], _Written] = {}
+        self._originals: dict[str, _Written | None] = {}  # the calls that others are copied from
+        self._asked: dict[str, dict[Node, None]] = {}  # of these: the values that others are asked for
 
     def whole(self, graph: Graph) -> Graph:
         """Write the graph of an entry point."""
@@ -84,6 +88,11 @@ class Writing:
         self._written = written_attributes(graph)
         for body in graph.all_graphs():
             self._numbers[body] = len(self._numbers)
+        for copied in [copied for node in graph.nodes if (copied := copied_call(node)) is not None]:
+            original = call_in(copied.original, self._numbers[graph])
+            self._originals[original] = None
+            used = {old: None for old, new in copied.results.items() if new.users}
+            self._asked.setdefault(original, {}).update(used)
         self.split |= self._chains.split(graph, self._facts_of)
         written = self.body(graph, (), [], frozenset(self.split))
         written.constants = graph.constants
@@ -126,14 +135,26 @@ class Writing:
 
     def call(self, program: Program, part: Part, inside: list[str]) -> tuple[list[Parameter], Given]:
         """Write the graph of a call; return what it takes and gives."""
-        noted = self._noted.get(part.key, {})
         call = call_in(part.key, program.number)
-        part.outputs |= dict.fromkeys(self._more.get(call, ()))
+        copied = copied_call(part.nodes[0])
+        if copied is not None and copied.key == part.key:
+            inside.append(call)
+            return self._as_copied(copied, program, part, call)
+        parameters, given = self._call(program, part, call, inside)
+        if call in self._originals:
+            self._originals[call] = _Written(call, part, parameters, given)
+        return parameters, given
+
+    def _call(self, program: Program, part: Part, call: str, inside: list[str]) -> tuple[list[Parameter], Given]:
+        noted = self._noted.get(part.key, {})
+        part.outputs |= dict.fromkeys(self._more.get(call, ())) | self._asked.get(call, {})
         outputs = sorted(part.outputs, key=lambda node: (node in program.facts, operator.attrgetter("_position")(node)))
         sketch = None if self._sketches is None else self._sketches.of(program, part, outputs, self._noted)
         if sketch is not None and sketch.rows in self._sketched:
             inside.append(call)
-            return self._again(self._sketched[sketch.rows], call, sketch)
+            written = self._sketched[sketch.rows]
+            assert written.sketch is not None
+            return self._again(written, call, dict(zip(written.sketch.nodes, sketch.nodes, strict=True)))
         kind = _kind_of(part)
         parameters = parameters_of(kind, noted.get("passed", {}), part.inputs)
         level = _Level(self, program, Graph(), part.chain, [])
@@ -152,13 +173,27 @@ class Writing:
         inside.append(call)
         self.nested[call] = Nested(level.graph, places.__getitem__, wanted, level.inside)
         if sketch is not None:
-            self._sketched[sketch.rows] = _Written(call, sketch, parameters, given)
+            self._sketched[sketch.rows] = _Written(call, part, parameters, given, sketch)
         return parameters, given
 
-    def _again(self, written: _Written, call: str, sketch: Sketch) -> tuple[list[Parameter], Given]:
-        """Have a call be what one was that does the same; return what it takes and gives."""
-        instead = dict(zip(written.sketch.nodes, sketch.nodes, strict=True))
-        first, path = len(path_of(written.key)), path_of(call)
+    def _as_copied(self, copied: CopiedCall, program: Program, part: Part, call: str) -> tuple[list[Parameter], Given]:
+        """Have a copied call be what the original became. Raises NotAsCopied where that is not all of the original."""
+        written = self._originals[call_in(copied.original, program.number)]
+        members = {node for node in copied.nodes if not node._erased}
+        if written is None or written.part.members != members - program.facts.keys():
+            raise NotAsCopied
+        own = any(value in members for each in written.parameters for value in _values_of(each))
+        is_told = not isinstance(written.given.value, Node) or written.given.value in copied.results
+        if own or not is_told or not part.outputs.keys() <= {*copied.results.values()}:
+            raise NotAsCopied  # it takes or gives a fact of its own, which the copy does not have
+        return self._again(written, call, instead_of(part.nodes[0]) | copied.results)
+
+    def _again(self, written: _Written, call: str, instead: dict[Node, Node]) -> tuple[list[Parameter], Given]:
+        """Have a call be what one was that does the same; return what it takes and gives.
+
+        `instead` are the values of the one, each with that of the other.
+        """
+        first, path = len(path_of(written.call)), path_of(call)
 
         def move(key: str, moved: str) -> str:
             was = self.nested[key]
@@ -169,9 +204,9 @@ class Writing:
         def value(was: Any) -> Any:
             return tuple(map(value, was)) if isinstance(was, tuple) else instead.get(was, was)
 
-        move(written.key, call)
+        move(written.call, call)
         parameters = [dataclasses.replace(each, value=value(each.value)) for each in written.parameters]
-        places = {instead[node]: place for node, place in written.given.places.items()}
+        places = {value(node): place for node, place in written.given.places.items()}
         return parameters, Given(value(written.given.value), places, written.given.is_source)
 
     def entry_of(self, program: Program, part: Part) -> str:
@@ -286,6 +321,8 @@ class _Level:
     def copy(self, node: Node) -> Node:
         """Copy a node, bodies and all."""
         writing = self._writing
+        if copied_call(node) is not None:
+            raise NotAsCopied
         if node in self._program.facts:  # asked for by what uses it
             origin = _part_of(self._at)
         else:
@@ -360,6 +397,10 @@ class _Level:
         if value in self._tuples:
             return self._tuples[value]
         return tuple([None if item is None else self.value(item) for item in value])
+
+
+def _values_of(parameter: Parameter) -> tuple[Node | None, ...]:
+    return parameter.value if isinstance(parameter.value, tuple) else (parameter.value,)
 
 
 def _place_of_end(output: Node) -> Any:

@@ -39,6 +39,7 @@ from graphwright.capture.effects.object_reads import (
 )
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
+from graphwright.hierarchy import paths_in
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime import (
@@ -208,7 +209,7 @@ class ModuleReads:
         self._take_written(kept)
         take_answers(self._recorder.ledger, self.shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
-        targets = {str(node.target) for node in graph.all_nodes_now() if node.op in ("call_module", "get_attr")}
+        targets = paths_in(graph)
         around = _paths_around(targets)
         used = around | targets
         for path in self._owners(around):

@@ -18,7 +18,8 @@ from torch import nn
 
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.proxies.objects import is_plain_object
-from graphwright.ir import Graph, Node
+from graphwright.hierarchy import paths_in
+from graphwright.ir import Graph
 from graphwright.ops import write_attribute
 from graphwright.runtime import facts_of_modules, new_object
 from graphwright.source import codes_of, stored_globals
@@ -54,7 +55,8 @@ class Reached:
         """Let go of the objects that no graph reads, writes or checks; tell whether anything is left."""
         graphs = list(graphs)
         nodes = [node for graph in graphs for node in graph.all_nodes()] if self._objects else []
-        paths = [node.args[0] if node.target is write_attribute else node.target for node in nodes if _has_path(node)]
+        written = [node.args[0] for node in nodes if node.target is write_attribute]
+        paths = [*written, *[path for graph in graphs for path in paths_in(graph)]]
         checked = [path for graph in graphs for path in facts_of_modules(graph).get("", {}).get("objects", {})]
         used = {str(path).partition(".")[0] for path in (*paths, *checked)}
         for name in self._objects.keys() - used:
@@ -109,10 +111,6 @@ def names_behind(names: dict[str, Any]) -> dict[str, Any]:
     """The global names of the program: those that a copy was made of."""
     found: dict[str, Any] = names.get(_COPIED, names)
     return found
-
-
-def _has_path(node: Node) -> bool:
-    return node.op == "get_attr" or node.target is write_attribute
 
 
 def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:

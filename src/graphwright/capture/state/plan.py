@@ -99,6 +99,7 @@ class Plan:
     leaves: tuple[Any, ...] = ()  # functions that are recorded as one node
     converted: Conversions = dataclasses.field(default_factory=Conversions)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
+    leaves_copies: bool = False  # whether a call of a module that is a copy of another may stay one node
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
     missing: dict[Any, int | None] = dataclasses.field(
         default_factory=dict

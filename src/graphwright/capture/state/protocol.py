@@ -264,6 +264,10 @@ class TypedCapture(Capture, Protocol):
         """The dtypes that the program has read, and not handed on yet."""
 
     @property
+    def copied_calls(self) -> Sequence[Node]:
+        """The nodes each of which stands for a call of a module that is a copy of another."""
+
+    @property
     def callers(self) -> Callers:
         """Calls that are seen by what calls them."""
 

@@ -9,7 +9,7 @@ import torch
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import cond, evaluated, is_attempt, is_loop, transformed
 
-__all__ = ["erase_unused"]
+__all__ = ["erase_unused", "may_be_erased"]
 
 _WITHOUT_EFFECT = frozenset({
     "size", "numel", operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
@@ -30,14 +30,19 @@ def erase_unused(graph: Graph) -> None:
             _tidy_bodies(node)
         if node.users or node._op in ("placeholder", "output"):
             continue
-        if (
-            node._op == "get_attr"
-            or node.target in _WITHOUT_EFFECT
-            or (node.target is cond and _is_empty(node))
-            or (node.target is getattr and node.args[1] in _READ)
-            or _makes_text(node)
-        ):
+        if may_be_erased(node) and (node.target is not cond or _is_empty(node)):
             graph.erase_node(node)
+
+
+def may_be_erased(node: Node) -> bool:
+    """Tell whether a node may go where nothing reads it."""
+    return (
+        node._op == "get_attr"
+        or node.target in _WITHOUT_EFFECT
+        or node.target is cond
+        or (node.target is getattr and node.args[1] in _READ)
+        or _makes_text(node)
+    )
 
 
 def _makes_text(node: Node) -> bool:

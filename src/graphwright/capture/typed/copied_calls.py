@@ -1,14 +1,19 @@
-"""The nodes of the call of a module, made again for a module like it."""
+"""The nodes of the call of a module, made again for a module like it; or one that stands for them."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphwright.capture.effects.alike_modules import is_below
-from graphwright.ir import ATOMS, Graph, Node, map_arg
+from graphwright.capture.state.tidy import may_be_erased
+from graphwright.capture.typed.module_calls import keep_module_calls
+from graphwright.hierarchy import CopiedCall, copied_call, instead_of
+from graphwright.ir import ATOMS, Graph, Node, candidate_for, map_arg
 from graphwright.source import CallSite, Scope
 
-__all__ = ["Copying"]
+__all__ = ["Copying", "drop_unused_inputs", "write_out"]
 
 Counts = dict[str, int]  # of calls, by the path of the module
 
@@ -16,23 +21,77 @@ Counts = dict[str, int]  # of calls, by the path of the module
 class Copying:
     """The nodes of one call, and the calls of modules in it, made for another.
 
-    `copied` has what is passed to the other by what is passed to the one, and gains the nodes; `before` and `now` are
-    how often each module had been called before the two.
+    `wishes` are the names that nodes are to have. `copied` has what is passed to the other by what is passed to the
+    one, and gains what is made; `before` and `now` are how often each module had been called before the two.
     """
 
-    def __init__(self, scopes: tuple[Scope, Scope], copied: dict[Node, Node], before: Counts, now: Counts) -> None:
-        self._one, other = scopes
-        self._own, self._other = self._one.path, other.path
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        wishes: Mapping[Node, str | None],
+        scopes: tuple[Scope, Scope],
+        copied: dict[Node, Node],
+        before: Counts,
+        now: Counts,
+    ) -> None:
+        self._nodes, self._wishes = nodes, wishes
+        self._one, self._outermost = scopes
+        self._own, self._other = self._one.path, self._outermost.path
         self._before, self._now = before, now
         self.copied = copied
-        self._scopes = {self._one: other}
+        self._scopes = {self._one: self._outermost}
 
     def path(self, path: str) -> str:
         """The path of a module or attribute of the first module, in the other."""
         return self._other + path[len(self._own) :] if is_below(path, self._own) else path
 
-    def node(self, graph: Graph, node: Node, wish: str | None) -> Node:
-        """Copy a node."""
+    def as_one(self, used: Sequence[Node], results: Sequence[Node]) -> Node | None:
+        """Make one node that stands for all, of which the results are used.
+
+        None where some of them may be erased from the original, or the copy is called elsewhere.
+        """
+        graph, outermost = self._nodes[0].graph, self._outermost
+        site = next((node._origin for node in self._nodes if node._origin is not None), None)
+        if self._one.outer is not outermost.outer or not isinstance(site, CallSite):
+            return None
+        if not results or any(map(may_be_erased, results)):
+            return None
+        target = CopiedCall(outermost.key, self._one.key, self._nodes, self._write_out)
+        place = CallSite(site.code, site.instruction, outermost, is_whole=False)
+        names = [self._wishes.get(result) or candidate_for(result._target) for result in results]
+        args = tuple(used), tuple([self.copied.get(node, node) for node in used])
+        made = graph.create_node("call_function", target, args, {}, names[0] if len(names) == 1 else "copied")
+        made._origin = place
+        if len(results) == 1:
+            target.results[results[0]] = made
+        else:
+            for i, (result, name) in enumerate(zip(results, names, strict=True)):
+                item = graph.create_node("call_function", operator.getitem, (made, i), {}, name)
+                target.results[result], item._origin = item, place
+        self.copied |= target.results
+        return made
+
+    def _write_out(self, stands: Node) -> None:
+        """Make all nodes in place of the one that stands for them; what it gave has the names of before."""
+        copied, graph = copied_call(stands), stands.graph
+        assert copied is not None
+        self.copied = instead_of(stands)
+        with graph.inserting_before(stands):
+            self.nodes()
+        for old, new in copied.results.items():
+            if not new._erased:
+                made, name = self.copied[old], new.name
+                new.replace_all_uses_with(made)
+                new.name, made.name = f"{name}_copied", name
+
+    def nodes(self) -> list[Node]:
+        """Copy all nodes that are there."""
+        graph = self._nodes[0].graph
+        made = [self._node(graph, node, self._wishes.get(node, node.name)) for node in self._nodes if not node._erased]
+        self._finish()
+        return made
+
+    def _node(self, graph: Graph, node: Node, wish: str | None) -> Node:
         copied = self.copied
         args = tuple([self._argument(arg) for arg in node._args])
         kwargs = {key: self._argument(arg) for key, arg in node._kwargs.items()} if node._kwargs else None
@@ -60,7 +119,7 @@ class Copying:
         names = {old.name: new.name for old, new in self.copied.items()}
         for node in body.nodes:
             name = names.get(node.name, node.name) if node.op == "placeholder" else node.name
-            copied = self.node(made, node, name)
+            copied = self._node(made, node, name)
             if node.op == "placeholder" and node._target == node.name:
                 copied._target = copied.name
         return made
@@ -86,7 +145,7 @@ class Copying:
             scope = scope.outer
         return scope is not None
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """Note what each call inside got and gave."""
         for old, new in list(self._scopes.items()):
             if old is not self._one:
@@ -100,3 +159,33 @@ def _renamed(value: Any, copied: dict[Node, Node]) -> Any:
     if type(value) is Node:
         return copied.get(value, value)
     return tuple([_renamed(item, copied) for item in value]) if type(value) is tuple else value
+
+
+def drop_unused_inputs(graph: Graph) -> bool:
+    """Have copied calls use nothing in place of what their originals do not use any more; tell whether one did."""
+    has_changed = False
+    for node in graph.nodes:
+        copied = copied_call(node)
+        if copied is not None:
+            used = {each for inner in copied.nodes if not inner._erased for each in inner.all_input_nodes}
+            kept = [pair for pair in instead_of(node).items() if pair[0] in used]
+            if len(kept) < len(node._args[0]):
+                node.args = (tuple([old for old, _ in kept]), tuple([new for _, new in kept]))
+                has_changed = True
+    return has_changed
+
+
+def write_out(graph: Graph) -> dict[Node, Node]:
+    """Write out all copied calls of a graph; give the node that is now the last of each, for the nodes that go."""
+    last: dict[Node, Node] = {}
+    for node in list(graph.nodes):
+        copied = copied_call(node)
+        if copied is not None:
+            copied.write(node)
+            gone = [node, *[item for item in copied.results.values() if item is not node and not item._erased]]
+            last |= dict.fromkeys(gone, node.prev)
+            for each in reversed(gone):
+                graph.erase_node(each)
+    if last:
+        keep_module_calls(graph)
+    return last

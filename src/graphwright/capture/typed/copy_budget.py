@@ -35,10 +35,11 @@ class CopyBudget:
         self._looks = 0  # of any, since one was
         self._last: dict[Make, tuple[int, int]] = {}  # operations that the last call recorded, and all up to its end
         self._heard = self._copied = 0  # operations
+        self._unwritten = 0  # operations of copies that are one node each
         self._since: int | None = None  # those that were recorded when it began to listen
 
     def _now(self) -> int:
-        return len(self._recorder.root.graph.nodes)
+        return len(self._recorder.root.graph.nodes) + self._unwritten
 
     def begin(self, make: Make) -> tuple[int, int]:
         """Count a call that begins: give how many of its kind came before, and how many operations of any."""
@@ -65,10 +66,11 @@ class CopyBudget:
         if not may_be_copied:
             self._recorder.members.in_vain[make] += 1
 
-    def copied(self, make: Make, count: int) -> None:
-        """Count a call that was copied, of so many operations."""
+    def copied(self, make: Make, count: int, before: int) -> None:
+        """Count a call that was copied, of so many operations, before which so many had been recorded."""
         self._tries[make] = self._looks = 0
         self._copied += count
+        self._unwritten += count - (self._now() - before)
 
     def pays(self, make: Make, left: int) -> bool:
         """Tell whether copies may be had of the calls that are left, and are enough of the program."""

@@ -308,6 +308,11 @@ class Recorder:
             return self.record("call_function", target[0], target[0], target[1], {})
         return self.record("call_method", name, on_any_way(name, function), args, kwargs)
 
+    @property
+    def copied_calls(self) -> Sequence[Node]:
+        """The nodes each of which stands for a call of a module that is a copy of another."""
+        return self.repeats.copies
+
     # ---- nodes
 
     def record(
@@ -459,7 +464,7 @@ class Recorder:
             named = [*names, *[""] * len(value)]
             items = [
                 self._items(item, self.item_node(node, i, named[i]), (), gives_data)
-                if _holds_tensors(item) or gives_data or type(item) in (int, float, bool)
+                if _holds_tensors(item) or gives_data or type(item) in (int, float, bool) or isinstance(item, _TOLD)
                 else item
                 for i, item in enumerate(value)
             ]
@@ -471,6 +476,8 @@ class Recorder:
             )
         if isinstance(value, numpy.ndarray | numpy.generic) or (gives_data and not isinstance(value, _KINDS)):
             return self._object(value, node)
+        if isinstance(value, _TOLD):
+            self.node("call_function", expect, (node, value, self.where() or ""), {}, name="guard")
         return value
 
     def _object(self, value: Any, node: Node) -> ObjectProxy:
@@ -633,6 +640,9 @@ class Recorder:
 
 
 _KINDS = (type(None), str, torch.dtype, torch.device, torch.layout, torch.Size, type)
+
+
+_TOLD = (str, bytes, torch.dtype, torch.layout)  # what an operation tells of tensors: the example's, and guarded
 
 
 def _holds_tensors(value: Any) -> bool:

@@ -89,6 +89,7 @@ class Repeats:
         self._listening = Listening(recorder.examples)
         self._is_looking = False
         self.is_wanted = config.copy_layers  # whether to be called at all
+        self.copies: list[Node] = []  # of calls, each of which one node stands for
         self.wishes: dict[Node, str | None] | None = None  # the names that nodes of the call looked at are to have
 
     def call(
@@ -117,7 +118,7 @@ class Repeats:
                     given = self._copy(known, called)
                 except Unlike:
                     continue
-                budget.copied(make, len(known.nodes))
+                budget.copied(make, len(known.nodes), before)
                 budget.end(make, before)
                 self._let_go(make, is_last=left == 0)
                 return given
@@ -254,15 +255,25 @@ class Repeats:
         for old, new in matched.nodes.items():
             copied[root.latest(old)] = root.latest(new)
         scopes = call.called.scope, called.scope
-        copying = Copying(scopes, copied, call.before, dict(recorder.module_calls))
-        for node in call.nodes:
-            made = copying.node(root.graph, node, call.wishes.get(node, node.name))
-            if made.op == "get_attr":
-                root.attributes.setdefault(made.target, made)
-        copying.finish()
+        copying = Copying(call.nodes, call.wishes, scopes, copied, call.before, dict(recorder.module_calls))
+        one = self._as_one(call, copying) if recorder.plan.leaves_copies else None
+        if one is not None:
+            self.copies.append(one)
+        else:
+            for made in copying.nodes():
+                if made.op == "get_attr":
+                    root.attributes.setdefault(made.target, made)
         proxies = dict(matched.leaves)
         self._carry_over(call, copying, proxies)
         return self._given(call.given, copied, matched, proxies)
+
+    def _as_one(self, call: _Call, copying: Copying) -> Node | None:
+        """Have one node stand for a copy, where what is asked of values in it is asked of the original's, too."""
+        if call.unforeseen or call.written:  # checked where they are made; others by now
+            return None
+        inside = set(call.nodes)
+        results = dict.fromkeys(proxy.node_of() for proxy in _proxies(call.given))
+        return copying.as_one(call.outside, [node for node in results if node in inside])
 
     def _match(self, call: _Call, called: _Called) -> Matched:
         """Match the arguments of two calls. Raises Unlike where anything that they depend on is not alike."""

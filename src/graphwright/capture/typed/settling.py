@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from graphwright.capture.proxies.calls_as_written import name_of_target, reshaped_argument
 from graphwright.capture.proxies.tensor_names import Row, row_of
+from graphwright.hierarchy import copied_call, instead_of
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import written_and_given
 from graphwright.runtime import expect
@@ -51,6 +52,14 @@ class Settling:
         self._nodes = nodes  # of inputs: the path of each
         self._proxies = proxies  # likewise, by id
         self._tensors = tensors  # the paths of the tensors among the inputs
+        copies = [(made, copied) for made in recorder.copied_calls if (copied := copied_call(made)) is not None]
+        self._originals = {new: old for _, copied in copies for old, new in copied.results.items()}
+        self._in_copies: dict[Node, list[dict[Node, Node]]] = {}  # of nodes of originals: what copies use instead
+        for made, copied in copies:
+            of_original = self._in_copies.setdefault(copied.nodes[0], [])
+            if not of_original:
+                self._in_copies |= dict.fromkeys(copied.nodes, of_original)
+            of_original.append(instead_of(made))
         self._seen: dict[Node, set[str]] = {}
         self._todo: list[tuple[Node, str]] = []
         self._owners: dict[Graph, Node] | None = None
@@ -84,26 +93,34 @@ class Settling:
             self._note(path, fact)
 
     def _go_back(self, node: Node, fact: str) -> None:
+        original = self._originals.get(node)
+        if original is not None:
+            self._mark(original, fact)
+            return
         for user in node.users:  # the tensor may be what something else makes of it
             reshaped = reshaped_argument(user._target, user._args, user._kwargs)
             if reshaped is not None and node in nodes_in(reshaped):
-                self._mark_all(user.all_input_nodes, fact)
+                self._mark_used(user, user.all_input_nodes, fact)
         path = self._nodes.get(node)
         if path is not None:
             self._note(path, fact)
         elif node.op == "placeholder":  # of the body of a branch or loop
             owner = self._owner(node.graph)
             if owner is not None:
-                self._mark_all(owner.all_input_nodes, fact)
+                self._mark_used(owner, owner.all_input_nodes, fact)
             else:  # a container among the inputs
                 self._note_all(fact)
-        elif node.op != "get_attr" and not self._is_number(node):
-            self._pass_on(node, fact)
+        elif node.op != "get_attr":
+            measure = self._measure(node)
+            if measure is None:
+                self._pass_on(node, fact)
+            elif measure == fact:  # what it tells is what something is made with: `.to(x.dtype)`
+                self._mark_used(node, node.all_input_nodes, fact)
 
-    def _is_number(self, node: Node) -> bool:
-        """Tell whether a node measures a tensor: what its number is, is another question."""
+    def _measure(self, node: Node) -> str | None:
+        """What a node tells of a tensor; for all but its dtype and device, its number is another question."""
         name = node.args[1] if node.target is getattr and len(node.args) > 1 else name_of_target(node.target)
-        return node.op != "call_module" and row_of(str(name)) in _NUMBERS
+        return str(name) if node.op != "call_module" and row_of(str(name)) in _NUMBERS else None
 
     def _pass_on(self, node: Node, fact: str) -> None:
         found = self._recorder.ledger.unforeseen.get(node)
@@ -114,29 +131,34 @@ class Settling:
         written = written_and_given(node)
         is_reshaped = reshaped_argument(node.target, node.args, node.kwargs) is not None
         if written is not None and not is_reshaped:  # it is the very tensor
-            self._mark(written, fact)
+            self._mark_used(node, (written,), fact)
             return
         if fact == "dtype":
             if name in _GIVES_DTYPE:
                 return
             if (self._class_name(node) if node.op == "call_module" else name) not in _LIKE_OPERANDS:
                 self.follows_autocast = True
-        for argument in node.all_input_nodes:
-            self._mark(argument, fact)
-            if fact == "rank" and node.target is operator.getitem and argument is not node.args[0]:
-                self._mark(argument, "dtype")  # a mask takes another number of dimensions than indices
+        used = node.all_input_nodes
+        self._mark_used(node, used, fact)
+        if fact == "rank" and node.target is operator.getitem:  # a mask takes another number of dimensions than indices
+            self._mark_used(node, [argument for argument in used if argument is not node.args[0]], "dtype")
         for body in node.args:
             if isinstance(body, Graph):
-                self._mark_all(body.output_node().all_input_nodes, fact)
+                for given in body.output_node().all_input_nodes:
+                    self._mark(given, fact)
 
     def _class_name(self, node: Node) -> str:
         """The name of the class of a module that is one node, in lower case."""
         shells = self._recorder.shells
         return "" if shells is None else type(shells.root_module.get_submodule(str(node.target))).__name__.lower()
 
-    def _mark_all(self, nodes: Iterable[Node], fact: str) -> None:
+    def _mark_used(self, user: Node, nodes: Iterable[Node], fact: str) -> None:
+        """Mark what a node uses, and what copies of it do."""
         for node in nodes:
             self._mark(node, fact)
+            for instead in self._in_copies.get(user, ()):
+                if node in instead:
+                    self._mark(instead[node], fact)
 
     def _check(self, node: Node, fact: str, value: int | torch.dtype | torch.device, at: str) -> None:
         """Check a fact of a value where it is made."""

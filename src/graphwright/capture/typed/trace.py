@@ -49,6 +49,7 @@ from graphwright.capture.state.thread_state import ending, undoing
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.symbolic.wrap import wrapped_functions
 from graphwright.capture.typed.checks import check_capture, check_outputs, keeping_regions, read_check_inputs
+from graphwright.capture.typed.copied_calls import drop_unused_inputs, write_out
 from graphwright.capture.typed.dispatching import chosen_by_guards
 from graphwright.capture.typed.entries import (
     EntryPoint,
@@ -169,9 +170,11 @@ def trace(
     root = uncompiled_root(root)
     refuse_lazy(root)
     points = entry_points(root, args, kwargs, examples, methods)
+    is_checked = check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace)
     options = _Options(
         control_flow, max_paths, frozenset(static), frozenset(dynamic), (*leaf_functions, *wrapped_functions()),
         progress if callable(progress) else _say_nothing, target,
+        not (flat or is_checked),
     )  # fmt: skip
     subject = Subject(root)
     is_leaf = leaf_predicate(leaf_modules)
@@ -188,11 +191,11 @@ def trace(
             module = subject.module_of(entries)
         if control_flow == "follow":
             check_outputs(entries, subject.name(points[0].name))
-        if check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace):
+        if is_checked:
             calls = read_check_inputs(check_inputs, as_example)
             _check(root, module, entries, points, calls, options, is_leaf, check_tolerance)
         if not flat:
-            unflatten_in_place(module)
+            unflatten_in_place(module, write_out)
     if copy:
         copy_tensors(module)
     return module
@@ -269,7 +272,7 @@ def _captured(program: Program, options: _Options, is_one_of_several: bool) -> G
         started = time.perf_counter()
         plan = Plan(
             options.control_flow, options.max_paths, options.static, options.dynamic, options.leaf_functions,
-            converted, is_one_of_several,
+            converted, is_one_of_several, options.leaves_copies and not is_one_of_several,
         )  # fmt: skip
         try:
             graph = program.capture(plan, attempt)
@@ -316,6 +319,7 @@ class _Options:
     leaf_functions: tuple[Any, ...]
     progress: Callable[[str], None]
     target: str
+    leaves_copies: bool
 
     def attempts(self) -> list[_Attempt]:
         """The ways to try, in their order."""
@@ -406,7 +410,7 @@ class Program:
         graph = run.recorder.root.graph
         run.inputs.guard()
         erase_unused(graph)
-        while drop_unread_items(graph):
+        while drop_unread_items(graph) or (plan.leaves_copies and drop_unused_inputs(graph)):
             erase_unused(graph)
         graph.lint()
         if run.recorder.reads is not None:
@@ -441,6 +445,10 @@ class Program:
         """Capture the program as far as these answers to its forks lead, and every way on from there."""
         run = self._run(plan, attempt, answers)
         forks = run.recorder.questions.forking.forks
+        if forks and plan.leaves_copies:
+            last = write_out(run.recorder.root.graph)
+            for fork in forks:
+                fork.after = last.get(fork.after, fork.after)
         for i in reversed(range(len(answers), len(forks))):
             fork = forks[i]
             other = self.paths(plan, attempt, (*[fork.answer for fork in forks[:i]], not fork.answer))

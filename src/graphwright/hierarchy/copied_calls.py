@@ -1,0 +1,68 @@
+"""Calls of modules that are one node, since what is inside of them is what is inside of another call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from graphwright.hierarchy.chains import path_of
+from graphwright.ir import Graph, Node, bodies_of
+
+__all__ = ["CopiedCall", "NotAsCopied", "copied_call", "instead_of", "paths_in"]
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class CopiedCall:
+    """The target of a node that stands for the call `key` of a module, which does what the call `original` does.
+
+    The arguments of the node are two tuples: what the original uses of the graph around it, and what the copy uses in
+    place of that. `nodes` are those of the original, which are in the same graph; `results` has the values of the copy
+    by those of the original: the node itself, or its items. `write` writes it out, before its node: what stands for the
+    node and its items is nodes like those of the original then.
+    """
+
+    key: str
+    original: str
+    nodes: Sequence[Node]
+    write: Callable[[Node], None]
+    results: dict[Node, Node] = dataclasses.field(default_factory=dict)
+
+    def __call__(self, *args: object) -> object:
+        raise AssertionError(f"the call {self.key} is not written out")
+
+
+class NotAsCopied(Exception):
+    """A copied call cannot be a call of what the original becomes, in the graphs that are written."""
+
+
+def copied_call(node: Node) -> CopiedCall | None:
+    """The copied call that a node stands for, if it does."""
+    target = node._target
+    return target if type(target) is CopiedCall else None
+
+
+def instead_of(node: Node) -> dict[Node, Node]:
+    """What the copied call of a node uses, by what the original uses."""
+    return dict(zip(*node._args, strict=True))
+
+
+def paths_in(graph: Graph) -> set[str]:
+    """The paths of the modules and tensors that a graph names, those in copied calls included.
+
+    >>> graph = Graph()
+    >>> y = graph.call_module("layers.0", (graph.placeholder("x"),))
+    >>> scale = graph.get_attr("scale")
+    >>> sorted(paths_in(graph))
+    ['layers.0', 'scale']
+    """
+    found = set(_paths_named(graph.all_nodes_now()))
+    for copied in [copied for node in graph.nodes if (copied := copied_call(node)) is not None]:
+        own, other = path_of(copied.original), path_of(copied.key)
+        inside = [inner for node in copied.nodes for body in bodies_of(node) for inner in body.all_nodes_now()]
+        paths = _paths_named([*[node for node in copied.nodes if not node._erased], *inside])
+        found |= {other + path[len(own) :] for path in paths if path.startswith(f"{own}.")}
+    return found
+
+
+def _paths_named(nodes: Sequence[Node]) -> list[str]:
+    return [str(node._target) for node in nodes if node._op in ("call_module", "get_attr")]
