@@ -62,6 +62,9 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda x: (x * 2).dim(), (X,), (Y,), LOUD),
     (lambda x: x.squeeze().dim(), (ones(1, 3),), (X,), LOUD),
     (lambda x: len(torch.where(x > 0)), (ones(4),), (X,), LOUD),
+    (lambda x: len(torch.gradient(x)), (X,), (ones(2, 2, 2),), LOUD),
+    (lambda x: len(torch.unbind_copy(x)), (X,), (ones(4, 3),), SAME),
+    (lambda x: [piece * 2 for piece in torch.split_copy(x, 2)][-1], (ones(4, 2),), (ones(6, 2),), SAME),
     (lambda x: len(x.nonzero(as_tuple=True)), (ones(4),), (X,), LOUD),
     (lambda x: x.stride(), (X,), (ones(3, 2).t(),), SAME),
     (lambda x: len(x.stride()), (X,), (Y,), LOUD),
@@ -145,6 +148,83 @@ def test_the_dtype_of_what_is_made_with_that_of_another_is_followed_to_it(make: 
     assert torch.equal(gm(X, X), program(X, X))
     with pytest.raises(GuardError, match="now it is"):
         gm(X, X.double())
+
+
+class Held(nn.Module):
+    def __init__(self, make: Callable[[Held, torch.Tensor], torch.Tensor], ask: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.table, self.norm, self.scale = nn.Embedding(4, 3), nn.LayerNorm(3), nn.Parameter(ones(3))
+        self.register_buffer("start", ones(3))
+        self.make, self.ask = make, ask
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        made = self.make(self, ids)
+        return made * self.ask(made)
+
+
+# What has the dtype of a tensor that the module holds.
+MADE_OF_HELD: list[Callable[[Any, torch.Tensor], torch.Tensor]] = [
+    lambda m, ids: m.table(ids),
+    lambda m, ids: nn.functional.embedding(ids, m.table.weight),
+    lambda m, ids: m.norm(m.table(ids)).relu(),
+    lambda m, ids: ids.to(m.scale.dtype),
+    lambda m, ids: ids.type_as(m.scale),
+    lambda m, ids: ids[:, None] * m.scale,
+    lambda m, ids: torch.zeros_like(m.start),
+    lambda m, ids: m.start.new_ones(2),
+]
+ASKED: list[Callable[[torch.Tensor], Any]] = [
+    lambda made: 2 if made.dtype == torch.float64 else 3,
+    lambda made: torch.finfo(made.dtype).eps,
+    lambda made: made.element_size(),
+]
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("make", MADE_OF_HELD)
+@pytest.mark.parametrize("ask", ASKED)
+def test_a_dtype_that_follows_from_a_parameter_is_taken_for_granted(make: Any, ask: Any, flat: bool) -> None:
+    model, ids = Held(make, ask), torch.tensor([1, 2])
+    gm = trace(model, ids, flat=flat, copy=True)
+    torch.testing.assert_close(gm(ids), model(ids), rtol=0, atol=0)
+    with pytest.raises(GuardError, match=r"torch\.float32"):
+        gm.double()(ids)
+
+
+def test_copies_of_layers_take_the_dtypes_of_their_own_weights() -> None:
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linears = nn.ModuleList([nn.Linear(3, 3) for _ in range(8)])
+            self.scale = nn.Parameter(ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for linear in self.linears:
+                x = linear(x).relu()
+            return x * (2 if (x * self.scale).dtype == torch.float64 else 3)
+
+    for flat in (True, False):
+        gm = trace(nn.Sequential(*[Layer() for _ in range(6)]), X, flat=flat, copy=True)
+        gm[5].scale.data = gm[5].scale.data.double()
+        with pytest.raises(GuardError, match=r"scale was of torch\.float32"):
+            gm(X)
+
+
+@pytest.mark.parametrize("ask", [lambda w: w.is_contiguous(), lambda w: w.stride(0), lambda w: w.stride()])
+def test_what_is_asked_of_a_parameter_is_guarded(ask: Any) -> None:
+    class Asks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(ones(2, 3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * (2 if ask(self.weight) == ask(ones(2, 3)) else 3)
+
+    gm = trace(Asks(), X)
+    assert torch.equal(gm(X), X * 2)
+    gm.weight.data = ones(3, 2).t()
+    with pytest.raises(GuardError):
+        gm(X)
 
 
 def test_the_device_of_what_is_made_with_that_of_another_is_followed_to_it() -> None:

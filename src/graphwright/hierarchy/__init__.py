@@ -16,6 +16,7 @@ Read chains.py first.
     copied_calls.py calls that are one node, since what is inside of them is what is inside of another
 """
 
+from graphwright.hierarchy.chains import path_of
 from graphwright.hierarchy.copied_calls import CopiedCall, copied_call, instead_of, paths_in
 from graphwright.hierarchy.flattening import as_flat, flatten
 from graphwright.hierarchy.modules import unflatten, unflatten_in_place
@@ -23,6 +24,6 @@ from graphwright.hierarchy.one_file import source
 from graphwright.hierarchy.sharing import apart
 
 __all__ = [
-    "CopiedCall", "apart", "as_flat", "copied_call", "flatten", "instead_of", "paths_in", "source", "unflatten",
-    "unflatten_in_place",
+    "CopiedCall", "apart", "as_flat", "copied_call", "flatten", "instead_of", "path_of", "paths_in", "source",
+    "unflatten", "unflatten_in_place",
 ]  # fmt: skip

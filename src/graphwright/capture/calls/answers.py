@@ -45,7 +45,7 @@ def asked(
     if row_of(name) is not Row.TRUTH:
         value = function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
         if not any(isinstance(given, TensorProxy) for given in values):
-            return value
+            return value if reader() is None else _told_of_held(recorder, name, op, target, args, kwargs, value)
         if row_of(name) is Row.FACT:
             return fact(recorder, op, target, args, kwargs, value)
         for given in values:
@@ -56,6 +56,29 @@ def asked(
     recorder.calls.recorded += 1
     made = tuple([recorder.argument(arg) for arg in args]), {key: recorder.argument(arg) for key, arg in kwargs.items()}
     return recorder.numbers.of_node(recorder.node(op, target, *made), UNKNOWN, bool)
+
+
+def _told_of_held(
+    recorder: TypedCapture,
+    name: str,
+    op: str,
+    target: Target,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    value: Any,
+) -> Any:
+    """Answer what the program asks of a tensor of its modules; it is taken for granted, or guarded."""
+    of = "dtype" if row_of(name) is Row.DTYPE else "device" if name in _OF_DEVICES else None
+    held = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
+    if of is not None:
+        for each in held:
+            recorder.tensors.take_fact(each, of)
+    elif all(recorder.tensors.path(each) is not None for each in held):
+        return fact(recorder, op, target, args, kwargs, value)
+    return value
+
+
+_OF_DEVICES = frozenset({"get_device", *[f"is_{kind}" for kind in ("cpu", "cuda", "meta", "mps", "ipu", "xla", "xpu")]})
 
 
 def _place_in_memory(recorder: TypedCapture, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -90,6 +113,8 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
             _ask_held(recorder, owner)
         if name == "device" and reader() is not None:
             return recorder.tensors.device_of(owner, is_only_handed_on(reader()))
+        if row_of(name) in (Row.DTYPE, Row.FACT) and name not in ("dtype", "device") and reader() is not None:
+            return _told_of_held(recorder, name, "call_function", getattr, (owner, name), {}, getattr(example, name))
         return getattr(example, name) if name != "device" else owner.device
     if name == "shape":
         return measure(recorder, owner, "size", (), {})

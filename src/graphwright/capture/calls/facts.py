@@ -6,6 +6,7 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture.proxies.calls_as_written import AS_MANY_AS_DIMENSIONS
 from graphwright.capture.proxies.tensor_names import row_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -61,10 +62,8 @@ def ask_rank(recorder: TypedCapture, tensor: TensorProxy) -> None:
 
 
 def note_count(recorder: TypedCapture, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """An operation gives several tensors: `torch.where(x)` and its like one for each dimension, which says the rank."""
-    is_where = name == "where" and len(args) == 1 and not kwargs
-    is_nonzero = name == "nonzero" and bool(kwargs.get("as_tuple"))
-    if (is_where or is_nonzero) and isinstance(args[0], TensorProxy):
+    """Several tensors are given: of `torch.where(x)` and its like one for each dimension, which says the rank."""
+    if name in AS_MANY_AS_DIMENSIONS and "dim" not in kwargs and args and isinstance(args[0], TensorProxy):
         ask_rank(recorder, args[0])
 
 

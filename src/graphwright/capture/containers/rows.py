@@ -145,11 +145,12 @@ def is_count_known(recorder: TypedCapture, function: str, args: tuple[Any, ...],
     tensor = args[0] if args else kwargs.get("self", kwargs.get("input", kwargs.get("tensor")))
     if not isinstance(tensor, TensorProxy):
         return False
+    function = function.removeprefix("unsafe_").removesuffix("_copy")
     if function == "unbind":
         dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
         return type(dim) is int and not _may_differ(recorder, tensor, dim)
     how = _second(args, kwargs, "split_size", "split_size_or_sections", "split_sizes", "chunks", "sections")
-    if function in ("split", "chunk", "unsafe_split", "unsafe_chunk") and not isinstance(how, tuple | list):
+    if function in ("split", "chunk") and not isinstance(how, tuple | list):
         dim = args[2] if len(args) > 2 else kwargs.get("dim", 0)
         return type(how) is int and type(dim) is int and not _may_differ(recorder, tensor, dim)
     return type(how) is int or type(how) in (tuple, list, torch.Size)

@@ -22,9 +22,9 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Target
 
 __all__ = [
-    "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "LOOKS_AT_SIZES", "NUMBER_METHODS", "PIECES", "PUBLIC",
-    "SEEN", "TRUTHS", "CalledTargets", "is_setitem", "is_torch", "module_name", "name_of_target",
-    "operator_call", "property_name", "spoken", "tensor_method_name", "written_argument",
+    "AS_MANY_AS_DIMENSIONS", "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "LOOKS_AT_SIZES", "NUMBER_METHODS",
+    "PUBLIC", "SEEN", "TRUTHS", "CalledTargets", "gives_pieces", "is_setitem", "is_torch", "module_name",
+    "name_of_target", "operator_call", "property_name", "spoken", "tensor_method_name", "written_argument",
 ]  # fmt: skip
 
 # Methods that want the data of a tensor as a Python value.
@@ -46,9 +46,8 @@ KIND_METHODS = frozenset({
     "dense_dim", "sparse_dim", "is_coalesced", "is_same_size", "result_type", "can_cast",
 })  # fmt: skip
 
-# Functions that cut a tensor into as many pieces as its size gives.
-PIECES = frozenset({"split", "chunk", "unbind", "tensor_split", "split_with_sizes", "hsplit", "vsplit", "dsplit",
-                    "unsafe_chunk", "unsafe_split"})  # fmt: skip
+# What gives a tensor for each dimension of another.
+AS_MANY_AS_DIMENSIONS = frozenset({"where", "nonzero", "nonzero_numpy", "gradient"})
 
 # What torch's own code calls under a private name, and what it is.
 PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {torch._is_all_true: torch.all, torch._is_any_true: torch.any}
@@ -253,6 +252,22 @@ def reshaped_argument(target: Target, args: tuple[Any, ...], kwargs: Mapping[str
     if target is setattr:
         return args[0] if args[1] == "data" else None
     return args[0] if args and name_of_target(target).partition(".")[0] in _RESHAPES_IN_PLACE else None
+
+
+@functools.lru_cache(1024)
+def gives_pieces(function: str) -> bool:
+    """Tell whether a function of torch cuts a tensor into as many pieces as its sizes say: by its schema.
+
+    >>> [gives_pieces(name) for name in ("split", "unbind_copy", "meshgrid", "relu")]
+    [True, True, False, False]
+    """
+    packet = None if function in AS_MANY_AS_DIMENSIONS else getattr(torch.ops.aten, function, None)
+    schemas = [] if packet is None else [getattr(packet, overload)._schema for overload in packet.overloads()]
+    return any(
+        [str(given.type) for given in schema.returns] == ["List[Tensor]"]
+        and [str(argument.type) for argument in schema.arguments][:1] == ["Tensor"]
+        for schema in schemas
+    )
 
 
 def is_setitem(target: Target) -> bool:

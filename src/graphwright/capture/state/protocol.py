@@ -233,6 +233,9 @@ class HeldTensors(Protocol):
     def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
         """Take the dtype or shape of a tensor of the modules for granted."""
 
+    def take_fact_at(self, path: str, fact: str) -> None:
+        """The same of the tensor at a path, if it is one of the modules."""
+
     def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
         """The device of a tensor, as an object of its own, whose identity tells its tensor."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
+from torch import nn
 
 from graphwright.capture.proxies.calls_as_written import module_name
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -43,6 +44,16 @@ class HeldTensors:
         """Take the dtype or shape of a tensor of the modules for granted, as what else is read of these."""
         with torch._C.DisableTorchFunction():
             self._take(f"{fact}s", tensor, str(getattr(tensor, fact)))
+
+    def take_fact_at(self, path: str, fact: str) -> None:
+        """The same of the tensor at a path, if it is one of the modules."""
+        owner, _, name = path.rpartition(".")
+        shells = self._recorder.shells
+        module = None if shells is None else _submodule(shells.root_module, owner)
+        tensor = None if module is None else getattr(module, name, None)
+        if isinstance(tensor, torch.Tensor):
+            with torch._C.DisableTorchFunction():
+                self._recorder.ledger.module(owner).setdefault(f"{fact}s", {})[name] = str(getattr(tensor, fact))
 
     def _take(self, fact: str, tensor: torch.Tensor, value: str) -> None:
         path = self._paths.get(id(tensor))
@@ -106,3 +117,10 @@ class HeldTensors:
             known[id(tensor)] = node
             recorder.keep.append(tensor)
         return node
+
+
+def _submodule(root: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return root.get_submodule(path)
+    except AttributeError:  # something inside a plain attribute
+        return None

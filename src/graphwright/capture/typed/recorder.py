@@ -47,10 +47,10 @@ from graphwright.capture.proxies.calls_as_written import (
     KIND_METHODS,
     LOOKS_AT_SIZES,
     NUMBER_METHODS,
-    PIECES,
     SEEN,
     TRUTHS,
     CalledTargets,
+    gives_pieces,
     module_name,
     name_of_target,
     operator_call,
@@ -367,7 +367,7 @@ class Recorder:
             return proxy
         names = self.unpacked_names()
         note_count(self, called, args, kwargs)
-        if isinstance(example, tuple | list) and (called in PIECES or len(names) == len(example)):
+        if isinstance(example, tuple | list) and (len(names) == len(example) or gives_pieces(called)):
             if len(names) != len(example):
                 opened = pieces(self, node, called, args, kwargs, example)
                 if opened is not None:

@@ -11,9 +11,12 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from torch import nn
+
+from graphwright.capture.effects.alike_modules import is_below
 from graphwright.capture.proxies.calls_as_written import name_of_target, reshaped_argument
 from graphwright.capture.proxies.tensor_names import Row, row_of
-from graphwright.hierarchy import copied_call, instead_of
+from graphwright.hierarchy import CopiedCall, copied_call, instead_of, path_of
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import written_and_given
 from graphwright.runtime import expect
@@ -54,12 +57,13 @@ class Settling:
         self._tensors = tensors  # the paths of the tensors among the inputs
         copies = [(made, copied) for made in recorder.copied_calls if (copied := copied_call(made)) is not None]
         self._originals = {new: old for _, copied in copies for old, new in copied.results.items()}
-        self._in_copies: dict[Node, list[dict[Node, Node]]] = {}  # of nodes of originals: what copies use instead
+        # The copied calls of which a node is in the original, each with what it uses instead.
+        self._in_copies: dict[Node, list[tuple[CopiedCall, dict[Node, Node]]]] = {}
         for made, copied in copies:
             of_original = self._in_copies.setdefault(copied.nodes[0], [])
             if not of_original:
                 self._in_copies |= dict.fromkeys(copied.nodes, of_original)
-            of_original.append(instead_of(made))
+            of_original.append((copied, instead_of(made)))
         self._seen: dict[Node, set[str]] = {}
         self._todo: list[tuple[Node, str]] = []
         self._owners: dict[Graph, Node] | None = None
@@ -110,7 +114,9 @@ class Settling:
                 self._mark_used(owner, owner.all_input_nodes, fact)
             else:  # a container among the inputs
                 self._note_all(fact)
-        elif node.op != "get_attr":
+        elif node.op == "get_attr":
+            self._take_held(node, str(node.target), fact)
+        else:
             measure = self._measure(node)
             if measure is None:
                 self._pass_on(node, fact)
@@ -127,7 +133,11 @@ class Settling:
         if found is not None and fact in found.facts:
             self._check(node, fact, found.facts[fact], found.at)
             return
-        name = name_of_target(node.target)
+        module = self._module(node)
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and fact != "rank":  # looks tensors up by numbers
+            self._take_held(node, f"{node.target}.weight", fact)
+            return
+        name = name_of_target(node.target) if module is None else type(module).__name__.lower()
         written = written_and_given(node)
         is_reshaped = reshaped_argument(node.target, node.args, node.kwargs) is not None
         if written is not None and not is_reshaped:  # it is the very tensor
@@ -136,7 +146,7 @@ class Settling:
         if fact == "dtype":
             if name in _GIVES_DTYPE:
                 return
-            if (self._class_name(node) if node.op == "call_module" else name) not in _LIKE_OPERANDS:
+            if name not in _LIKE_OPERANDS:
                 self.follows_autocast = True
         used = node.all_input_nodes
         self._mark_used(node, used, fact)
@@ -147,16 +157,31 @@ class Settling:
                 for given in body.output_node().all_input_nodes:
                     self._mark(given, fact)
 
-    def _class_name(self, node: Node) -> str:
-        """The name of the class of a module that is one node, in lower case."""
+    def _module(self, node: Node) -> nn.Module | None:
+        """The module that is one node."""
         shells = self._recorder.shells
-        return "" if shells is None else type(shells.root_module.get_submodule(str(node.target))).__name__.lower()
+        return (
+            None if shells is None or node.op != "call_module" else shells.root_module.get_submodule(str(node.target))
+        )
+
+    def _take_held(self, node: Node, path: str, fact: str) -> None:
+        """Take for granted the dtype or device of a tensor of the modules that a node reads, and those that copies do.
+
+        Not the rank: to look at each weight of each layer costs more than the chance that one gets another is worth.
+        """
+        if fact == "rank":
+            return
+        tensors = self._recorder.tensors
+        tensors.take_fact_at(path, fact)
+        for copied, _ in self._in_copies.get(node, ()):
+            if is_below(path, path_of(copied.original)):
+                tensors.take_fact_at(path_of(copied.key) + path[len(path_of(copied.original)) :], fact)
 
     def _mark_used(self, user: Node, nodes: Iterable[Node], fact: str) -> None:
         """Mark what a node uses, and what copies of it do."""
         for node in nodes:
             self._mark(node, fact)
-            for instead in self._in_copies.get(user, ()):
+            for _, instead in self._in_copies.get(user, ()):
                 if node in instead:
                     self._mark(instead[node], fact)
 
