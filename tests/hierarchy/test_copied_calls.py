@@ -164,7 +164,9 @@ class Ranked(Block):
 
 def test_what_is_checked_where_it_is_made_is_checked_in_each_copy(counts: Counts) -> None:
     gm = captured(Stack(Ranked), (ones(2, 4),))
-    assert not counts["one"]
+    assert counts["one"] == 4
+    assert not counts["out"]
+    assert gm.blocks[5].code.count("expect(") == 1
     with pytest.raises(graphwright.GuardError):
         gm(ones(2, 3, 4))
 
@@ -288,6 +290,21 @@ def test_copies_before_a_fork_are_written_out(counts: Counts) -> None:
     captured(Forking(), (ones(2, 4),), (-ones(2, 4),), (ones(3, 4) + 9,), (ones(3, 4) - 9,))
     assert counts["one"]
     assert counts["out"]
+
+
+class ForkingAfterChecks(Forking):
+    """Its copies have checks in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Ranked() for _ in range(6)])
+
+
+def test_checks_are_written_out_with_the_copies(counts: Counts) -> None:
+    gm = captured(ForkingAfterChecks(), (ones(2, 4),), (-ones(2, 4),))
+    assert counts["out"]
+    with pytest.raises(graphwright.GuardError):
+        gm(ones(2, 3, 4))
 
 
 class Slotted(Block):

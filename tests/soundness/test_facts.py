@@ -150,6 +150,36 @@ def test_the_dtype_of_what_is_made_with_that_of_another_is_followed_to_it(make: 
         gm(X, X.double())
 
 
+MADE_BY_DEFAULT: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    lambda x: torch.zeros(2),
+    lambda x: torch.full((2,), 1.5),
+    lambda x: torch.tensor([1.5]),
+    lambda x: torch.arange(3.0),
+    lambda x: torch.rand(2) * 0,
+    lambda x: x.int() / 2,
+    lambda x: x.int() * 2.5,
+    lambda x: x.int().sqrt(),
+    lambda x: torch.where(x > 0, 1.0, 0.0),
+    lambda x: torch.stack([x.int(), x.int()]).exp(),
+]
+
+
+@pytest.mark.parametrize("make", MADE_BY_DEFAULT)
+def test_a_dtype_that_is_the_default_one_is_guarded(make: Any) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        made = make(x)
+        return made + torch.finfo(made.dtype).eps
+
+    gm = trace(program, X)
+    torch.testing.assert_close(gm(X), program(X), rtol=0, atol=0)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(GuardError, match=r"torch\.float32; now it is torch\.float64"):
+            gm(X)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 class Held(nn.Module):
     def __init__(self, make: Callable[[Held, torch.Tensor], torch.Tensor], ask: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()

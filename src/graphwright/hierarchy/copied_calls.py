@@ -16,16 +16,21 @@ class CopiedCall:
     """The target of a node that stands for the call `key` of a module, which does what the call `original` does.
 
     The arguments of the node are two tuples: what the original uses of the graph around it, and what the copy uses in
-    place of that. `nodes` are those of the original, which are in the same graph; `results` has the values of the copy
-    by those of the original: the node itself, or its items. `write` writes it out, before its node: what stands for the
-    node and its items is nodes like those of the original then.
+    place of that. `nodes` are those of the original, which are in the same graph: one list for all copies. `results`
+    has the values of the copy by those of the original: the node itself, or its items. `write` writes it out, before
+    its node: what stands for the node and its items is nodes like those of the original then.
     """
 
     key: str
     original: str
-    nodes: Sequence[Node]
+    nodes: list[Node]
     write: Callable[[Node], None]
     results: dict[Node, Node] = dataclasses.field(default_factory=dict)
+
+    def add_after(self, node: Node, made: Sequence[Node]) -> None:
+        """Nodes are made after one of the original: all of its copies have them."""
+        place = self.nodes.index(node) + 1
+        self.nodes[place:place] = made
 
     def __call__(self, *args: object) -> object:
         raise AssertionError(f"the call {self.key} is not written out")

@@ -14,14 +14,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.facts import reader
+from graphwright.capture.proxies.calls_as_written import LOOKS_AT_SIZES
+from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import argument_at, uses_of
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
-    from graphwright.capture.state.tensor_proxy import TensorProxy
     from graphwright.ir import Node
 
-__all__ = ["Dtypes"]
+__all__ = ["GIVES_DTYPE", "Dtypes", "unforeseen"]
+
+_DEFAULT = torch.get_default_dtype
+
+# Whose result has the dtype that they are called for.
+GIVES_DTYPE = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char", "bool"})
 
 
 @dataclasses.dataclass(slots=True)
@@ -91,3 +98,39 @@ class Dtypes:
     def _missed(self, handed: _Handed | None) -> None:
         if handed is not None and not handed.has_arrived:
             self._recorder.ledger.tensor(handed.tensor, "dtype", handed.at)
+
+
+def unforeseen(
+    op: str, function: str, example: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], is_opaque: bool
+) -> dict[str, Any]:
+    """The rank and dtype of what an operation gave, where they do not follow from those of its arguments.
+
+    >>> ones = torch.ones(2)
+    >>> unforeseen("call_function", "zeros", torch.zeros(2), (2,), {}, False)
+    {'dtype': torch.float32}
+    >>> unforeseen("call_function", "mul", ones * 2, (ones, 2), {}, False)
+    {}
+    """
+    if is_opaque:
+        return {"rank": example.dim(), "dtype": example.dtype}
+    if function in LOOKS_AT_SIZES:
+        return {"rank": example.dim()}
+    is_default = op != "call_module" and _is_the_default(function, example, args, kwargs)
+    return {"dtype": example.dtype} if is_default else {}
+
+
+def _is_the_default(function: str, example: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Tell whether floats are made of none, as by `torch.zeros(2)` and `counts / 2`: of torch's default dtype."""
+    if args and isinstance(args[0], torch.Tensor) and _has_floats(args[0]):  # as nearly all do
+        return False
+    if example.dtype is not _DEFAULT() or function in GIVES_DTYPE:
+        return False
+    given = list(leaves((args, kwargs)))
+    return not any(
+        type(each) is torch.dtype or (isinstance(each, torch.Tensor) and _has_floats(each)) for each in given
+    )
+
+
+def _has_floats(tensor: torch.Tensor) -> bool:
+    dtype = tensor.example.dtype if isinstance(tensor, TensorProxy) else tensor.dtype
+    return dtype.is_floating_point or dtype.is_complex

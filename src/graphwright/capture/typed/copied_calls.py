@@ -27,7 +27,7 @@ class Copying:
 
     def __init__(
         self,
-        nodes: Sequence[Node],
+        nodes: list[Node],
         wishes: Mapping[Node, str | None],
         scopes: tuple[Scope, Scope],
         copied: dict[Node, Node],

@@ -21,7 +21,7 @@ from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
 from graphwright.capture.calls.arguments import checks_items, drained, made_again
 from graphwright.capture.calls.converted_modules import convert_module
-from graphwright.capture.calls.dtypes import Dtypes
+from graphwright.capture.calls.dtypes import Dtypes, unforeseen
 from graphwright.capture.calls.facts import note_count
 from graphwright.capture.calls.gradients import on_any_way
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
@@ -45,7 +45,6 @@ from graphwright.capture.proxies.calls_as_written import (
     DATA_METHODS,
     IN_PLACE_FUNCTIONS,
     KIND_METHODS,
-    LOOKS_AT_SIZES,
     NUMBER_METHODS,
     SEEN,
     TRUTHS,
@@ -359,8 +358,9 @@ class Recorder:
                 self.region.written[written.node_of()] = node
             return written
         if isinstance(example, torch.Tensor):
-            if hidden is not None or called in LOOKS_AT_SIZES:
-                self._note_unforeseen(node, example, hidden is not None)
+            facts = unforeseen(op, called, example, args, kwargs, hidden is not None)
+            if facts:
+                self.ledger.unforeseen[node] = Unforeseen(facts, self.where() or "")
             proxy = TensorProxy.make(self, example, node, sizes=known_sizes(called, args, kwargs, example))
             if is_mixed:
                 proxy.is_mixed = not any(isinstance(arg, torch.Tensor) for arg in args[1:])
@@ -376,11 +376,6 @@ class Recorder:
                     self._expect_count(node, len(example))
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
         return self._items(example, node, names, gives_data)
-
-    def _note_unforeseen(self, node: Node, example: torch.Tensor, is_opaque: bool) -> None:
-        """Note a value whose rank, and that of an opaque call whose dtype, does not follow from those of others."""
-        facts = {"rank": example.dim(), **({"dtype": example.dtype} if is_opaque else {})}
-        self.ledger.unforeseen[node] = Unforeseen(facts, self.where() or "")
 
     def _expect_count(self, node: Node, count: int) -> None:
         """Guard how many pieces a node gives."""

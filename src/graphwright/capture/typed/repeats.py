@@ -263,13 +263,14 @@ class Repeats:
             for made in copying.nodes():
                 if made.op == "get_attr":
                     root.attributes.setdefault(made.target, made)
+            recorder.ledger.unforeseen |= {copied[node]: what for node, what in call.unforeseen.items()}
         proxies = dict(matched.leaves)
         self._carry_over(call, copying, proxies)
         return self._given(call.given, copied, matched, proxies)
 
     def _as_one(self, call: _Call, copying: Copying) -> Node | None:
         """Have one node stand for a copy, where what is asked of values in it is asked of the original's, too."""
-        if call.unforeseen or call.written:  # checked where they are made; others by now
+        if call.written:
             return None
         inside = set(call.nodes)
         results = dict.fromkeys(proxy.node_of() for proxy in _proxies(call.given))
@@ -310,7 +311,6 @@ class Repeats:
                 tensor = TensorProxy.make(recorder, read.tensor.example, copied[read.tensor._node])
             if tensor is not None:
                 ledger.tensor(tensor, read.fact, read.at)
-        ledger.unforeseen |= {copied[node]: what for node, what in call.unforeseen.items()}
         recorder.root.written |= {copied[node]: copied[by] for node, by in call.written.items()}
         for path, facts in call.facts.items():
             its = copying.path(path)

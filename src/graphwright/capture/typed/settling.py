@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from graphwright.capture.calls.dtypes import GIVES_DTYPE
 from graphwright.capture.effects.alike_modules import is_below
 from graphwright.capture.proxies.calls_as_written import name_of_target, reshaped_argument
 from graphwright.capture.proxies.tensor_names import Row, row_of
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Settling"]
 
 _NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
-# Whose result has the dtype that they are called for.
-_GIVES_DTYPE = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char", "bool"})
 # Whose result has the dtype of their operands under `torch.autocast`, too; that of all others may be another there.
 _LIKE_OPERANDS = frozenset({
     "abs", "add", "and_", "append", "arange", "chunk", "clone", "cond", "contiguous", "detach", "dict", "dropout",
@@ -144,7 +143,7 @@ class Settling:
             self._mark_used(node, (written,), fact)
             return
         if fact == "dtype":
-            if name in _GIVES_DTYPE:
+            if name in GIVES_DTYPE:
                 return
             if name not in _LIKE_OPERANDS:
                 self.follows_autocast = True
@@ -195,6 +194,8 @@ class Settling:
                 asked = graph.call_function(getattr, (node, fact), name=fact)
         with graph.inserting_after(asked):
             guard = graph.call_function(expect, (asked, value, at), name="guard")
+        for copied, _ in self._in_copies.get(node, ())[:1]:
+            copied.add_after(node, [asked, guard])
         if type(site := node._origin) is CallSite:  # in the call of the module that makes the value
             asked._origin = guard._origin = site.part()
 
