@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable
@@ -11,11 +12,23 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from graphwright import GuardError, trace
 
 ones = torch.ones
 SAME, LOUD = "the same", "loud"
+
+
+@dataclasses.dataclass
+class Record:
+    """Always true, and without methods of its own."""
+
+    value: Any = None
+
+
+def leaves_of(values: Any) -> torch.Tensor:
+    return sum(leaf.sum() for leaf in tree_leaves(values))  # type: ignore[return-value]
 
 
 class Doubles:
@@ -90,6 +103,17 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda sizes: 1 if isinstance(sizes, torch.Size) else 2, (torch.Size([1, 2]),), ((1, 2),), LOUD),
     (lambda p: p.get(), (Doubles(X),), (Triples(X),), LOUD),
     (lambda flag: 1 if flag is True else 2, (True,), (1,), LOUD),
+    (lambda x, n: x * (2 if n is not None else 3), (X, 2), (X, None), LOUD),
+    (lambda x, n: x * (2 if n is None else 3), (X, 2.5), (X, None), LOUD),
+    (lambda x, n: x * (2 if n is not None else 3), (X, 2), (X, 2.5), SAME),
+    (lambda x, xs: x * (2 if xs is not None else 3), (X, [X, X]), (X, None), LOUD),
+    (lambda x, xs: x * (2 if xs is not None else 3), (X, [X, X]), (X, [Y]), SAME),
+    (lambda x, p: x * (2 if p is not None else 3), (X, Record(X)), (X, None), LOUD),
+    (lambda x, p: x * 2 if p else x * 3, (X, Record(X)), (X, 0), LOUD),
+    (lambda x, p: x * (3 if not p else 2), (X, Record(X)), (X, None), LOUD),
+    (lambda xs: leaves_of(xs), ([X, X],), ([X],), LOUD),
+    (lambda xs: leaves_of(xs), ([X, X],), ([Y, X],), SAME),
+    (lambda xs: leaves_of({"a": xs, "b": [xs]}), ([X],), ([X, X],), LOUD),
     (lambda x: x * 2 if x.type() == "torch.DoubleTensor" else x * 3, (X,), (X.double(),), LOUD),
 ]
 

@@ -12,11 +12,15 @@ __all__ = ["Asked", "asked_in"]
 
 
 class Asked(NamedTuple):
-    """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`."""
+    """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`.
+
+    `tested` are arguments whose truth is asked for.
+    """
 
     class_of: bool
     kind: bool
     given: frozenset[str]
+    tested: frozenset[str]
 
 
 _IS = (ast.Is, ast.IsNot)
@@ -26,14 +30,15 @@ _KINDS = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_
 def asked_in(definition: ast.FunctionDef | ast.Lambda | None) -> Asked:
     """Find the questions of a function, nested ones among them; what it asks of `self` is none of them."""
     if definition is None:
-        return Asked(False, False, frozenset())
+        return Asked(False, False, frozenset(), frozenset())
     arguments = definition.args
     first = next((arg.arg for arg in (*arguments.posonlyargs, *arguments.args)), "")
     owner = first if first in ("self", "cls") else ""
     every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     nodes = [*walk(definition)]
-    given = frozenset(arg.arg for arg in every) & set(_asked_for_none(nodes))
-    return Asked(any(_uses_type(nodes, owner)), any(_kinds_asked(nodes, owner)), given)
+    names = frozenset(arg.arg for arg in every)
+    given, tested = names & set(_asked_for_none(nodes)), names & set(_tested(nodes))
+    return Asked(any(_uses_type(nodes, owner)), any(_kinds_asked(nodes, owner)), given, tested)
 
 
 def _asked_for_none(nodes: list[ast.AST]) -> Iterator[str]:
@@ -43,6 +48,19 @@ def _asked_for_none(nodes: list[ast.AST]) -> Iterator[str]:
             side = node.comparators[0]
             if isinstance(side, ast.Constant) and side.value is None:
                 yield node.left.id
+
+
+def _tested(nodes: list[ast.AST]) -> Iterator[str]:
+    """The variables whose truth is asked for."""
+    for node in nodes:
+        tests: list[ast.expr] = []
+        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+            tests = [node.test]
+        elif isinstance(node, ast.BoolOp):
+            tests = node.values
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            tests = [node.operand]
+        yield from (test.id for test in tests if isinstance(test, ast.Name))
 
 
 def _uses_type(nodes: list[ast.AST], owner: str) -> Iterator[bool]:

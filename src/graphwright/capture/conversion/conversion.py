@@ -55,6 +55,7 @@ __all__ = [
     "asks_class",
     "asks_identity",
     "asked_for_none",
+    "asked_for_truth",
     "asks_kind",
     "can_convert",
     "can_gather",
@@ -208,6 +209,11 @@ def is_standard(code: CodeType) -> bool:
 def asked_for_none(code: CodeType) -> frozenset[str]:
     """The arguments of which a function of the program asks whether they are None."""
     return _asked(code).given
+
+
+def asked_for_truth(code: CodeType) -> frozenset[str]:
+    """The arguments whose truth a function of the program asks for."""
+    return asked_in(None if code.co_filename.startswith(_LIBRARIES) else definition_of(code)).tested
 
 
 def _asked(code: CodeType) -> Asked:

@@ -109,6 +109,7 @@ def branch(
     test = held(test)
     recorder = recorder_of(test)
     if recorder is None:
+        _note_truth(test)
         return then() if test else other()
     return recorder.questions.branch(test, then, other, names, alive, unshared)
 
@@ -116,19 +117,26 @@ def branch(
 def and_then(left: Condition, right: Callable[[], Any]) -> Any:
     """`left and right`."""
     left = held(left)
-    return left and right() if recorder_of(left) is None else branch(left, right, lambda: left)
+    if recorder_of(left) is None:
+        _note_truth(left)
+        return left and right()
+    return branch(left, right, lambda: left)
 
 
 def or_else(left: Condition, right: Callable[[], Any]) -> Any:
     """`left or right`."""
     left = held(left)
-    return left or right() if recorder_of(left) is None else branch(left, lambda: left, right)
+    if recorder_of(left) is None:
+        _note_truth(left)
+        return left or right()
+    return branch(left, lambda: left, right)
 
 
 def both(left: Condition, right: Callable[[], Any]) -> Any:
     """`left and right` where only the truth of the result counts."""
     recorder = recorder_of(left)
     if recorder is None:
+        _note_truth(left)
         return left and right()
     parts = _Parts(recorder, left)
     result = branch(left, lambda: parts.second(right()), lambda: parts.first())
@@ -140,6 +148,7 @@ def either(left: Condition, right: Callable[[], Any]) -> Any:
     """`left or right` where only the truth of the result counts."""
     recorder = recorder_of(left)
     if recorder is None:
+        _note_truth(left)
         return left or right()
     parts = _Parts(recorder, left)
     result = branch(left, lambda: parts.first(), lambda: parts.second(right()))
@@ -151,15 +160,26 @@ def negation(value: Condition) -> Any:
     """`not value`."""
     value = held(value)
     recorder = recorder_of(value)
-    return not value if recorder is None else recorder.numbers.negation(value)
+    if recorder is None:
+        _note_truth(value)
+        return not value
+    return recorder.numbers.negation(value)
+
+
+def _note_truth(value: Any) -> None:
+    """Python answers whether an input is true that is an object: one of another class may not be."""
+    recorder = running() if is_input(value) else None
+    if recorder is not None:
+        recorder.ledger.ask_of_input(value, "class")
 
 
 def is_none(value: Any) -> Any:
     """`value is None`."""
     if type(value) is TensorProxy and value.optional is not None:
         return value.recorder.numbers.is_none(value)
-    if is_input(value):
-        value.recorder.ledger.kind_asked()
+    recorder = running() if is_input(value) else None
+    if recorder is not None:
+        recorder.ledger.ask_of_input(value, "none")
     return value is None
 
 

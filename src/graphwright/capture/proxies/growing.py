@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from torch.utils._pytree import register_pytree_node
+
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.running import refusal
 from graphwright.errors import CaptureError
@@ -33,6 +35,11 @@ class Growing:
     base: Any  # the class that it stands for, where no other that is given will do
     length: Callable[[], Any]  # how much is in it: a number of the program
     truth_hint: Callable[[], Any]  # whether there is anything in it for the example, as far as that is known
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Have torch's trees, which know containers by their exact class, read what stands for one as a whole."""
+        super().__init_subclass__(**kwargs)
+        register_pytree_node(cls, cls._refuse, _not_flattened)
 
     def _start(
         self,
@@ -80,6 +87,10 @@ class Growing:
                 fix="read single items of it, or pass it whole to an operation",
             )
         )
+
+
+def _not_flattened(values: Any, context: Any) -> Any:
+    raise AssertionError("a container of a capture was flattened")
 
 
 def is_growing(value: Any) -> bool:

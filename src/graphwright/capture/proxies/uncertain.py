@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
-from graphwright.capture.state.running import refusal
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.state.running import refusal, running
+from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.errors import CaptureError
 from graphwright.source import is_internal
@@ -142,5 +144,14 @@ def fork_for(found: TensorProxy, what: str) -> BaseException:
 
 
 def is_input(value: Any) -> bool:
-    """Tell whether a value is a tensor among the inputs, where a call may have something else."""
-    return type(value) is TensorProxy and (value._node is None or value._node.op == "placeholder")
+    """Tell whether a value is one of the inputs, and a call may have something else in its place."""
+    kind = type(value)
+    if kind is TensorProxy:
+        return value._node is None or value._node.op == "placeholder"
+    if kind in _PLAIN:
+        return False
+    objects = getattr(running(), "objects", None)
+    if objects is None:
+        return False
+    symbol = symbol_of(value)
+    return id(value) in objects or is_growing(value) or (symbol is not None and symbol.key[0] == "input")

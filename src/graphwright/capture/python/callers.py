@@ -19,6 +19,7 @@ from graphwright.capture.calls.identity import told_by
 from graphwright.capture.calls.whole_calls import inline
 from graphwright.capture.conversion.conversion import (
     asked_for_none,
+    asked_for_truth,
     asks_class,
     asks_identity,
     asks_kind,
@@ -208,15 +209,25 @@ class Callers:
                 self._look_at(frame, frame.f_code)
             frame = frame.f_back
 
+    def _look_for_questions(self, frame: FrameType, code: CodeType) -> None:
+        """Note what a function may ask of the kinds of inputs: whether they are None, or, of objects, true."""
+        ledger, held, objects = self._recorder.ledger, frame.f_locals, self._recorder.objects
+        if asks_kind(code):
+            ledger.kind_asked()
+        for value in filter(is_input, map(held.get, asked_for_none(code))):
+            ledger.ask_of_input(value, "none")
+        if objects and any(id(value) in objects for value in held.values()):
+            for value in map(held.get, asked_for_truth(code)):
+                if id(value) in objects:
+                    ledger.ask_of_input(value, "class")
+
     def _look_at(self, frame: FrameType, code: CodeType) -> None:
         if id(code) not in self._looked_at:
             self._looked_at[id(code)] = code
             if user_frame(frame) is frame:
                 self._look_for_generators(frame)
                 self._look_for_askers(frame)
-                given = asked_for_none(code)
-                if asks_kind(code) or (given and any(map(is_input, map(frame.f_locals.get, given)))):
-                    self._recorder.ledger.kind_asked()
+                self._look_for_questions(frame, code)
         self._world.enter(code, frame.f_globals)
         is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
         cache = None if is_avoided else cache_around(frame)

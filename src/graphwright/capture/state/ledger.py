@@ -13,6 +13,9 @@ from collections.abc import Callable, Hashable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.source import is_installed, user_frame
 
@@ -65,6 +68,7 @@ class Ledger:
         self.found: dict[Hashable, Found] = {}
         self.asked: dict[str, set[str]] = {}  # what was read of inputs, by path: "rank", "dtype", "kind"
         self.unforeseen: dict[Node, Unforeseen] = {}  # by the node that gives the value
+        self.of_inputs: dict[Hashable, set[str]] = {}  # what was asked of them, by id, or key of a number
         self.asks_kinds = False
         self.asks_classes = False  # of tensors: a subclass would be another input
         self.asks_autocast = False  # a dtype that is read is another one under `torch.autocast`
@@ -88,6 +92,14 @@ class Ledger:
     def kind_asked(self) -> None:
         """Take for granted of what kind the inputs are: a function of the program's asks for a class."""
         self.asks_kinds = True
+
+    def ask_of_input(self, value: Any, what: str) -> None:
+        """Take for granted of an input that it is not None ("none"), or of which class it is ("class")."""
+        if isinstance(value, torch.Tensor):
+            self.kind_asked()
+            return
+        symbol = symbol_of(value)
+        self.of_inputs.setdefault(id(value) if symbol is None else symbol.key, set()).add(what)
 
     def module(self, path: str) -> dict[str, Any]:
         """What is taken for granted of one module so far, by the kind of fact: see runtime/premises.py."""

@@ -412,6 +412,7 @@ class Inputs:
             return
         self._head = self._last
         self._take_identities()
+        self._take_given()
         ledger = self._recorder.ledger
         if ledger.asks_autocast:
             self._take_autocast()
@@ -449,6 +450,7 @@ class Inputs:
     def settle(self) -> None:
         """The program has ended: of which inputs what is taken for granted, for what was read to be what it was."""
         ledger = self._recorder.ledger
+        self._settle_questions()
         if not ledger.reads:
             return
         proxies = {path: held.proxy for path, held in self._tensors.items() if held.proxy is not None}
@@ -463,6 +465,26 @@ class Inputs:
             ledger.asks_autocast = True
         for path, facts in asked.found.items():
             ledger.asked.setdefault(path, set()).update(facts)
+
+    def _settle_questions(self) -> None:
+        """What the program asked of inputs by what stands for them, by their paths."""
+        ledger = self._recorder.ledger
+        paths: dict[Hashable, str] = {id(one.stand_in): one.path for one in self._apart}
+        paths |= {("input", path): path for path in self._kinds}
+        for key, asked in ledger.of_inputs.items():
+            if key in paths:
+                ledger.asked.setdefault(paths[key], set()).update(asked)
+
+    def _take_given(self) -> None:
+        """Take for granted that inputs are not None, where the program asks and no other guard says so."""
+        taken, asked = self._recorder.ledger.taken, self._recorder.ledger.asked
+        places = {one.path: one.make for one in self._apart} | {path: make for path, (make, _) in self._kinds.items()}
+        for path, make in places.items():
+            is_told = not taken.keys().isdisjoint({path, f"len_{path}", f"keys_{path}"}) or "class" in asked.get(
+                path, ()
+            )
+            if "none" in asked.get(path, ()) and not is_told:
+                self._take(f"{path}_is_None", self._call(operator.is_, make(), None), False)
 
     def _take_devices(self) -> None:
         """Take for granted on which devices tensors are, where the program asks."""

@@ -39,6 +39,7 @@ _APART = frozenset({
 _GROWING = frozenset({
     ("numbers", "_symbols"), ("root", "attributes"), ("root", "numbers"), ("root", "written"), ("_called",),
     ("transforms", "_noted"), ("reads", "found_missing"), ("ledger", "reads"), ("ledger", "unforeseen"),
+    ("ledger", "of_inputs"),
     ("writes", "_counts"), ("writes", "_sizes"), ("tensors", "_devices"), ("tensors", "_paths"),
     ("questions", "knowledge", "conditions", "_parts"), ("questions", "knowledge", "conditions", "_deciders"),
 })  # fmt: skip
