@@ -113,6 +113,9 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda x, p: x * (3 if not p else 2), (X, Record(X)), (X, None), LOUD),
     (lambda xs: leaves_of(xs), ([X, X],), ([X],), LOUD),
     (lambda xs: leaves_of(xs), ([X, X],), ([Y, X],), SAME),
+    (lambda x, v: x * len(tree_leaves(v)), (X, 2), (X, [2, 3]), LOUD),
+    (lambda x, v: x * len(tree_leaves(v)), (X, X), (X, {"a": X, "b": X}), LOUD),
+    (lambda x, v: x * (2 if type(v) is int else 3), (X, X), (X, 2), LOUD),
     (lambda xs: leaves_of({"a": xs, "b": [xs]}), ([X],), ([X, X],), LOUD),
     (lambda x: x * 2 if x.type() == "torch.DoubleTensor" else x * 3, (X,), (X.double(),), LOUD),
 ]

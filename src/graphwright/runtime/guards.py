@@ -187,7 +187,7 @@ def class_of_tensor(held: torch.Tensor | Iterable[torch.Tensor]) -> str:
     >>> class_of_tensor(torch.ones(2)), class_of_tensor([torch.ones(2), torch.nn.Parameter(torch.ones(3))])
     ('torch.Tensor', 'torch.nn.parameter.Parameter')
     """
-    tensors = [held] if isinstance(held, torch.Tensor) else held
+    tensors = held if isinstance(held, list | tuple) else [held]  # of whatever else: the class that it is
     kind = next((type(tensor) for tensor in tensors if type(tensor) is not torch.Tensor), torch.Tensor)
     return f"{kind.__module__}.{kind.__qualname__}"
 

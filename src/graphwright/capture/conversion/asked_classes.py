@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from graphwright.source import walk
 
-__all__ = ["Asked", "asked_in"]
+__all__ = ["TREES", "Asked", "asked_in"]
 
 
 class Asked(NamedTuple):
@@ -24,6 +24,11 @@ class Asked(NamedTuple):
 
 
 _IS = (ast.Is, ast.IsNot)
+# Functions of torch's that take values apart by their classes.
+TREES = frozenset({
+    "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter", "tree_leaves", "tree_map",
+    "tree_map_", "tree_map_only", "tree_structure",
+})  # fmt: skip
 _KINDS = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_tensor"})
 
 
@@ -86,7 +91,7 @@ def _kinds_asked(nodes: list[ast.AST], owner: str) -> Iterator[bool]:
             yield not isinstance(node, ast.Attribute) or _root(node.value) != owner or not owner
         elif isinstance(node, ast.Call) and node.args:
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            is_question = name in _KINDS and (name != "getattr" or len(node.args) == 3)
+            is_question = name in TREES or (name in _KINDS and (name != "getattr" or len(node.args) == 3))
             if is_question and (not owner or _root(node.args[0]) != owner):
                 yield True
 

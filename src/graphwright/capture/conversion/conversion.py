@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from graphwright import errors
-from graphwright.capture.conversion.asked_classes import Asked, asked_in
+from graphwright.capture.conversion.asked_classes import TREES, Asked, asked_in
 from graphwright.capture.conversion.converter import Converter
 from graphwright.capture.conversion.generators import as_gathering, is_generator
 from graphwright.capture.conversion.local_variables import with_variables
@@ -86,7 +86,7 @@ _looking: CodeTable[bool] = CodeTable()
 _LOOKS = _CONDITIONAL_JUMPS | {_IS, opcode.opmap["CONTAINS_OP"]}
 _OWN_TOOLS = frozenset(tool.__file__ for tool in (ast, inspect, linecache, tokenize, traceback, re, weakref))
 _WORDS = frozenset({"isinstance", "issubclass", "type", "hasattr", "getattr", "callable", "id", "map", "filter"})
-_OF_CLASSES = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_tensor", "__class__"})
+_OF_CLASSES = TREES | {"isinstance", "type", "hasattr", "getattr", "callable", "is_tensor", "__class__"}
 NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
 
 
