@@ -164,10 +164,14 @@ def _renamed(value: Any, copied: dict[Node, Node]) -> Any:
 def drop_unused_inputs(graph: Graph) -> bool:
     """Have copied calls use nothing in place of what their originals do not use any more; tell whether one did."""
     has_changed = False
+    used_in: dict[int, set[Node]] = {}  # by the id of the list of an original's nodes
     for node in graph.nodes:
         copied = copied_call(node)
         if copied is not None:
-            used = {each for inner in copied.nodes if not inner._erased for each in inner.all_input_nodes}
+            used = used_in.get(id(copied.nodes))
+            if used is None:
+                live = [inner for inner in copied.nodes if not inner._erased]
+                used = used_in[id(copied.nodes)] = {each for inner in live for each in inner.all_input_nodes}
             kept = [pair for pair in instead_of(node).items() if pair[0] in used]
             if len(kept) < len(node._args[0]):
                 node.args = (tuple([old for old, _ in kept]), tuple([new for _, new in kept]))
