@@ -48,6 +48,11 @@ def nested(x):
     return x
 
 
+@program([(P,), (P.reshape(1, 2, 3),)])
+def dimensions_the_other_way_round(x):
+    return x.permute(*reversed(range(x.dim()))) + x.permute(*range(x.dim())).sum()
+
+
 @program(XN)
 def loop_return(x, n: int):
     for i in range(n):

@@ -74,6 +74,8 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda x: sum(x.shape), (X,), (Y,), LOUD),
     (lambda x: (x * 2).dim(), (X,), (Y,), LOUD),
     (lambda x: x.squeeze().dim(), (ones(1, 3),), (X,), LOUD),
+    (lambda x: torch.corrcoef(x).dim(), (X,), (ones(1, 3),), LOUD),
+    (lambda x: torch.cov(x).dim(), (ones(1, 3),), (X,), LOUD),
     (lambda x: len(torch.where(x > 0)), (ones(4),), (X,), LOUD),
     (lambda x: len(torch.gradient(x)), (X,), (ones(2, 2, 2),), LOUD),
     (lambda x: len(torch.unbind_copy(x)), (X,), (ones(4, 3),), SAME),

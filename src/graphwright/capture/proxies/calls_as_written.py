@@ -52,8 +52,8 @@ AS_MANY_AS_DIMENSIONS = frozenset({"where", "nonzero", "nonzero_numpy", "gradien
 # What torch's own code calls under a private name, and what it is.
 PUBLIC: dict[Callable[..., Any], Callable[..., Any]] = {torch._is_all_true: torch.all, torch._is_any_true: torch.any}
 
-# What gives as many dimensions as there are sizes other than one.
-LOOKS_AT_SIZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})
+# What gives as many dimensions as there are sizes other than one; `corrcoef` of one row is a number.
+LOOKS_AT_SIZES = frozenset({"squeeze", "squeeze_", "squeeze_copy", "corrcoef", "cov"})
 
 _RESHAPES_IN_PLACE = frozenset({
     "resize_", "resize_as_", "squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "set_",

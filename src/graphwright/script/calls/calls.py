@@ -45,6 +45,7 @@ from graphwright.script.types import (
     COMPLEX,
     FLOAT,
     INT,
+    IteratorType,
     ListType,
     ObjectType,
     TupleType,
@@ -249,7 +250,9 @@ def spread(c: Context, given: Value, callee: Value, is_alone: bool, node: ast.ex
     if items is not None:
         return items
     if is_alone and takes_sizes(_name(callee)) and item_type(given.type) is INT:
-        return [given]
+        is_range = isinstance(given, Runtime) and given.node.target is range
+        is_sequence = not is_range and not isinstance(given.type, IteratorType)
+        return [given if is_sequence else c.function(tuple, (given,), ListType(INT), node)]
     is_parameter = isinstance(given, Runtime) and str(given.node.target).startswith("*")
     fix = "name the parameters" if is_parameter else "pass the list itself, or its items one by one"
     c.problem("`*` needs a tuple whose length is known", node, fix)
