@@ -126,3 +126,132 @@ def test_a_heap_that_the_program_keeps_is_refused() -> None:
     with pytest.raises(CaptureError, match="goes over"):
         trace(program, (torch.ones(2),))
     assert heap == []
+
+
+class Holding(nn.Module):
+    """Its methods do not mention what it holds, which functions read."""
+
+    def __init__(self, use: Callable[..., Any], **held: Any) -> None:
+        super().__init__()
+        self.use = use
+        for name, value in held.items():
+            setattr(self, name, value)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.use(self, x)
+
+
+def _counted(module: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * len(module.numbers)
+
+
+def _added(module: Any, x: torch.Tensor) -> torch.Tensor:
+    for number in module.numbers:
+        x = x + number
+    return x
+
+
+def _looked_up(module: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * len(getattr(module, "numbers")) + sum(vars(module)["numbers"])  # noqa: B009
+
+
+def _whole_ones(module: Any, x: torch.Tensor) -> torch.Tensor:
+    return x * (2 if all(isinstance(number, int) for number in module.numbers) else 3)
+
+
+@pytest.mark.parametrize(
+    ("use", "change"),
+    [
+        (_counted, lambda numbers: numbers.append(3)),
+        (_counted, lambda numbers: numbers.append(torch.ones(2))),
+        (_added, lambda numbers: numbers.__setitem__(0, 7)),
+        (_added, lambda numbers: numbers.__setitem__(0, torch.ones(2))),
+        (_looked_up, lambda numbers: numbers.clear()),
+        (_whole_ones, lambda numbers: numbers.__setitem__(0, 1.0)),
+        (_whole_ones, lambda numbers: numbers.__setitem__(0, "a")),
+    ],
+)
+def test_what_other_functions_read_of_a_module_is_taken_for_granted(use: Any, change: Any) -> None:
+    gm, x = trace(Holding(use, numbers=[1, 2], others=[3]), torch.ones(2)), torch.ones(2)
+    assert torch.equal(gm(x), use(gm, x))
+    gm.others.append(4)  # which none of them reads
+    assert torch.equal(gm(x), use(gm, x))
+    change(gm.numbers)
+    with pytest.raises(GuardError, match=r"self\.numbers was \[1, 2\]"):
+        gm(x)
+
+
+class Bank(nn.Module):
+    """Holds tensors in containers of Python's."""
+
+    def __init__(self, use: Callable[..., Any]) -> None:
+        super().__init__()
+        self.use = use
+        self.rows, self.named, self.nested = [X, X * 2], {"a": X * 3}, ([X * 4], 1)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.use(self, x)
+
+
+X = torch.ones(2)
+
+
+def _all_rows(bank: Any, x: torch.Tensor) -> torch.Tensor:
+    for row in bank.rows:
+        x = x + row
+    return x
+
+
+def _all_names(bank: Any, x: torch.Tensor) -> torch.Tensor:
+    for name, row in bank.named.items():
+        x = x * len(name) + row
+    return x
+
+
+BANKS: list[Any] = [
+    (_all_rows, lambda bank: bank.rows.append(X)),
+    (_all_rows, lambda bank: bank.rows.pop()),
+    (_all_rows, lambda bank: bank.rows.reverse()),
+    (_all_rows, lambda bank: bank.rows.__setitem__(0, X * 5)),
+    (_all_rows, lambda bank: setattr(bank, "rows", [X * 5, X])),
+    (lambda bank, x: x + bank.rows[0], lambda bank: bank.rows.__setitem__(0, X.double())),
+    (lambda bank, x: x * len(bank.rows), lambda bank: bank.rows.clear()),
+    (lambda bank, x: x + bank.nested[0][0], lambda bank: bank.nested[0].__setitem__(0, X * 5)),
+    (_all_names, lambda bank: bank.named.update(bc=X)),
+    (lambda bank, x: x * (2 if "bc" in bank.named else 3), lambda bank: bank.named.update(bc=X)),
+    (lambda bank, x: x * bank.named.get("bc", 3), lambda bank: bank.named.update(bc=X)),
+]
+
+
+@pytest.mark.parametrize(("use", "change"), BANKS)
+@pytest.mark.parametrize("prepare", [lambda gm: gm, copy.deepcopy])
+def test_tensors_in_containers_of_modules_are_the_ones_that_were_captured(use: Any, change: Any, prepare: Any) -> None:
+    gm = prepare(trace(Bank(use), X))
+    torch.testing.assert_close(gm(X), use(Bank(use), X), rtol=0, atol=0)
+    change(gm)
+    with pytest.raises(GuardError, match=r"self\.(rows|named|nested) was"):
+        gm(X)
+
+
+def test_tensors_in_containers_of_modules_may_be_written_in_place() -> None:
+    model = Bank(_all_rows)
+    model.rows = [torch.ones(2), torch.ones(2)]
+    gm = trace(model, X)
+    with torch.no_grad():
+        gm.rows[0].add_(4)
+    assert torch.equal(gm(X), X + 6)
+
+
+def test_several_methods_have_constants_of_their_own_names() -> None:
+    class Two(Bank):
+        def other(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.named.get("a", 0) + self.rows[1]
+
+    model = Two(_all_rows)
+    gm = trace(model, methods={"forward": ((X,), {}), "other": ((X,), {})})
+    assert torch.equal(gm(X), model(X))
+    assert torch.equal(gm.other(X), model.other(X))
+    gm.rows[1] = X * 7
+    for method in (gm.forward, gm.other):
+        with pytest.raises(GuardError, match=r"self\.rows was"):
+            method(X)

@@ -20,6 +20,7 @@ from graphwright.runtime import (
     facts_of_modules,
     keep_modules,
     make_captured,
+    names_constants,
     why_not_captured,
 )
 
@@ -117,7 +118,13 @@ def _owner_of(path: str, nested: Any) -> str:
 
 
 def _of_top(facts: Any, nested: Any) -> dict[str, Any]:
-    return {path: of_one for path, of_one in facts.items() if not _owner_of(path, nested)}
+    """What is taken for granted of modules without a graph, and of constants that others hold: the top has them."""
+    found = {path: of_one for path, of_one in facts.items() if not _owner_of(path, nested)}
+    for path, of_one in facts.items():
+        held = {name: told for name, told in of_one.get("values", {}).items() if names_constants(told)}
+        if held and path not in found:
+            found[path] = {"values": held}
+    return found
 
 
 def _facts_by_owner(graphs: Any, nested: Any) -> dict[str, dict[str, Any]]:

@@ -21,6 +21,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
     premises.py       what it took for granted of modules, checked
+    plain_values.py   values that data tells, spelled and compared
     graph_facts.py    what is kept of that with a graph
     foreign.py        modules of other systems, read as captured ones
     objects.py        objects of the user's own classes
@@ -132,19 +133,24 @@ from graphwright.runtime.packaging.classes import Stub
 from graphwright.runtime.packaging.python_file import PackageSource
 from graphwright.runtime.packaging.rolling import copied_graph, roll
 from graphwright.runtime.pickling import reduce_graph, reduce_node
+from graphwright.runtime.plain_values import (
+    holds_tensors,
+    is_atom,
+    is_plain,
+    is_plain_container,
+    names_constants,
+    spelled,
+    with_renamed,
+)
 from graphwright.runtime.premises import (
     HOOKS,
     Bound,
     bound,
     class_name,
-    is_atom,
-    is_plain,
-    is_plain_container,
     name_of_class,
     names_of_hooks,
     own_class,
     said_of_modules,
-    spelled,
 )
 from graphwright.runtime.processor import sums_bytes_exactly
 from graphwright.runtime.reporting.capture_report import (
@@ -251,6 +257,7 @@ __all__ = [
     "is_compiled",
     "is_guard",
     "is_plain",
+    "holds_tensors",
     "is_atom",
     "is_plain_container",
     "layer_facts",
@@ -281,6 +288,7 @@ __all__ = [
     "share_graph",
     "mark_fork",
     "mark_opaque",
+    "names_constants",
     "names_of_hooks",
     "new_object",
     "node_context",
@@ -309,6 +317,7 @@ __all__ = [
     "use_lazy_graph_modules",
     "without_forms",
     "why_not_captured",
+    "with_renamed",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
@@ -332,6 +341,7 @@ FLOORS = (
     "guards",
     "outside",
     "premises",
+    "plain_values",
     "graph_facts",
     "foreign",
     "objects",

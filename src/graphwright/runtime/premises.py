@@ -8,23 +8,14 @@ it goes where the graph goes. What it looks at in a call is found once for each 
 
 from __future__ import annotations
 
-import array
 import collections
 import copy
-import datetime
-import enum
 import functools
-import hashlib
-import numbers
 import operator
-import pathlib
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import repeat
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-import numpy
 import torch
 from torch import nn
 from torch.nn.modules import module as _torch_module
@@ -32,7 +23,8 @@ from torch.nn.modules import module as _torch_module
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
 from graphwright.runtime.graph_facts import Facts, forwards_of
-from graphwright.runtime.objects import MOST_BYTES, attributes_of, state_of
+from graphwright.runtime.objects import attributes_of, state_of
+from graphwright.runtime.plain_values import BYTES, holds_tensors, is_equal, is_told, kinds_in, spelled, tensors_in
 from graphwright.runtime.watching import Watch, Watched
 
 __all__ = [
@@ -40,31 +32,17 @@ __all__ = [
     "Bound",
     "bound",
     "class_name",
-    "is_atom",
-    "is_plain",
-    "is_plain_container",
     "name_of_class",
     "names_of_hooks",
     "own_class",
     "said_of_modules",
-    "spelled",
     "unlike_modules",
 ]
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _TABLES = ("_modules", "_parameters", "_buffers")
 _ABSENT: Any = object()
-_SEQUENCES, _UNORDERED = (list, tuple, collections.deque), (set, frozenset)
-_BYTES = (bytearray, numpy.ndarray, array.array)
 _CONTAINERS = (list, dict, set, collections.deque)  # whose content may become another
-_FUNCTIONS = (FunctionType, BuiltinFunctionType)
-_NAMES = (*_FUNCTIONS, MethodType, type)
-_VALUES = (  # that their text tells, short of the plain ones
-    numbers.Number, numpy.generic, bytes, range, slice, torch.device, torch.layout, torch.memory_format,
-    datetime.date, datetime.time, datetime.timedelta, pathlib.PurePath, re.Pattern,
-)  # fmt: skip
-_PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype})
-_TOLD_BY_TEXT = (enum.Enum, ModuleType, *_NAMES, *_VALUES)
 
 
 def said_of_modules(facts: Mapping[str, Facts]) -> str:
@@ -118,13 +96,16 @@ def _shown(value: Any) -> str:
 def _text_of(value: Any) -> str:
     """The text of what `spelled` gives."""
     if type(value) is dict and list(value) in _NAMED:
-        return str(next(iter(value.values())))
+        told = next(iter(value.values()))
+        return str(told[0] if type(told) is list else told)
     if type(value) is dict and list(value) == ["partial"]:
         function, args, keywords = value["partial"]
         named = [f"{name}={_text_of(item)}" for name, item in keywords.items()]
         return f"partial({', '.join([_text_of(function), *map(_text_of, args), *named])})"
     if type(value) is dict:
         return f"{{{', '.join(f'{key!r}: {_text_of(item)}' for key, item in value.items())}}}"
+    if type(value) is tuple:
+        return f"({', '.join(map(_text_of, value))}{',' * (len(value) == 1)})"
     return f"[{', '.join(map(_text_of, value))}]" if type(value) is list else repr(value)
 
 
@@ -136,82 +117,7 @@ def _shown_now(was: Any, now: Any) -> str:
 
 _LONGEST = 80
 _OF_TENSORS = {"dtype": "of", "device": "on", "shape": "of"}
-_NAMED = (["function"], ["member"], ["bytes"], ["value"], ["package"])
-
-
-def spelled(value: Any) -> Any:
-    """A plain attribute as data that compares, and that a file holds: functions by their names."""
-    if isinstance(value, enum.Enum):
-        return {"member": f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"}
-    if isinstance(value, _NAMES):
-        code = getattr(value, "__code__", None)
-        line = "" if code is None else f":{code.co_firstlineno}"
-        return {"function": f"{value.__module__}.{value.__qualname__}{line}"}
-    if isinstance(value, _BYTES):
-        return {"bytes": _bytes_of(value)}
-    if isinstance(value, dict):
-        return {key: spelled(item) for key, item in dict.items(value)}
-    if isinstance(value, _UNORDERED):
-        return sorted(map(repr, value))
-    if isinstance(value, _SEQUENCES):
-        return tuple(map(spelled, value)) if isinstance(value, tuple) else [*map(spelled, value)]
-    if isinstance(value, functools.partial):
-        return {"partial": [spelled(value.func), spelled(value.args), spelled(value.keywords)]}
-    if isinstance(value, ModuleType):
-        return {"package": value.__name__}
-    if isinstance(value, _VALUES) and type(value) not in (bool, int, float):
-        return {"value": f"{type(value).__qualname__}: {value!r}"}
-    return value
-
-
-def is_atom(value: Any) -> bool:
-    """Tell whether a value, no container, is told by its text or name: an enum's member, a device, a partial function.
-
-    >>> is_atom(len), is_atom(1j), is_atom(functools.partial(max, 2)), is_atom([]), is_atom(object())
-    (True, True, True, False, False)
-    """
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if issubclass(kind, functools.partial):
-        return is_atom(value.func) and all(map(_is_plain_part, (*value.args, *value.keywords.values())))
-    return issubclass(kind, _TOLD_BY_TEXT)
-
-
-def is_plain(value: Any) -> bool:
-    """Tell whether a value is a number, text or the like, or a container of nothing else."""
-    if type(value) in (list, tuple):
-        return all(map(is_plain, value))
-    if type(value) is dict:
-        return all(map(is_plain, value)) and all(map(is_plain, value.values()))
-    return value is None or type(value) in (bool, int, float, str)
-
-
-def _bytes_of(value: Any) -> str:
-    """What an array, or another place of bytes, holds, in short."""
-    if isinstance(value, numpy.ndarray):
-        kind = f"{value.dtype} {'x'.join(map(str, value.shape))}"
-        return f"{kind}: {hashlib.sha256(value.tobytes()).hexdigest()}"
-    return hashlib.sha256(value).hexdigest()
-
-
-def is_plain_container(value: Any) -> bool:
-    """Tell whether a value is a container, of whatever class, of plain values and functions alone, or a small array.
-
-    >>> is_plain_container([1, len]), is_plain_container({1: object()}), is_plain_container(1)
-    (True, False, False)
-    """
-    if isinstance(value, dict):
-        return all(map(_is_plain_part, dict.keys(value))) and all(map(_is_plain_part, dict.values(value)))
-    if isinstance(value, numpy.ndarray):
-        return value.nbytes <= MOST_BYTES and not value.dtype.hasobject
-    if isinstance(value, bytearray | array.array):
-        return len(memoryview(value).cast("B")) <= MOST_BYTES
-    return isinstance(value, (*_SEQUENCES, *_UNORDERED)) and all(map(_is_plain_part, value))
-
-
-def _is_plain_part(value: Any) -> bool:
-    return is_plain(value) or is_atom(value) or is_plain_container(value)
+_NAMED = (["function"], ["member"], ["bytes"], ["value"], ["package"], ["tensor"])
 
 
 def names_of_hooks(module: nn.Module, table: str) -> list[str]:
@@ -302,11 +208,10 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             yield f"{where} has {what} when the program was captured ({table.strip('_')})", one_node
     if "hooks" in facts and "forward" in module.__dict__:
         yield f"{where} has a forward of its own now, in the place of its class's", one_node
-    values = {name: spelled(module.__dict__.get(name, _ABSENT)) for name in facts.get("values", {})}
+    values = {name: spelled(module.__dict__.get(name, _ABSENT), graph.constants) for name in facts.get("values", {})}
     for name, was in facts.get("values", {}).items():
-        now = values[name]
-        if type(now) is not type(was) or now != was:
-            held = _held(module, name)
+        now, held = values[name], _held(module, name)
+        if not is_told(module.__dict__.get(name, _ABSENT), was, graph.constants):
             if held is _ABSENT and (not path or (type(was) is dict and list(was) == _NAMED[0])):
                 continue  # a part of the program, made of what its graph uses; or a function, which no file holds
             kind = "no more there" if held is _ABSENT else f"a {type(held).__name__}"
@@ -464,6 +369,7 @@ class Bound:
     __slots__ = (
         "_classes", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys", "_now",
         "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types", "_values", "_watch",
+        "_with_tensors",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Mapping[type, Any]) -> None:
@@ -474,6 +380,7 @@ class Bound:
         self._containers: list[tuple[dict[str, Any], str]] = []  # attributes of which the content counts
         self._of_tensors: list[tuple[dict[str, Any], str, str, Any]] = []  # tables, names, facts, and values
         self._spelled: list[tuple[dict[str, Any], str, Any]] = []  # arrays, partial functions, and what was in them
+        self._with_tensors: list[tuple[dict[str, Any], str, Any, list[torch.Tensor]]] = []
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
         self._typed: list[nn.Module] = []  # modules whose class is taken for granted
@@ -488,13 +395,14 @@ class Bound:
                 self._typed += [child for name in of_one.get("exact", ()) if (child := module._modules.get(name))]
                 self._add(module.__dict__, of_one, reads, filled)
                 reads += [place for each in of_one.get("same", {}) for place in _places_of(module, each)]
-        self._contents = [copy.deepcopy(table.get(name)) for table, name in self._containers]
+        held = [table.get(name) for table, name in self._containers]
+        self._contents = [(copy.deepcopy(value), kinds_in(value)) for value in held]
         self._then = [dict(table) for table in self._tables]
         self._types = [*map(type, self._typed)]
         self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
         self._values = [table.get(name, _ABSENT) for table, name in reads]
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
-        self._is_plain = not any((self._contents, self._of_tensors, self._spelled, self._slots))
+        self._is_plain = not any((self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors))
         self._watch = Watch([self.watched()])
 
     def _add_path(self, root: nn.Module, path: str) -> None:
@@ -540,8 +448,11 @@ class Bound:
     def _add_value(self, state: dict[str, Any], name: str, reads: list[tuple[dict[str, Any], str]]) -> None:
         """Look whether an attribute is the very object; of one that may hold something else, what it holds."""
         value = state.get(name)
-        if isinstance(value, (*_BYTES, functools.partial)):
+        if isinstance(value, (*BYTES, functools.partial)):
             self._spelled.append((state, name, spelled(value)))
+        if holds_tensors(value):  # which are to be the very ones
+            self._with_tensors.append((state, name, _outline(value), tensors_in(value)))
+            return
         (self._containers if _may_be_filled(value) else reads).append((state, name))
 
     def _add_object(
@@ -602,13 +513,29 @@ class Bound:
         """Tell the same of what may change without a write to a table; most programs have none of it."""
         if self._is_plain:
             return True
-        if self._contents and [table.get(name) for table, name in self._containers] != self._contents:
-            return False
+        for (table, name), (was, kinds) in zip(self._containers, self._contents, strict=True):
+            now = table.get(name)
+            if not is_equal(now, was) or kinds_in(now) != kinds:
+                return False
+        for table, name, outline, tensors in self._with_tensors:
+            held = table.get(name)
+            its = tensors_in(held)
+            if _outline(held) != outline or len(its) != len(tensors) or not all(map(_IS, its, tensors)):
+                return False
         if any(getattr(table.get(name), fact, None) != was for table, name, fact, was in self._of_tensors):
             return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
         return not any(_inside(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
+
+
+def _outline(value: Any) -> Any:
+    """A container with tensors, without the tensors."""
+    if type(value) is dict:
+        return {key: _outline(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return [type(value), *map(_outline, value)]
+    return torch.Tensor if isinstance(value, torch.Tensor) else spelled(value)
 
 
 def _may_be_filled(value: Any) -> bool:

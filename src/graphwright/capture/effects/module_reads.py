@@ -29,6 +29,7 @@ from torch import nn
 
 from graphwright.capture.effects.asked_modules import Asker, take_answers
 from graphwright.capture.effects.held_tables import is_state
+from graphwright.capture.effects.kept_kinds import PLAIN, Grows
 from graphwright.capture.effects.made_where_missing import say_made
 from graphwright.capture.effects.object_reads import (
     holds_objects,
@@ -48,6 +49,7 @@ from graphwright.runtime import (
     GraphModule,
     class_name,
     facts_of_modules,
+    holds_tensors,
     is_atom,
     is_compiled,
     is_plain,
@@ -81,6 +83,8 @@ class ModuleReads:
         self.shells = shells
         self._written: set[tuple[str, str]] = set()  # paths and names of attributes
         self.found_missing: dict[tuple[str, str], tuple[str, bool]] = {}  # those looked for: where, and by whom
+        self._unmentioned: list[tuple[str, str, Any]] = []  # containers of modules that their methods do not mention
+        self._with_tensors: list[tuple[str, str, Any, bool]] = []  # those with tensors in them: whether they do
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
         shells.each(self._watch)
 
@@ -94,8 +98,11 @@ class ModuleReads:
         prefix = f"{path}." if path else ""
         uses, kept = _uses(type(module)), self._recorder.plan.kept
         for name, value in module.__dict__.items():
-            if name not in _OWN and not (kept and (prefix + name, ()) in kept):
+            held = kept.get((prefix + name, ())) if kept else None
+            if name not in _OWN and held is None:
                 self._place(name, value, shell, path, aside, uses)
+            elif (held is PLAIN or (isinstance(held, Grows) and held.is_assumed)) and holds_tensors(value):
+                self._with_tensors.append((path, name, value, True))
         for name in uses.of_class:
             if name not in module.__dict__:
                 self.missed(path, name)  # an attribute of its own would stand before that of the class
@@ -115,10 +122,15 @@ class ModuleReads:
         elif not is_atom(value) and kind not in _TABLES and is_state(value):
             self._objects.append((path, name, value))
         elif isinstance(value, _CONTAINERS):
-            if (name in uses.mentioned or uses.sees_tables) and is_plain_container(value):
-                self.value(path, name, value)
+            if is_plain_container(value):
+                if name in uses.mentioned or uses.sees_tables:
+                    self.value(path, name, value)
+                else:  # which another function may read
+                    self._unmentioned.append((path, name, value))
             elif holds_objects(value):
                 self._objects.append((path, name, value))
+            elif holds_tensors(value):
+                self._with_tensors.append((path, name, value, name in uses.mentioned or uses.sees_tables))
         elif is_atom(value):
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
             if has_to_stay or hasattr(type(shell), name):
@@ -206,10 +218,20 @@ class ModuleReads:
         say_made(self._recorder, graph, self.found_missing)
         self._take_objects(function, attributes, looked_for, kept)
         self._take_methods(attributes)
+        for path, name, value in self._unmentioned:
+            if name in attributes or name in looked_for:
+                self.value(path, name, value)
+        targets = paths_in(graph)
+        live = written_attributes(graph) | targets
+        for path, name, value, is_mentioned in self._with_tensors:
+            full = f"{path}.{name}" if path else name
+            if full not in live and (is_mentioned or name in attributes or name in looked_for):
+                values = self._recorder.ledger.module(path).setdefault("values", {})
+                values[name] = spelled(value, graph.constants)
+                kept.discard(full)
         self._take_written(kept)
         take_answers(self._recorder.ledger, self.shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
-        targets = paths_in(graph)
         around = _paths_around(targets)
         used = around | targets
         for path in self._owners(around):

@@ -14,7 +14,16 @@ from graphwright.capture.outside.closures import Reached
 from graphwright.capture.proxies.objects import is_object
 from graphwright.errors import CaptureError, did_you_mean
 from graphwright.ir import Graph, Node, Origin
-from graphwright.runtime import Entry, GraphModule, attributes_of, captured_module, is_compiled, refuse_call
+from graphwright.runtime import (
+    Entry,
+    GraphModule,
+    attributes_of,
+    captured_module,
+    facts_of_modules,
+    is_compiled,
+    refuse_call,
+    with_renamed,
+)
 from graphwright.source import annotate, qualname_of
 from graphwright.values import parts
 
@@ -173,6 +182,9 @@ def share_constants(graphs: Iterable[Graph]) -> None:
             if node.op == "get_attr" and node.target in renamed:
                 node.target = renamed[str(node.target)]
         graph.constants = {renamed[name]: value for name, value in graph.constants.items()}
+        for facts in facts_of_modules(graph).values():
+            for name, told in facts.get("values", {}).items():
+                facts["values"][name] = with_renamed(told, renamed)
 
 
 class Subject:

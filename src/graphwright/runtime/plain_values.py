@@ -1,0 +1,219 @@
+"""Plain values: numbers, texts, functions, containers of such - told as data that a file holds, and compared."""
+
+from __future__ import annotations
+
+import array
+import collections
+import datetime
+import enum
+import functools
+import hashlib
+import numbers
+import pathlib
+import re
+from collections.abc import Mapping
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
+from typing import Any
+
+import numpy
+import torch
+
+from graphwright.runtime.objects import MOST_BYTES
+
+__all__ = [
+    "BYTES", "holds_tensors", "is_atom", "is_equal", "is_plain", "is_plain_container", "is_told", "kinds_in",
+    "names_constants", "spelled", "tensors_in", "with_renamed",
+]  # fmt: skip
+
+_SEQUENCES, _UNORDERED = (list, tuple, collections.deque), (set, frozenset)
+BYTES = (bytearray, numpy.ndarray, array.array)
+_FUNCTIONS = (FunctionType, BuiltinFunctionType)
+_NAMES = (*_FUNCTIONS, MethodType, type)
+_VALUES = (  # that their text tells, short of the plain ones
+    numbers.Number, numpy.generic, bytes, range, slice, torch.device, torch.layout, torch.memory_format,
+    datetime.date, datetime.time, datetime.timedelta, pathlib.PurePath, re.Pattern,
+)  # fmt: skip
+_PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype})
+_TOLD_BY_TEXT = (enum.Enum, ModuleType, *_NAMES, *_VALUES)
+
+
+def spelled(value: Any, constants: Mapping[str, torch.Tensor] = MappingProxyType({})) -> Any:
+    """A plain attribute as data that compares, and that a file holds: functions by their names.
+
+    Of a tensor in a container its kind is told, and which of some constants it is.
+
+    >>> ones = torch.ones(2)
+    >>> spelled([1, len, ones], {"constant": ones})
+    [1, {'function': 'builtins.len'}, {'tensor': ['torch.float32 2', 'constant']}]
+    """
+    if isinstance(value, torch.Tensor):
+        name = next((name for name, constant in constants.items() if constant is value), "")
+        return {"tensor": [_kind_of(value), name]}
+    if isinstance(value, enum.Enum):
+        return {"member": f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"}
+    if isinstance(value, _NAMES):
+        code = getattr(value, "__code__", None)
+        line = "" if code is None else f":{code.co_firstlineno}"
+        return {"function": f"{value.__module__}.{value.__qualname__}{line}"}
+    if isinstance(value, BYTES):
+        return {"bytes": _bytes_of(value)}
+    if isinstance(value, dict):
+        return {key: spelled(item, constants) for key, item in dict.items(value)}
+    if isinstance(value, _UNORDERED):
+        return sorted(map(repr, value))
+    if isinstance(value, _SEQUENCES):
+        items = [spelled(item, constants) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, functools.partial):
+        return {"partial": [spelled(value.func), spelled(value.args), spelled(value.keywords)]}
+    if isinstance(value, ModuleType):
+        return {"package": value.__name__}
+    if isinstance(value, _VALUES) and type(value) not in (bool, int, float):
+        return {"value": f"{type(value).__qualname__}: {value!r}"}
+    return value
+
+
+def is_atom(value: Any) -> bool:
+    """Tell whether a value, no container, is told by its text or name: an enum's member, a device, a partial function.
+
+    >>> is_atom(len), is_atom(1j), is_atom(functools.partial(max, 2)), is_atom([]), is_atom(object())
+    (True, True, True, False, False)
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if issubclass(kind, functools.partial):
+        return is_atom(value.func) and all(map(_is_plain_part, (*value.args, *value.keywords.values())))
+    return issubclass(kind, _TOLD_BY_TEXT)
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is a number, text or the like, or a container of nothing else."""
+    if type(value) in (list, tuple):
+        return all(map(is_plain, value))
+    if type(value) is dict:
+        return all(map(is_plain, value)) and all(map(is_plain, value.values()))
+    return value is None or type(value) in (bool, int, float, str)
+
+
+def _bytes_of(value: Any) -> str:
+    """What an array, or another place of bytes, holds, in short."""
+    if isinstance(value, numpy.ndarray):
+        kind = f"{value.dtype} {'x'.join(map(str, value.shape))}"
+        return f"{kind}: {hashlib.sha256(value.tobytes()).hexdigest()}"
+    return hashlib.sha256(value).hexdigest()
+
+
+def is_plain_container(value: Any) -> bool:
+    """Tell whether a value is a container, of whatever class, of plain values and functions alone, or a small array.
+
+    >>> is_plain_container([1, len]), is_plain_container({1: object()}), is_plain_container(1)
+    (True, False, False)
+    """
+    if isinstance(value, dict):
+        return all(map(_is_plain_part, dict.keys(value))) and all(map(_is_plain_part, dict.values(value)))
+    if isinstance(value, numpy.ndarray):
+        return value.nbytes <= MOST_BYTES and not value.dtype.hasobject
+    if isinstance(value, bytearray | array.array):
+        return len(memoryview(value).cast("B")) <= MOST_BYTES
+    return isinstance(value, (*_SEQUENCES, *_UNORDERED)) and all(map(_is_plain_part, value))
+
+
+def _is_plain_part(value: Any) -> bool:
+    return is_plain(value) or is_atom(value) or is_plain_container(value)
+
+
+def holds_tensors(value: Any) -> bool:
+    """Tell whether a list, tuple or dict holds tensors, and besides them plain values alone."""
+    if type(value) not in (list, tuple, dict):
+        return False
+    items = value.values() if type(value) is dict else value
+    are_tensors = [isinstance(item, torch.Tensor) or holds_tensors(item) for item in items]
+    return any(are_tensors) and all(
+        known or _is_plain_part(item) for item, known in zip(items, are_tensors, strict=True)
+    )
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in lists, tuples and dicts, in their order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    return [tensor for item in items for tensor in tensors_in(item)]
+
+
+def _kind_of(tensor: torch.Tensor) -> str:
+    return " ".join([str(tensor.dtype), *map(str, tensor.shape)])
+
+
+def is_told(value: Any, told: Any, constants: Mapping[str, torch.Tensor]) -> bool:
+    """Tell whether a value is what `spelled` told of one: with the very constants in it, or the same in a copy."""
+    if isinstance(value, torch.Tensor):
+        if type(told) is not dict or [*told] != ["tensor"] or told["tensor"][0] != _kind_of(value):
+            return False
+        constant = constants.get(told["tensor"][1])
+        return constant is None or value is constant or _has_values_of(value, constant)
+    if type(value) in (list, tuple) and type(told) is type(value):
+        return len(value) == len(told) and all(is_told(*pair, constants) for pair in zip(value, told, strict=True))
+    if type(value) is dict and type(told) is dict and value.keys() == told.keys():
+        return all(is_told(value[key], told[key], constants) for key in value)
+    return _is_same(spelled(value), told)
+
+
+def names_constants(told: Any) -> bool:
+    """Tell whether `spelled` told of constants.
+
+    >>> names_constants([1, {"tensor": ["torch.float32 2", "a"]}]), names_constants({"tensor": ["torch.float32 2", ""]})
+    (True, False)
+    """
+    if type(told) is dict:
+        if [*told] == ["tensor"]:
+            return bool(told["tensor"][1])
+        return any(map(names_constants, told.values()))
+    return type(told) in (list, tuple) and any(map(names_constants, told))
+
+
+def with_renamed(told: Any, renamed: Mapping[str, str]) -> Any:
+    """What `spelled` told, with other names of constants.
+
+    >>> with_renamed([{"tensor": ["torch.float32 2", "a"]}, 1], {"a": "b"})
+    [{'tensor': ['torch.float32 2', 'b']}, 1]
+    """
+    if type(told) is dict:
+        if [*told] == ["tensor"]:
+            kind, name = told["tensor"]
+            return {"tensor": [kind, renamed.get(name, name)]}
+        return {key: with_renamed(item, renamed) for key, item in told.items()}
+    return type(told)([with_renamed(item, renamed) for item in told]) if type(told) in (list, tuple) else told
+
+
+def _has_values_of(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Tell whether two tensors are of one kind and have the same values, wherever they are."""
+    if tensor.shape != other.shape or tensor.dtype != other.dtype or tensor.is_meta or other.is_meta:
+        return False  # also of one that a conversion has changed, which the other is not
+    return torch.equal(tensor.detach().cpu(), other.detach().cpu())
+
+
+def is_equal(now: Any, was: Any) -> bool:
+    """Tell whether two containers are equal; one with tensors in it now is not what it was."""
+    try:
+        return bool(now == was)
+    except (RuntimeError, ValueError):
+        return False
+
+
+def kinds_in(value: Any) -> list[type]:
+    """The classes of what is in a container that has an order: 1 and 1.0 are equal, and not the same."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, _SEQUENCES) else ()
+    return [*map(type, items)]
+
+
+def _is_same(now: Any, was: Any) -> bool:
+    """Tell whether two plain values are of one class and say the same, down to what is in them."""
+    if type(now) is not type(was):
+        return False
+    if isinstance(was, list | tuple):
+        return len(now) == len(was) and all(map(_is_same, now, was))
+    if isinstance(was, dict):
+        return now.keys() == was.keys() and all(_is_same(now[key], held) for key, held in was.items())
+    return now is was or is_equal(now, was)
