@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,3 +172,20 @@ def test_methods_that_change_arrays_and_sets_stay_where_nobody_reads_what_they_g
     gm.graph.eliminate_dead_code()
     for x in (*INPUTS, torch.ones(4)):
         torch.testing.assert_close(gm(x), ordered(x), rtol=0, atol=0)
+
+
+def test_operators_are_known_by_their_functions_whatever_is_captured_first(tmp_path: Path) -> None:
+    """A process that looks for operators in the middle of its first capture found what stood in their place."""
+    program = tmp_path / "first.py"
+    program.write_text(
+        "import torch\n"
+        "import graphwright\n"
+        "from graphwright.ops import is_impure\n"
+        "def f(x):\n"
+        "    return x * 2 if x.mean().dtype == torch.float32 else x\n"
+        "graph = graphwright.trace(f, (torch.ones(2),)).graph\n"
+        "read = graph.find_nodes(op='call_function', target=torch.is_autocast_enabled)[0]\n"
+        "print(is_impure(read))\n"
+    )
+    ran = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"

@@ -35,6 +35,7 @@ from graphwright.ops.state import delete_attribute, set_attribute
 __all__ = [
     "has_no_side_effect",
     "key_of",
+    "load_operators",
     "module_called",
     "module_operator",
     "operator_of",
@@ -203,6 +204,11 @@ _ACTING_BUILTINS = frozenset({"print", "input", "open", "exec", "eval", "next", 
 _PURE_TORCH = ("Size", "device", "dtype", "finfo", "iinfo", "is_tensor", "is_storage", "is_autocast_enabled")
 _SEEDS = ("manual_seed", "seed", "initial_seed")
 Make = Callable[[], Operator | None]
+
+
+def load_operators() -> None:
+    """Find the functions of torch and Python by their names, once: before anything stands in the place of some."""
+    _known_functions()
 
 
 @functools.cache
