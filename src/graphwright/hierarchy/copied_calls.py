@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from graphwright.hierarchy.chains import path_of
-from graphwright.ir import Graph, Node, bodies_of
+from graphwright.ir import Graph, Node
 
 __all__ = ["CopiedCall", "NotAsCopied", "copied_call", "instead_of", "paths_in"]
 
@@ -60,14 +60,11 @@ def paths_in(graph: Graph) -> set[str]:
     >>> sorted(paths_in(graph))
     ['layers.0', 'scale']
     """
-    found = set(_paths_named(graph.all_nodes_now()))
+    found = {str(node._target) for node in graph.all_nodes_now() if node._op in ("call_module", "get_attr")}
+    below: dict[str, list[str]] = {}  # what is named in the module of an original, which is in the graph, too
     for copied in [copied for node in graph.nodes if (copied := copied_call(node)) is not None]:
-        own, other = path_of(copied.original), path_of(copied.key)
-        inside = [inner for node in copied.nodes for body in bodies_of(node) for inner in body.all_nodes_now()]
-        paths = _paths_named([*[node for node in copied.nodes if not node._erased], *inside])
-        found |= {other + path[len(own) :] for path in paths if path.startswith(f"{own}.")}
+        own = f"{path_of(copied.original)}."
+        if own not in below:
+            below[own] = [path.removeprefix(own) for path in found if path.startswith(own)]
+        found.update(f"{path_of(copied.key)}.{path}" for path in below[own])
     return found
-
-
-def _paths_named(nodes: Sequence[Node]) -> list[str]:
-    return [str(node._target) for node in nodes if node._op in ("call_module", "get_attr")]

@@ -35,7 +35,6 @@ from graphwright.ops.higher_order import IN_PYTHON, call_item_at, item_at, value
 from graphwright.ops.lookup import (
     has_no_side_effect,
     key_of,
-    load_operators,
     module_called,
     module_operator,
     operator_of,
@@ -120,7 +119,6 @@ __all__ = [
     "module_call",
     "module_called",
     "key_of",
-    "load_operators",
     "module_operator",
     "operator_of",
     "owner_of",

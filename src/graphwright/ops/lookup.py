@@ -35,7 +35,6 @@ from graphwright.ops.state import delete_attribute, set_attribute
 __all__ = [
     "has_no_side_effect",
     "key_of",
-    "load_operators",
     "module_called",
     "module_operator",
     "operator_of",
@@ -206,11 +205,6 @@ _SEEDS = ("manual_seed", "seed", "initial_seed")
 Make = Callable[[], Operator | None]
 
 
-def load_operators() -> None:
-    """Find the functions of torch and Python by their names, once: before anything stands in the place of some."""
-    _known_functions()
-
-
 @functools.cache
 def _known_functions() -> Mapping[Any, Make]:
     """What makes the operator of each function of torch and Python that is known, by the function."""
@@ -243,11 +237,22 @@ def _of_torch() -> Iterator[tuple[Any, Make]]:
     yield from _plain(torch, "torch", _PURE_TORCH, ())
 
 
+# A capture that is under way has others in the place of some of these.
+_AT_FIRST = {home: dict(vars(home)) for home in (torch, torch.random, builtins)}
+
+
+def _under(home: Any, name: str) -> list[Any]:
+    """The functions under a name: what was there at first, and what is there now."""
+    now = getattr(home, name, None)
+    first = _AT_FIRST.get(home, {}).get(name, now)
+    return [first] if first is now else [first, now]
+
+
 def _named(home: Any, names: Iterable[str]) -> Iterator[tuple[Any, Make]]:
     for name in names:
-        function = getattr(home, name, None)
-        python = function if isinstance(function, types.FunctionType) else None
-        yield function, functools.partial(operator_named, name, function=python)
+        for function in _under(home, name):
+            python = function if isinstance(function, types.FunctionType) else None
+            yield function, functools.partial(operator_named, name, function=python)
 
 
 def _of_tensors() -> Iterator[tuple[Any, Make]]:
@@ -268,7 +273,7 @@ def _of_python() -> Iterator[tuple[Any, Make]]:
         yield from _plain(home, prefix, [name for name in dir(home) if not name.startswith("_")], shared)
     for kind in (str, bytes, int, float):
         yield from _plain(kind, kind.__name__, [name for name in vars(kind) if not name.startswith("_")], shared)
-    for name, function in vars(builtins).items():
+    for name, function in _AT_FIRST[builtins].items():
         if not name.startswith("__") or name == "__import__":
             writes = ("obj",) if name in ("setattr", "delattr") else ()
             acts = name in _ACTING_BUILTINS
@@ -283,6 +288,6 @@ def _of_python() -> Iterator[tuple[Any, Make]]:
 
 def _plain(home: Any, prefix: str, names: Iterable[str], aliases: tuple[Any, ...]) -> Iterator[tuple[Any, Make]]:
     for name in names:
-        function = getattr(home, name)
-        make = functools.partial(forms_of_python, function)
-        yield function, functools.partial(Operator, f"{prefix}.{name}", aliases=aliases, make_forms=make)
+        for function in _under(home, name):
+            make = functools.partial(forms_of_python, function)
+            yield function, functools.partial(Operator, f"{prefix}.{name}", aliases=aliases, make_forms=make)

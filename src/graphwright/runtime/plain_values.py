@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import copy
 import datetime
 import enum
 import functools
@@ -21,8 +22,8 @@ import torch
 from graphwright.runtime.objects import MOST_BYTES
 
 __all__ = [
-    "BYTES", "holds_tensors", "is_atom", "is_equal", "is_plain", "is_plain_container", "is_told", "kinds_in",
-    "names_constants", "spelled", "tensors_in", "with_renamed",
+    "BYTES", "copied_around", "holds_tensors", "is_atom", "is_equal", "is_plain", "is_plain_container", "is_same",
+    "is_told", "kinds_in", "names_constants", "spelled", "with_renamed",
 ]  # fmt: skip
 
 _SEQUENCES, _UNORDERED = (list, tuple, collections.deque), (set, frozenset)
@@ -134,12 +135,13 @@ def holds_tensors(value: Any) -> bool:
     )
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors in lists, tuples and dicts, in their order."""
+def copied_around(value: Any) -> Any:
+    """A copy of a container, with the very tensors in it."""
     if isinstance(value, torch.Tensor):
-        return [value]
-    items = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
-    return [tensor for item in items for tensor in tensors_in(item)]
+        return value
+    if type(value) is dict:
+        return {key: copied_around(item) for key, item in value.items()}
+    return type(value)(map(copied_around, value)) if type(value) in (list, tuple) else copy.deepcopy(value)
 
 
 def _kind_of(tensor: torch.Tensor) -> str:
@@ -157,7 +159,7 @@ def is_told(value: Any, told: Any, constants: Mapping[str, torch.Tensor]) -> boo
         return len(value) == len(told) and all(is_told(*pair, constants) for pair in zip(value, told, strict=True))
     if type(value) is dict and type(told) is dict and value.keys() == told.keys():
         return all(is_told(value[key], told[key], constants) for key in value)
-    return _is_same(spelled(value), told)
+    return is_same(spelled(value), told)
 
 
 def names_constants(told: Any) -> bool:
@@ -208,12 +210,12 @@ def kinds_in(value: Any) -> list[type]:
     return [*map(type, items)]
 
 
-def _is_same(now: Any, was: Any) -> bool:
-    """Tell whether two plain values are of one class and say the same, down to what is in them."""
+def is_same(now: Any, was: Any) -> bool:
+    """Tell whether two values are of one class and say the same, down to what is in them: the very tensors."""
     if type(now) is not type(was):
         return False
     if isinstance(was, list | tuple):
-        return len(now) == len(was) and all(map(_is_same, now, was))
+        return len(now) == len(was) and all(map(is_same, now, was))
     if isinstance(was, dict):
-        return now.keys() == was.keys() and all(_is_same(now[key], held) for key, held in was.items())
-    return now is was or is_equal(now, was)
+        return now.keys() == was.keys() and all(is_same(now[key], held) for key, held in was.items())
+    return now is was or (not isinstance(was, torch.Tensor) and is_equal(now, was))

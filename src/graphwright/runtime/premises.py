@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
-import torch
 from torch import nn
 from torch.nn.modules import module as _torch_module
 
@@ -24,7 +23,16 @@ from graphwright.errors import GuardError
 from graphwright.ir import Graph
 from graphwright.runtime.graph_facts import Facts, forwards_of
 from graphwright.runtime.objects import attributes_of, state_of
-from graphwright.runtime.plain_values import BYTES, holds_tensors, is_equal, is_told, kinds_in, spelled, tensors_in
+from graphwright.runtime.plain_values import (
+    BYTES,
+    copied_around,
+    holds_tensors,
+    is_equal,
+    is_same,
+    is_told,
+    kinds_in,
+    spelled,
+)
 from graphwright.runtime.watching import Watch, Watched
 
 __all__ = [
@@ -380,7 +388,7 @@ class Bound:
         self._containers: list[tuple[dict[str, Any], str]] = []  # attributes of which the content counts
         self._of_tensors: list[tuple[dict[str, Any], str, str, Any]] = []  # tables, names, facts, and values
         self._spelled: list[tuple[dict[str, Any], str, Any]] = []  # arrays, partial functions, and what was in them
-        self._with_tensors: list[tuple[dict[str, Any], str, Any, list[torch.Tensor]]] = []
+        self._with_tensors: list[tuple[dict[str, Any], str, Any]] = []  # containers of tensors, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
         self._typed: list[nn.Module] = []  # modules whose class is taken for granted
@@ -450,8 +458,8 @@ class Bound:
         value = state.get(name)
         if isinstance(value, (*BYTES, functools.partial)):
             self._spelled.append((state, name, spelled(value)))
-        if holds_tensors(value):  # which are to be the very ones
-            self._with_tensors.append((state, name, _outline(value), tensors_in(value)))
+        if holds_tensors(value):
+            self._with_tensors.append((state, name, copied_around(value)))
             return
         (self._containers if _may_be_filled(value) else reads).append((state, name))
 
@@ -517,25 +525,13 @@ class Bound:
             now = table.get(name)
             if not is_equal(now, was) or kinds_in(now) != kinds:
                 return False
-        for table, name, outline, tensors in self._with_tensors:
-            held = table.get(name)
-            its = tensors_in(held)
-            if _outline(held) != outline or len(its) != len(tensors) or not all(map(_IS, its, tensors)):
-                return False
+        if not all(is_same(table.get(name), was) for table, name, was in self._with_tensors):
+            return False
         if any(getattr(table.get(name), fact, None) != was for table, name, fact, was in self._of_tensors):
             return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
         return not any(_inside(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
-
-
-def _outline(value: Any) -> Any:
-    """A container with tensors, without the tensors."""
-    if type(value) is dict:
-        return {key: _outline(item) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return [type(value), *map(_outline, value)]
-    return torch.Tensor if isinstance(value, torch.Tensor) else spelled(value)
 
 
 def _may_be_filled(value: Any) -> bool:

@@ -125,9 +125,9 @@ def _is_the_default(function: str, example: torch.Tensor, args: tuple[Any, ...],
         return False
     if example.dtype is not _DEFAULT() or function in GIVES_DTYPE:
         return False
-    given = list(leaves((args, kwargs)))
     return not any(
-        type(each) is torch.dtype or (isinstance(each, torch.Tensor) and _has_floats(each)) for each in given
+        type(each) is torch.dtype or (isinstance(each, torch.Tensor) and _has_floats(each))
+        for each in leaves((args, kwargs))
     )
 
 

@@ -8,19 +8,15 @@ from typing import NamedTuple
 
 from graphwright.source import walk
 
-__all__ = ["TREES", "Asked", "asked_in"]
+__all__ = ["TREES", "Asked", "asked_in", "tested_in"]
 
 
 class Asked(NamedTuple):
-    """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`.
-
-    `tested` are arguments whose truth is asked for.
-    """
+    """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`."""
 
     class_of: bool
     kind: bool
     given: frozenset[str]
-    tested: frozenset[str]
 
 
 _IS = (ast.Is, ast.IsNot)
@@ -35,15 +31,22 @@ _KINDS = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_
 def asked_in(definition: ast.FunctionDef | ast.Lambda | None) -> Asked:
     """Find the questions of a function, nested ones among them; what it asks of `self` is none of them."""
     if definition is None:
-        return Asked(False, False, frozenset(), frozenset())
-    arguments = definition.args
-    first = next((arg.arg for arg in (*arguments.posonlyargs, *arguments.args)), "")
-    owner = first if first in ("self", "cls") else ""
-    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        return Asked(False, False, frozenset())
+    names = _arguments(definition)
+    owner = names[0] if names and names[0] in ("self", "cls") else ""
     nodes = [*walk(definition)]
-    names = frozenset(arg.arg for arg in every)
-    given, tested = names & set(_asked_for_none(nodes)), names & set(_tested(nodes))
-    return Asked(any(_uses_type(nodes, owner)), any(_kinds_asked(nodes, owner)), given, tested)
+    given = frozenset(names) & set(_asked_for_none(nodes))
+    return Asked(any(_uses_type(nodes, owner)), any(_kinds_asked(nodes, owner)), given)
+
+
+def tested_in(definition: ast.FunctionDef | ast.Lambda | None) -> frozenset[str]:
+    """Find the arguments of a function whose truth it asks for."""
+    return frozenset() if definition is None else frozenset(_arguments(definition)) & set(_tested([*walk(definition)]))
+
+
+def _arguments(definition: ast.FunctionDef | ast.Lambda) -> list[str]:
+    arguments = definition.args
+    return [arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
 
 def _asked_for_none(nodes: list[ast.AST]) -> Iterator[str]:

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from graphwright import errors
-from graphwright.capture.conversion.asked_classes import TREES, Asked, asked_in
+from graphwright.capture.conversion.asked_classes import TREES, Asked, asked_in, tested_in
 from graphwright.capture.conversion.converter import Converter
 from graphwright.capture.conversion.generators import as_gathering, is_generator
 from graphwright.capture.conversion.local_variables import with_variables
@@ -76,6 +76,7 @@ _conditional: CodeTable[bool] = CodeTable()
 _identical: CodeTable[bool] = CodeTable()
 _flagged: CodeTable[bool] = CodeTable()
 _classes: CodeTable[Asked] = CodeTable()
+_tested: CodeTable[frozenset[str]] = CodeTable()
 _of_class: CodeTable[bool] = CodeTable()  # whether it uses `type`
 _ASKING = frozenset(code for name, code in opcode.opmap.items() if name in ("MATCH_CLASS", "IS_OP") or "_NONE" in name)
 _IS = opcode.opmap["IS_OP"]
@@ -213,7 +214,11 @@ def asked_for_none(code: CodeType) -> frozenset[str]:
 
 def asked_for_truth(code: CodeType) -> frozenset[str]:
     """The arguments whose truth a function of the program asks for."""
-    return asked_in(None if code.co_filename.startswith(_LIBRARIES) else definition_of(code)).tested
+    known = _tested.get(code)
+    if known is None:
+        definition = None if code.co_filename.startswith(_LIBRARIES) else definition_of(code)
+        known = _tested[code] = tested_in(definition)
+    return known
 
 
 def _asked(code: CodeType) -> Asked:

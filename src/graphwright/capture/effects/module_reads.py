@@ -83,8 +83,7 @@ class ModuleReads:
         self.shells = shells
         self._written: set[tuple[str, str]] = set()  # paths and names of attributes
         self.found_missing: dict[tuple[str, str], tuple[str, bool]] = {}  # those looked for: where, and by whom
-        self._unmentioned: list[tuple[str, str, Any]] = []  # containers of modules that their methods do not mention
-        self._with_tensors: list[tuple[str, str, Any, bool]] = []  # those with tensors in them: whether they do
+        self._containers: list[tuple[str, str, Any, bool]] = []  # that modules hold: whether their methods mention them
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
         shells.each(self._watch)
 
@@ -102,7 +101,7 @@ class ModuleReads:
             if name not in _OWN and held is None:
                 self._place(name, value, shell, path, aside, uses)
             elif (held is PLAIN or (isinstance(held, Grows) and held.is_assumed)) and holds_tensors(value):
-                self._with_tensors.append((path, name, value, True))
+                self._containers.append((path, name, value, True))
         for name in uses.of_class:
             if name not in module.__dict__:
                 self.missed(path, name)  # an attribute of its own would stand before that of the class
@@ -122,15 +121,13 @@ class ModuleReads:
         elif not is_atom(value) and kind not in _TABLES and is_state(value):
             self._objects.append((path, name, value))
         elif isinstance(value, _CONTAINERS):
-            if is_plain_container(value):
-                if name in uses.mentioned or uses.sees_tables:
-                    self.value(path, name, value)
-                else:  # which another function may read
-                    self._unmentioned.append((path, name, value))
+            is_mentioned = name in uses.mentioned or uses.sees_tables
+            if is_mentioned and is_plain_container(value):
+                self.value(path, name, value)
             elif holds_objects(value):
                 self._objects.append((path, name, value))
-            elif holds_tensors(value):
-                self._with_tensors.append((path, name, value, name in uses.mentioned or uses.sees_tables))
+            elif is_plain_container(value) or holds_tensors(value):
+                self._containers.append((path, name, value, is_mentioned))
         elif is_atom(value):
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
             if has_to_stay or hasattr(type(shell), name):
@@ -214,21 +211,12 @@ class ModuleReads:
         some that may be missing. `askers` are its functions that may ask of which class modules are, or whether two are
         one.
         """
-        kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written_attributes(graph)
+        targets, written = paths_in(graph), written_attributes(graph)
+        kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written
         say_made(self._recorder, graph, self.found_missing)
         self._take_objects(function, attributes, looked_for, kept)
         self._take_methods(attributes)
-        for path, name, value in self._unmentioned:
-            if name in attributes or name in looked_for:
-                self.value(path, name, value)
-        targets = paths_in(graph)
-        live = written_attributes(graph) | targets
-        for path, name, value, is_mentioned in self._with_tensors:
-            full = f"{path}.{name}" if path else name
-            if full not in live and (is_mentioned or name in attributes or name in looked_for):
-                values = self._recorder.ledger.module(path).setdefault("values", {})
-                values[name] = spelled(value, graph.constants)
-                kept.discard(full)
+        kept -= self._take_containers(graph, attributes | looked_for, targets | written)
         self._take_written(kept)
         take_answers(self._recorder.ledger, self.shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
@@ -259,6 +247,17 @@ class ModuleReads:
             if own:
                 found[path] = own
         return found
+
+    def _take_containers(self, graph: Graph, names: frozenset[str], live: set[str]) -> set[str]:
+        """Take containers for granted that the program may read, and does not where they are; give their paths."""
+        taken = set()
+        for path, name, value, is_mentioned in self._containers:
+            full = f"{path}.{name}" if path else name
+            if full not in live and (is_mentioned or name in names):
+                values = self._recorder.ledger.module(path).setdefault("values", {})
+                values[name] = spelled(value, graph.constants)
+                taken.add(full)
+        return taken
 
     def _take_written(self, kept: set[str]) -> None:
         """Take for granted what the program writes as it was: the graph does not write that."""

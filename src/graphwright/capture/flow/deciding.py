@@ -76,7 +76,10 @@ def held(value: Any) -> Any:
     if is_growing(value):
         return value.recorder.numbers.truth(value)
     recorder = running() if isinstance(value, torch.Tensor) and type(value) is not TensorProxy else None
-    return value if recorder is None else recorder.value(value)
+    if recorder is not None:
+        return recorder.value(value)
+    _note_truth(value)
+    return value
 
 
 class _Parts:
@@ -109,7 +112,6 @@ def branch(
     test = held(test)
     recorder = recorder_of(test)
     if recorder is None:
-        _note_truth(test)
         return then() if test else other()
     return recorder.questions.branch(test, then, other, names, alive, unshared)
 
@@ -117,19 +119,13 @@ def branch(
 def and_then(left: Condition, right: Callable[[], Any]) -> Any:
     """`left and right`."""
     left = held(left)
-    if recorder_of(left) is None:
-        _note_truth(left)
-        return left and right()
-    return branch(left, right, lambda: left)
+    return left and right() if recorder_of(left) is None else branch(left, right, lambda: left)
 
 
 def or_else(left: Condition, right: Callable[[], Any]) -> Any:
     """`left or right`."""
     left = held(left)
-    if recorder_of(left) is None:
-        _note_truth(left)
-        return left or right()
-    return branch(left, lambda: left, right)
+    return left or right() if recorder_of(left) is None else branch(left, lambda: left, right)
 
 
 def both(left: Condition, right: Callable[[], Any]) -> Any:
@@ -160,17 +156,14 @@ def negation(value: Condition) -> Any:
     """`not value`."""
     value = held(value)
     recorder = recorder_of(value)
-    if recorder is None:
-        _note_truth(value)
-        return not value
-    return recorder.numbers.negation(value)
+    return not value if recorder is None else recorder.numbers.negation(value)
 
 
 def _note_truth(value: Any) -> None:
-    """Python answers whether an input is true that is an object: one of another class may not be."""
+    """Python answers whether an input is true."""
     recorder = running() if is_input(value) else None
     if recorder is not None:
-        recorder.ledger.ask_of_input(value, "class")
+        recorder.ledger.ask_truth(value)
 
 
 def is_none(value: Any) -> Any:

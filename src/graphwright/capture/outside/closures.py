@@ -20,7 +20,7 @@ from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.hierarchy import paths_in
 from graphwright.ir import Graph
-from graphwright.ops import write_attribute
+from graphwright.ops import written_attributes
 from graphwright.runtime import facts_of_modules, new_object
 from graphwright.source import codes_of, stored_globals
 
@@ -54,9 +54,9 @@ class Reached:
     def keep_what_is_used(self, graphs: Iterable[Graph]) -> bool:
         """Let go of the objects that no graph reads, writes or checks; tell whether anything is left."""
         graphs = list(graphs)
-        nodes = [node for graph in graphs for node in graph.all_nodes()] if self._objects else []
-        written = [node.args[0] for node in nodes if node.target is write_attribute]
-        paths = [*written, *[path for graph in graphs for path in paths_in(graph)]]
+        if not self._objects:
+            return self.is_any()
+        paths = [path for graph in graphs for path in (*written_attributes(graph), *paths_in(graph))]
         checked = [path for graph in graphs for path in facts_of_modules(graph).get("", {}).get("objects", {})]
         used = {str(path).partition(".")[0] for path in (*paths, *checked)}
         for name in self._objects.keys() - used:

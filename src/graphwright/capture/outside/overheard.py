@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.interception import Entry
 from graphwright.capture.state.running import running
-from graphwright.ops import load_operators
 from graphwright.source import is_internal, user_frame
 
 if TYPE_CHECKING:
@@ -168,7 +167,6 @@ def stand_ins() -> list[Entry]:
 
     torch.compile puts functions of its own in the place of torch's when it is first imported.
     """
-    load_operators()  # which are found by what is there now
     for place, make in _makers.items():
         names, name, original, stand_in = _entries[place]
         now = names.get(name)

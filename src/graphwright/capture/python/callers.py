@@ -219,7 +219,7 @@ class Callers:
         if objects and any(id(value) in objects for value in held.values()):
             for value in map(held.get, asked_for_truth(code)):
                 if id(value) in objects:
-                    ledger.ask_of_input(value, "class")
+                    ledger.ask_truth(value)
 
     def _look_at(self, frame: FrameType, code: CodeType) -> None:
         if id(code) not in self._looked_at:

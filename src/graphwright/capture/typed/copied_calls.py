@@ -13,7 +13,7 @@ from graphwright.hierarchy import CopiedCall, copied_call, instead_of
 from graphwright.ir import ATOMS, Graph, Node, candidate_for, map_arg
 from graphwright.source import CallSite, Scope
 
-__all__ = ["Copying", "drop_unused_inputs", "write_out"]
+__all__ = ["Copying", "drop_unused_inputs", "moved", "write_out"]
 
 Counts = dict[str, int]  # of calls, by the path of the module
 
@@ -22,7 +22,8 @@ class Copying:
     """The nodes of one call, and the calls of modules in it, made for another.
 
     `wishes` are the names that nodes are to have. `copied` has what is passed to the other by what is passed to the
-    one, and gains what is made; `before` and `now` are how often each module had been called before the two.
+    one, and gains what is made; `further` tells how much more often than a module of the one its like in the other had
+    been called before.
     """
 
     def __init__(
@@ -31,19 +32,17 @@ class Copying:
         wishes: Mapping[Node, str | None],
         scopes: tuple[Scope, Scope],
         copied: dict[Node, Node],
-        before: Counts,
-        now: Counts,
+        further: Counts,
     ) -> None:
         self._nodes, self._wishes = nodes, wishes
         self._one, self._outermost = scopes
-        self._own, self._other = self._one.path, self._outermost.path
-        self._before, self._now = before, now
+        self._further = further
         self.copied = copied
         self._scopes = {self._one: self._outermost}
 
     def path(self, path: str) -> str:
         """The path of a module or attribute of the first module, in the other."""
-        return self._other + path[len(self._own) :] if is_below(path, self._own) else path
+        return moved(path, (self._one, self._outermost))
 
     def as_one(self, used: Sequence[Node], results: Sequence[Node]) -> Node | None:
         """Make one node that stands for all, of which the results are used.
@@ -136,7 +135,7 @@ class Copying:
             if scope.outer is None or not self._is_inside(scope):
                 return scope
             path = self.path(scope.path)
-            count = self._now.get(path, 0) + scope.call - self._before.get(scope.path, 0)
+            count = scope.call + self._further.get(scope.path, 0)
             known = self._scopes[scope] = Scope(path, scope.kind, count, self._scope(scope.outer))
         return known
 
@@ -153,6 +152,12 @@ class Copying:
                 new.passed = _renamed(args, copied), {name: _renamed(value, copied) for name, value in kwargs.items()}
                 new.given = _renamed(old.given, copied)
                 new.site = self._site(old.site)
+
+
+def moved(path: str, scopes: tuple[Scope, Scope]) -> str:
+    """The path of a module or attribute of the module of one call, in the module of the other."""
+    own = scopes[0].path
+    return scopes[1].path + path[len(own) :] if is_below(path, own) else path
 
 
 def _renamed(value: Any, copied: dict[Node, Node]) -> Any:

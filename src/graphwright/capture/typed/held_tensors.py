@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
-from torch import nn
 
 from graphwright.capture.proxies.calls_as_written import module_name
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -47,19 +47,23 @@ class HeldTensors:
 
     def take_fact_at(self, path: str, fact: str) -> None:
         """The same of the tensor at a path, if it is one of the modules."""
-        owner, _, name = path.rpartition(".")
         shells = self._recorder.shells
-        module = None if shells is None else _submodule(shells.root_module, owner)
-        tensor = None if module is None else getattr(module, name, None)
+        try:
+            tensor = None if shells is None else operator.attrgetter(path)(shells.root_module)
+        except AttributeError:  # a constant
+            return
         if isinstance(tensor, torch.Tensor):
             with torch._C.DisableTorchFunction():
-                self._recorder.ledger.module(owner).setdefault(f"{fact}s", {})[name] = str(getattr(tensor, fact))
+                self._take_at(f"{fact}s", path, str(getattr(tensor, fact)))
 
     def _take(self, fact: str, tensor: torch.Tensor, value: str) -> None:
         path = self._paths.get(id(tensor))
         if path is not None:
-            owner, _, name = path.rpartition(".")
-            self._recorder.ledger.module(owner).setdefault(fact, {})[name] = value
+            self._take_at(fact, path, value)
+
+    def _take_at(self, fact: str, path: str, value: str) -> None:
+        owner, _, name = path.rpartition(".")
+        self._recorder.ledger.module(owner).setdefault(fact, {})[name] = value
 
     def node(self, tensor: torch.Tensor) -> Node:
         """The node that reads a tensor of the module, or a constant that no module has."""
@@ -117,10 +121,3 @@ class HeldTensors:
             known[id(tensor)] = node
             recorder.keep.append(tensor)
         return node
-
-
-def _submodule(root: nn.Module, path: str) -> nn.Module | None:
-    try:
-        return root.get_submodule(path)
-    except AttributeError:  # something inside a plain attribute
-        return None

@@ -33,7 +33,7 @@ _APART = frozenset({
     ("examples",), ("typed",), ("keep",), ("callers", "_recorded"), ("callers", "_last"), ("scope",), ("calls",),
     ("repeats",), ("shells",), ("members",), ("region",), ("attempts", "_frame"), ("attempts", "_without_handlers"),
     ("plan", "asking"), ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"), ("reads", "_objects"),
-    ("reads", "_unmentioned"), ("reads", "_with_tensors"),
+    ("reads", "_containers"),
     ("keeping", "_tables"), ("keeping", "_of_module"), ("keeping", "_containers"),
 })  # fmt: skip
 # Tables of what the capture has met, to which each operation may add.

@@ -33,7 +33,7 @@ from graphwright.capture.state.ledger import Read, join_facts_of
 from graphwright.capture.state.members import Make
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.typed.alike_arguments import Matched, Unlike, is_plain, leaves_of
-from graphwright.capture.typed.copied_calls import Copying
+from graphwright.capture.typed.copied_calls import Copying, moved
 from graphwright.capture.typed.copy_budget import FEWEST, CopyBudget
 from graphwright.capture.typed.knowledge import Knowledge
 from graphwright.capture.typed.unseen_changes import Listening
@@ -67,8 +67,7 @@ class _Call:
     nodes: list[Node]
     wishes: dict[Node, str | None]
     outside: list[Node]  # what it uses besides its arguments
-    before: dict[str, int]  # how often each module had been called
-    calls: dict[str, int]  # and how often it was called in it
+    calls: dict[str, tuple[int, int]]  # how often each module that is called in it had been called before, and was
     reads: list[Read]
     unforeseen: dict[Node, Any]
     written: dict[Node, Node]
@@ -218,7 +217,11 @@ class Repeats:
         return given, _Call(
             called, given, nodes, wishes,
             list(dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in inside)),
-            before, {each: count - before.get(each, 0) for each, count in recorder.module_calls.items()},
+            {
+                each: (before.get(each, 0), count - before.get(each, 0))
+                for each, count in recorder.module_calls.items()
+                if count != before.get(each, 0)
+            },
             list(reads.values()),
             {node: what for node, what in ledger.unforeseen.items() if node not in unforeseen},
             written, self._facts(path, is_inside=True), dict(list(self._missing.items())[missing:]),
@@ -255,7 +258,9 @@ class Repeats:
         for old, new in matched.nodes.items():
             copied[root.latest(old)] = root.latest(new)
         scopes = call.called.scope, called.scope
-        copying = Copying(call.nodes, call.wishes, scopes, copied, call.before, dict(recorder.module_calls))
+        now = recorder.module_calls
+        further = {path: now.get(moved(path, scopes), 0) - before for path, (before, _) in call.calls.items()}
+        copying = Copying(call.nodes, call.wishes, scopes, copied, further)
         one = self._as_one(call, copying) if recorder.plan.leaves_copies else None
         if one is not None:
             self.copies.append(one)
@@ -300,10 +305,9 @@ class Repeats:
     def _carry_over(self, call: _Call, copying: Copying, proxies: dict[int, Any]) -> None:
         """Note of a copied call what is known of the one that it is copied from."""
         recorder, ledger, copied = self._recorder, self._recorder.ledger, copying.copied
-        for path, count in call.calls.items():
-            if count:
-                its = copying.path(path)
-                recorder.module_calls[its] = recorder.module_calls.get(its, 0) + count
+        for path, (_, count) in call.calls.items():
+            its = copying.path(path)
+            recorder.module_calls[its] = recorder.module_calls.get(its, 0) + count
         recorder.calls.recorded += call.recorded
         for read in call.reads:
             tensor = proxies.get(id(read.tensor))
