@@ -6,6 +6,7 @@ import copy
 import inspect
 import random
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -307,22 +308,27 @@ def test_editing_the_graph_is_enough() -> None:
 
 
 def test_a_dtype_that_the_program_asked_for_is_not_silently_kept() -> None:
-    asks = trace(nn.Sequential(Upcast()).eval(), torch.randn(2, 4))
-    with pytest.raises(GuardError, match=r"captured with torch\.float32"):
+    model = nn.Sequential(Upcast(lambda x, weight: x * torch.finfo(weight.dtype).eps)).eval()
+    asks = trace(model, torch.randn(2, 4))
+    with pytest.raises(GuardError, match=r"self\.0\.linear\.weight was of torch\.float32 .* makes it one of .*float16"):
         asks.half()
-    assert next(asks.parameters()).dtype is torch.float32
-    plain = trace(nn.Sequential(nn.Linear(4, 4)), torch.randn(2, 4)).double()
-    assert plain(torch.randn(2, 4, dtype=torch.float64)).dtype is torch.float64
+    assert next(asks.parameters()).dtype is torch.float32 and asks.to("cpu").float() is asks
+
+
+@pytest.mark.parametrize("program", [lambda x, weight: x.to(torch.float64).to(x.dtype), lambda x, weight: x])
+def test_a_program_that_asks_for_no_dtype_is_converted_after_its_capture(program: Any) -> None:
+    model = nn.Sequential(Upcast(program)).eval()
+    plain, x = trace(model, torch.randn(2, 4), copy=True).double(), torch.randn(2, 4, dtype=torch.float64)
+    assert plain(x).equal(model.double()(x))
 
 
 class Upcast(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, program: Any) -> None:
         super().__init__()
-        self.linear = nn.Linear(4, 4)
+        self.linear, self.program = nn.Linear(4, 4), program
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.linear(x)
-        return x.to(torch.float64).to(x.dtype)
+        return self.program(self.linear(x), self.linear.weight)
 
 
 def test_a_tensor_that_the_program_has_record_gradients() -> None:

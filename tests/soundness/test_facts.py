@@ -64,6 +64,74 @@ def normed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return (h.float() / 2).to(h.dtype)
 
 
+class Takes:
+    def ignoring(self, x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+        return x * 2
+
+    def looking(self, x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+        return x * vars()["x"] if vars()["kind"] is torch.double else x
+
+
+TAKES = Takes()
+
+
+def takes_any(x: torch.Tensor, **unused: Any) -> torch.Tensor:
+    return x * 2
+
+
+def takes_one(x: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
+    return x * torch.finfo(dtype).eps
+
+
+def hands_to(take: Callable[..., torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        dtype, taker = x.dtype, None
+        taker = take
+        return taker(x, dtype=dtype)
+
+    return program
+
+
+def hands_to_one_of_two(x: torch.Tensor) -> torch.Tensor:
+    dtype = x.dtype
+    for take in (takes_one, takes_any):
+        x = take(x, dtype=dtype)
+    return x
+
+
+def hands_on_in_a_branch(x: torch.Tensor) -> torch.Tensor:
+    dtype = x.dtype
+    h = x.double()
+    if h.sum() > 0:
+        h = h * 2
+        h = h.to(dtype)
+    return h
+
+
+def hands_on_in_lines(x: torch.Tensor) -> torch.Tensor:
+    dtype = x.dtype
+    h = torch.nn.functional.interpolate(
+        x[None, None].double(),
+        size=(4, 4),
+    ).to(dtype=dtype)
+    return torch.nn.functional.softmax(h, dim=-1, dtype=x.dtype)
+
+
+def carries(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Any:
+    total, other = y, x
+    while total.sum() < 100:
+        total, other = total + z, other + 1
+    return other * (2 if total.dtype == torch.float64 else 3)
+
+
+def chooses(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Any:
+    if x.sum() > 0:
+        chosen, other = y * 2, x
+    else:
+        chosen, other = z + 1, x + 1
+    return other * (2 if chosen.dtype == torch.float64 else 3)
+
+
 X, Y = ones(2, 3), ones(2, 3, 4)
 CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = [
     (lambda x: x / x.shape[-1], (X,), (Y,), LOUD),
@@ -87,6 +155,22 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda x: x.sum(0) / len(x), (X,), (ones(5, 3),), SAME),
     (handed, (X,), (X.half(),), SAME),
     (asked, (X,), (X.double(),), LOUD),
+    (lambda x: takes_any(x, dtype=x.dtype), (X,), (X.double(),), SAME),
+    (lambda x: takes_one(x, dtype=x.dtype), (X,), (X.double(),), LOUD),
+    (lambda x: TAKES.ignoring(x, x.dtype), (X,), (X.double(),), SAME),
+    (lambda x: TAKES.looking(x, x.dtype), (X,), (X.double(),), LOUD),
+    (hands_to(takes_any), (X,), (X.double(),), LOUD),  # two values in a variable: which one is called is not told
+    (hands_to(takes_one), (X,), (X.double(),), LOUD),
+    (hands_to_one_of_two, (X,), (X.double(),), LOUD),
+    (hands_on_in_a_branch, (X.abs() + 1,), (X.abs().half() + 1,), SAME),
+    (hands_on_in_lines, (X,), (X.double(),), SAME),
+    (carries, (X, X, X), (X.double(), X, X), SAME),
+    (carries, (X, X, X), (X, X.double(), X), LOUD),
+    (carries, (X, X, X), (X, X, X.double()), LOUD),
+    (chooses, (X, X, X), (X.double(), X, X), SAME),
+    (chooses, (X, X, X), (X, X.double(), X), LOUD),
+    (chooses, (X, X, X), (X, X, X.double()), LOUD),
+    (lambda x: x * 2 if x.isnan().dtype is torch.bool else x, (X,), (X.long(),), SAME),
     (lambda x: x + torch.finfo(x.dtype).eps, (X,), (X.half(),), LOUD),
     (lambda x, y: x.to(y.dtype), (X, X), (X, X.long()), SAME),
     (lambda x: x + 1 if x.is_contiguous() else x, (X,), (ones(3, 2).t(),), LOUD),

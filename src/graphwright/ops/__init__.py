@@ -61,7 +61,9 @@ from graphwright.ops.regions import (
     is_loop,
     is_region,
     loop_parts,
+    results_of,
     run_body,
+    values_for,
     while_loop,
 )
 from graphwright.ops.schemas import get_signature_for_torch_op, operator_name, schemas_of, signature_of_schema
@@ -153,6 +155,8 @@ __all__ = [
     "call_item_at",
     "item_at",
     "loop_parts",
+    "results_of",
+    "values_for",
     "normalize_function",
     "normalize_module",
     "expect_bound",

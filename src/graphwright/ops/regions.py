@@ -14,7 +14,10 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, register_signature
 from graphwright.ops.statements import raise_error
 
-__all__ = ["Body", "LoopParts", "cond", "for_loop", "is_loop", "is_region", "loop_parts", "run_body", "while_loop"]
+__all__ = [
+    "Body", "LoopParts", "cond", "for_loop", "is_loop", "is_region", "loop_parts", "results_of", "run_body",
+    "values_for", "while_loop",
+]  # fmt: skip
 
 Body = Graph | Callable[..., Any]
 
@@ -112,6 +115,39 @@ def is_loop(node: Node) -> bool:
 def is_region(node: Node) -> bool:
     """Tell whether a node is a branch or a loop."""
     return is_loop(node) or (node.op == "call_function" and node.target is cond)
+
+
+def values_for(node: Node, placeholder: Node) -> list[Any]:
+    """What a branch or loop hands a body for one of its placeholders: an operand, or a start and what the body gives.
+
+    >>> graph, body = Graph(), Graph()
+    >>> item, total = body.placeholder("item"), body.placeholder("total")
+    >>> _ = body.output((body.call_function(max, (item, total)),))
+    >>> loop = graph.call_function(for_loop, (graph.placeholder("xs"), body, (0,), ()))
+    >>> values_for(loop, item), values_for(loop, total)
+    ([xs], [0, max_1])
+    """
+    index = placeholder.graph.find_nodes(op="placeholder").index(placeholder)
+    if node.target is cond:
+        return [node.args[3][index]]
+    parts = loop_parts(node)
+    values: list[list[Any]] = [[parts.subject]] if node.target is for_loop else []
+    values += [list(pair) for pair in zip(parts.carried, parts.given, strict=True)]
+    return [*values, *([operand] for operand in parts.operands)][index]
+
+
+def results_of(node: Node, index: int) -> list[Any]:
+    """What an item of what a branch or loop gives may be: that of either side, or its start and what the body gives.
+
+    >>> graph, true, false = Graph(), Graph(), Graph()
+    >>> _ = true.output((1, 2)), false.output((3, 4))
+    >>> results_of(graph.call_function(cond, (graph.placeholder("test"), true, false, ())), 1)
+    [2, 4]
+    """
+    if node.target is cond:
+        return [body.output_node().args[0][index] for body in node.args[1:3]]
+    parts = loop_parts(node)
+    return [parts.carried[index], parts.given[index]]
 
 
 def run_body(body: Body, operands: Sequence[Any]) -> Any:

@@ -9,30 +9,24 @@ import torch
 from torch import nn
 
 from graphwright.errors import GuardError
-from graphwright.ir import Node
-from graphwright.runtime.entries import STATE, is_readable
+from graphwright.runtime.entries import STATE
+from graphwright.runtime.premises import asked_dtypes
 
 __all__ = ["refuse_conversion"]
 
 
 def refuse_conversion(module: nn.Module, convert: Callable[[Any], Any]) -> None:
-    """Raise GuardError where parameters would get another floating dtype, and a program in a module mentions one.
-
-    A program has the dtypes that it asked for as constants.
-    """
-    states = [each.__dict__[STATE] for each in module.modules() if STATE in each.__dict__]  # any of which may refuse
-    graphs = {id(entry.graph): entry.graph for each in states for entry in each.entries.values()}
-    nodes = (node for graph in graphs.values() for node in graph.all_nodes())
-    if not is_readable(module) or not any(map(_mentions_float_dtype, nodes)):
-        return
-    parameter = next((each for each in module.parameters() if each.is_floating_point()), None)
-    if parameter is not None and convert(torch.empty(0, dtype=parameter.dtype)).dtype != parameter.dtype:
-        raise GuardError(
-            f"the program was captured with {parameter.dtype} parameters and asks for dtypes on its way",
-            fix="convert the original model, then capture it",
-        )
-
-
-def _mentions_float_dtype(node: Node) -> bool:
-    values = (*node._args, *node._kwargs.values())
-    return any(isinstance(value, torch.dtype) and value.is_floating_point for value in values)
+    """Raise GuardError where a tensor would get another dtype than a program in a module takes for granted."""
+    converted: dict[torch.dtype, torch.dtype] = {}
+    for at, each in module.named_modules():  # any of which may refuse
+        for entry in each.__dict__[STATE].entries.values() if STATE in each.__dict__ else ():
+            for path, tensor, was in asked_dtypes(each, entry.premises, at):
+                dtype = tensor.dtype
+                if dtype not in converted:
+                    converted[dtype] = convert(torch.empty(0, dtype=dtype)).dtype
+                if converted[dtype] != dtype and str(converted[dtype]) != was:
+                    raise GuardError(
+                        f"{path} was of {was} when the program was captured, which asks for it; this makes it one of "
+                        f"{converted[dtype]}",
+                        fix="convert the original model, then capture it",
+                    )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules import module as _torch_module
 
@@ -38,6 +39,7 @@ from graphwright.runtime.watching import Watch, Watched
 __all__ = [
     "HOOKS",
     "Bound",
+    "asked_dtypes",
     "bound",
     "class_name",
     "name_of_class",
@@ -169,6 +171,16 @@ def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) ->
             for said, fix in _unlike(module, path, of_one, graph):
                 return said, fix
     return "", ""
+
+
+def asked_dtypes(root: nn.Module, facts: Mapping[str, Facts], at: str) -> Iterator[tuple[str, torch.Tensor, str]]:
+    """The tensors whose dtype is taken for granted: the path of each, below that of the root, and its dtype then."""
+    for path, of_one in facts.items():
+        module = _module_at(root, path)
+        for name, was in of_one.get("dtypes", {}).items():
+            held = _held(module, name) if isinstance(module, nn.Module) else None
+            if isinstance(held, torch.Tensor):
+                yield _dotted(".".join(filter(None, (at, path))), name), held, was
 
 
 def _idle_everywhere(facts: Mapping[str, Facts]) -> list[dict[Any, Any]]:

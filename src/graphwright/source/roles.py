@@ -68,20 +68,32 @@ def is_return(file: str, line: int) -> bool:
     return any(isinstance(statement, ast.Return) and statement.value is not None for statement in statements[-1:])
 
 
-def statement_at(code: CodeType, position: Position) -> ast.stmt | None:
-    """The innermost statement that holds a position."""
-    statements = source_behind(code).statements(position[0])
-    around = [statement for statement in statements if _holds(statement, position)]
-    return around[-1] if around else None
+def statement_at(code: CodeType, position: Position) -> ast.stmt | ast.Lambda | None:
+    """The innermost statement that holds a position; a lambda where none does, as in a decorator."""
+    source = source_behind(code)
+    around = [statement for statement in source.statements(position[0]) if _holds(statement, position)]
+    if around:
+        return around[-1]
+    lambdas = source.definitions("<lambda>", code.co_firstlineno) if code.co_name == "<lambda>" else []
+    return next((each for each in lambdas if isinstance(each, ast.Lambda) and _holds(each, position)), None)
 
 
-def expression_at(statement: ast.stmt, position: Position) -> ast.AST | None:
+def expression_at(statement: ast.AST, position: Position) -> ast.AST | None:
     """The expression of a statement that stands at a position, and nowhere else."""
     for *_, part in reversed(_path(statement, position)):
         place = tuple([getattr(part, name, None) for name in ("lineno", "end_lineno", "col_offset", "end_col_offset")])
-        if place == tuple(position):
+        if place == tuple(position) or _place_of_name(part) == tuple(position):
             return part
     return None
+
+
+def _place_of_name(part: ast.AST) -> tuple[int | None, ...]:
+    """Where Python says that an attribute, or the call of one, stands whose name is in a line below the first one."""
+    named = part.func if isinstance(part, ast.Call) else part
+    if not isinstance(named, ast.Attribute) or named.lineno == named.end_lineno:
+        return ()
+    assert isinstance(part, ast.expr)
+    return named.end_lineno, part.end_lineno, (named.end_col_offset or 0) - len(named.attr), part.end_col_offset
 
 
 def _path(node: ast.AST, position: Position) -> list[_Step]:

@@ -16,21 +16,24 @@ from graphwright.source.positions import position_of
 from graphwright.source.roles import expression_at, statement_at
 from graphwright.source.source_files import source_of
 
-__all__ = ["Use", "argument_at", "uses_of"]
+__all__ = ["Use", "argument_at", "definition_around", "stores_of", "uses_of"]
 
 Place = tuple[int, int]  # line and column of an expression
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
-    """One place where a value is used: the `index` of the item that is taken of it, or the place of an argument.
+    """One place where a value is used: the `index` of the item that is taken of it, or the argument of a call.
 
-    Neither is there where the value is asked for, kept or returned.
+    Neither is there where the value is asked for, kept or returned. `may_wait`: it is read of a variable, by the
+    function itself, which may as well end without it.
     """
 
     index: int | None = None
     argument: Place | None = None
+    call: ast.Call | None = None
     is_returned: bool = False
+    may_wait: bool = False
 
 
 _known: CodeTable[dict[int, tuple[Use, ...]]] = CodeTable()
@@ -89,23 +92,67 @@ def _use(read: ast.AST, parents: _Parents) -> Use:
         return Use(index=index) if type(index) is int else Use()
     call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
     if isinstance(call, ast.Call) and call.func is not read and isinstance(read, ast.expr):
-        return Use(argument=(read.lineno, read.col_offset))
+        return Use(argument=(read.lineno, read.col_offset), call=call)
     return Use(is_returned=isinstance(parent, ast.Return))
 
 
 def _reads(code: CodeType, line: int, variable: ast.Name) -> Iterator[Use]:
     """The uses of a variable of a function that is assigned once; nothing where that is not all there is to it."""
+    definition = definition_around(code, line)
+    if definition is None or stores_of(definition, variable.id) != 1:
+        return
+    parents = _parents(definition)
+    for node in parents:
+        if isinstance(node, ast.Name) and node.id == variable.id and isinstance(node.ctx, ast.Load):
+            yield dataclasses.replace(_use(node, parents), may_wait=not _is_in_inner(node, definition, parents))
+
+
+def _names_given(node: ast.AST) -> tuple[str, ...]:
+    """The variables that a part of a function, without its own parts, gives a value to."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        return (node.id,)
+    if isinstance(node, ast.alias):
+        return ((node.asname or node.name).partition(".")[0],)
+    kept = getattr(node, "arg", None) if isinstance(node, ast.arg) else getattr(node, "name", None)
+    return (kept,) if type(kept) is str else ()  # of functions, classes, handlers and patterns
+
+
+def _is_in_inner(node: ast.AST, definition: ast.FunctionDef, parents: _Parents) -> bool:
+    while node is not definition:
+        node = parents[node]
+        if isinstance(node, ast.FunctionDef | ast.Lambda) and node is not definition:
+            return True
+    return False
+
+
+def definition_around(code: CodeType, line: int) -> ast.FunctionDef | None:
+    """The definition of the function that code is of, or a part of, which a line is in."""
     definitions = [found for known in source_of(code.co_filename).part(line).definitions.values() for found in known]
     around = [
         found
         for found in definitions
-        if getattr(found, "name", "") == code.co_name and found.lineno <= line <= (found.end_lineno or 0)
+        if isinstance(found, ast.FunctionDef)
+        and found.name == code.co_name
+        and found.lineno <= line <= (found.end_lineno or 0)
     ]
-    if around and variable.id in code.co_varnames:
-        parents = _parents(max(around, key=lambda found: found.lineno))
-        names = [node for node in parents if isinstance(node, ast.Name) and node.id == variable.id]
-        if len([node for node in names if not isinstance(node.ctx, ast.Load)]) == 1:
-            yield from [_use(node, parents) for node in names if isinstance(node.ctx, ast.Load)]
+    return max(around, key=lambda found: found.lineno, default=None)
+
+
+def stores_of(definition: ast.FunctionDef, name: str) -> int:
+    """How often a function gives a value to a variable of its own, as a parameter, too; more than once in a loop.
+
+    -1 where the variable is one of all functions, or of one around it.
+    """
+    count = 0
+    pending: list[tuple[ast.AST, int]] = [(child, 1) for child in ast.iter_child_nodes(definition)]
+    while pending:
+        node, weight = pending.pop()
+        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+            return -1
+        count += weight * (name in _names_given(node))
+        inner = 2 if isinstance(node, ast.For | ast.While) else weight
+        pending += [(child, inner) for child in ast.iter_child_nodes(node)]
+    return count
 
 
 def _parents(tree: ast.AST) -> _Parents:

@@ -2,39 +2,50 @@
 
 A dtype is one object for all tensors that have it, so that its value does not tell where it comes from. What the
 function does with what it reads tells (`source/uses.py`): where that is to give it to calls of torch, the calls get the
-node that reads it, and the program is not specialized to it. Any other use is asking.
+node that reads it, and the program is not specialized to it; nor is it where that is to give it to functions that never
+look at it. Any other use is asking.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.calls.facts import reader
+from graphwright.capture.calls.facts import program_frame
+from graphwright.capture.conversion.calls_left import is_called_by_runtime
+from graphwright.capture.conversion.conversion import is_converted, original_code
 from graphwright.capture.proxies.calls_as_written import LOOKS_AT_SIZES
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.source import argument_at, uses_of
+from graphwright.source import Use, argument_at, function_of_call, ignores, uses_of
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
-    from graphwright.ir import Node
+    from graphwright.ir import Node, Target
 
 __all__ = ["GIVES_DTYPE", "Dtypes", "unforeseen"]
 
+# What functions of torch that are written in Python hand their arguments on to.
+_HANDS_ON = getattr(torch.overrides.handle_torch_function, "__code__", None)
 _DEFAULT = torch.get_default_dtype
 
-# Whose result has the dtype that they are called for.
-GIVES_DTYPE = frozenset({"float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char", "bool"})
+# Whose result has the dtype that they are called for, or is of bool, whatever they get.
+GIVES_DTYPE = frozenset({
+    "float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char", "bool", "eq", "ne", "lt", "le", "gt",
+    "ge", "isnan", "isinf", "isfinite", "isclose", "isin", "logical_and", "logical_or", "logical_xor", "logical_not",
+})  # fmt: skip
 
 
 @dataclasses.dataclass(slots=True)
 class _Handed:
     tensor: TensorProxy
+    use: Use
     at: str
+    is_reached: bool  # the call takes place: only the calls of converted functions are seen
     has_arrived: bool = False
 
 
@@ -43,7 +54,7 @@ class Dtypes:
 
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
-        self.handed: dict[tuple[int, tuple[int, int]], _Handed] = {}  # by frame, and place of the argument
+        self.handed: dict[tuple[int, tuple[int, int]], _Handed] = {}  # by frame of the call, and place of the argument
 
     def read(self, tensor: TensorProxy, frame: FrameType | None, at: str) -> None:
         """Note that the program reads the dtype of a tensor, in a frame of its own."""
@@ -52,18 +63,32 @@ class Dtypes:
             self._recorder.ledger.tensor(tensor, "dtype", at)
             return
         for use in uses:
-            assert use.argument is not None
-            key = id(frame), use.argument
-            self._missed(self.handed.get(key))
-            self.handed[key] = _Handed(tensor, at)
+            assert use.argument is not None and use.call is not None
+            is_seen = use.may_wait and is_converted(frame.f_code) and is_called_by_runtime(use.call)
+            if is_seen or not ignores(function_of_call(use.call, frame), use.call, use.argument):
+                key = id(_whole(frame)), use.argument
+                self._missed(self.handed.get(key))
+                self.handed[key] = _Handed(tensor, use, at, is_reached=not is_seen)
+
+    def given(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A converted function is about to call something. `put_into` tells whether torch gets what it hands on."""
+        places = [(arg, index, None) for index, arg in enumerate(args)] + [(kwargs[name], 0, name) for name in kwargs]
+        frame = program_frame(sys._getframe(1))
+        for value, index, keyword in places:
+            if type(value) is torch.dtype:
+                handed = None if frame is None else self._handed_at(frame, index, keyword)
+                for each in self.handed.values() if handed is None else (handed,):
+                    each.is_reached |= _dtype_of(each.tensor) == value
+                if handed is not None and handed.use.call is not None and handed.use.argument is not None:
+                    handed.has_arrived |= ignores(function, handed.use.call, handed.use.argument)
 
     def put_into(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], is_method: bool
+        self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], is_method: bool
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call of torch that the program makes, with nodes in place of dtypes that it has read."""
         if not any(type(arg) is torch.dtype for arg in (*args, *kwargs.values())):
             return args, kwargs
-        frame = reader()
+        frame = program_frame(sys._getframe(1), (_HANDS_ON, getattr(target, "__code__", None)))
         if frame is not None:
             args = tuple([self._node(arg, frame, i - is_method, None) or arg for i, arg in enumerate(args)])
             kwargs = {name: self._node(arg, frame, 0, name) or arg for name, arg in kwargs.items()}
@@ -72,9 +97,8 @@ class Dtypes:
     def _node(self, dtype: Any, frame: FrameType, index: int, keyword: str | None) -> Node | None:
         if type(dtype) is not torch.dtype or (index < 0 and keyword is None):
             return None
-        place = argument_at(frame.f_code, frame.f_lasti, index, keyword)
-        handed = None if place is None else self.handed.get((id(frame), place))
-        if handed is None or handed.tensor.example.dtype != dtype:
+        handed = self._handed_at(frame, index, keyword)
+        if handed is None or _dtype_of(handed.tensor) != dtype:
             return None
         handed.has_arrived = True
         recorder, known = self._recorder, self._recorder.region.attributes
@@ -85,19 +109,40 @@ class Dtypes:
             recorder.keep.append(handed.tensor)
         return known[key]
 
+    def _handed_at(self, frame: FrameType, index: int, keyword: str | None) -> _Handed | None:
+        """What is handed on at the place of an argument of the call that a frame makes."""
+        place = argument_at(frame.f_code, frame.f_lasti, index, keyword)
+        return None if place is None else self.handed.get((id(_whole(frame)), place))
+
     def have_arrived(self) -> bool:
         """Tell whether all of them were handed on to calls of torch."""
         return all(handed.has_arrived for handed in self.handed.values())
 
+    def end_call(self) -> bool:
+        """Tell whether all were that functions handed on which have ended; what they did not get to is over."""
+        self.handed = {key: handed for key, handed in self.handed.items() if handed.is_reached or handed.has_arrived}
+        return self.have_arrived()
+
     def settle(self) -> None:
-        """The program has ended: what did not arrive at a call of torch was asked for somewhere."""
+        """The program has ended: what did not arrive at a call of torch, on its way, was asked for somewhere."""
         for handed in self.handed.values():
             self._missed(handed)
         self.handed.clear()
 
     def _missed(self, handed: _Handed | None) -> None:
-        if handed is not None and not handed.has_arrived:
+        if handed is not None and handed.is_reached and not handed.has_arrived:
             self._recorder.ledger.tensor(handed.tensor, "dtype", handed.at)
+
+
+def _whole(frame: FrameType) -> FrameType:
+    """The frame of the function that runs in this one: converted functions run in parts of their own."""
+    code, around = frame.f_code, frame
+    while original_code(around.f_code) is None:
+        outer = program_frame(around.f_back)
+        if outer is None or outer.f_code.co_name != code.co_name or outer.f_code.co_filename != code.co_filename:
+            break
+        around = outer
+    return around
 
 
 def unforeseen(
@@ -132,5 +177,11 @@ def _is_the_default(function: str, example: torch.Tensor, args: tuple[Any, ...],
 
 
 def _has_floats(tensor: torch.Tensor) -> bool:
-    dtype = tensor.example.dtype if isinstance(tensor, TensorProxy) else tensor.dtype
+    dtype = _dtype_of(tensor)
     return dtype.is_floating_point or dtype.is_complex
+
+
+def _dtype_of(tensor: torch.Tensor) -> torch.dtype:
+    """The dtype of a tensor, without asking for it."""
+    with torch._C.DisableTorchFunction():
+        return tensor.example.dtype if isinstance(tensor, TensorProxy) else tensor.dtype

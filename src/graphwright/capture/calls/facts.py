@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.proxies.calls_as_written import AS_MANY_AS_DIMENSIONS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["ask_dtype", "ask_rank", "ask_shape", "fact", "is_only_handed_on", "note_count", "reader"]
+__all__ = ["ask_dtype", "ask_rank", "ask_shape", "fact", "is_only_handed_on", "note_count", "program_frame", "reader"]
 
 
 def fact(
@@ -82,19 +82,19 @@ def is_only_handed_on(frame: FrameType | None) -> bool:
     """Tell whether all that a function does with what it reads, or who it returns that to, is to give it to calls."""
     uses: tuple[Use, ...] = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
     while frame is not None and uses and all(use.is_returned for use in uses):
-        frame = _program_frame(frame.f_back)
+        frame = program_frame(frame.f_back)
         uses = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
     return bool(uses) and all(use.argument is not None for use in uses)
 
 
 def reader() -> FrameType | None:
     """The frame of the program that reads an attribute of a tensor; None where torch's own code reads it."""
-    return _program_frame(sys._getframe(1))
+    return program_frame(sys._getframe(1))
 
 
-def _program_frame(frame: FrameType | None) -> FrameType | None:
-    """The nearest frame that is none of ours, if that is one of the program."""
-    while frame is not None and is_ours(frame.f_code.co_filename):
+def program_frame(frame: FrameType | None, between: tuple[CodeType | None, ...] = ()) -> FrameType | None:
+    """The nearest frame that is none of ours, nor runs what may stand between, if that is one of the program."""
+    while frame is not None and (frame.f_code in between or is_ours(frame.f_code.co_filename)):
         frame = frame.f_back
     return frame if frame is user_frame(frame) else None
 

@@ -4,6 +4,7 @@
 
     conversion.py           a function in, the same function with questions as calls out
     converter.py            its tree rewritten, statement by statement
+    calls_left.py           calls that it makes as they are written
     generators.py           generator functions as functions that gather what they give
     asked_classes.py        which questions for classes a function holds
     local_variables.py      `locals()` as the variables, spelled out

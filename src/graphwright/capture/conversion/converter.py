@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from graphwright.capture.conversion.calls_left import LOOKS_AT_FRAME, WARNS
 from graphwright.capture.conversion.generators import gathered_call
 from graphwright.capture.conversion.unshared import unshared
 from graphwright.source import (
@@ -59,8 +60,6 @@ from graphwright.source import (
 
 __all__ = ["Converter"]
 
-# What looks at the frame that calls it must be called by the user's code itself.
-_LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec", "super", "breakpoint"})
 # What takes a condition and a message.
 _CHECKS = frozenset({
     "_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_with",
@@ -511,7 +510,7 @@ class Converter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> Any:
         if is_from_conversion(node.func):
             return node
-        if isinstance(node.func, ast.Name) and node.func.id in _LOOKS_AT_FRAME:
+        if isinstance(node.func, ast.Name) and node.func.id in LOOKS_AT_FRAME:
             if node.func.id == "super" and not node.args and self._first:
                 node.args = [ast.Name("__class__", ast.Load()), ast.Name(self._first, ast.Load())]
             elif node.func.id != "super":
@@ -520,7 +519,7 @@ class Converter(ast.NodeTransformer):
         if ast.unparse(node.func) == "warnings.warn":
             self.generic_visit(node)
             return placed(ast.Call(self._runtime("warn", node), [node.func, *node.args], node.keywords), node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("warn", "warning"):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in WARNS:
             return self.generic_visit(node)  # told of the line that calls it, and so of the same line once
         name = ast.unparse(node.func).rpartition(".")[2]
         inner = gathered_call(node)
@@ -566,14 +565,11 @@ class Converter(ast.NodeTransformer):
     def visit_DictComp(self, node: ast.DictComp) -> Any:
         """`{k: v for row in x}`: the list of its pairs, and a dict made of that."""
         pair = ast.Tuple([node.key, node.value], ast.Load())
-        return self._made_of_list(node, placed(ast.ListComp(pair, node.generators), node), "as_dict")
+        return self._call("as_dict", node, self.visit_ListComp(placed(ast.ListComp(pair, node.generators), node)))
 
     def visit_SetComp(self, node: ast.SetComp) -> Any:
         """`{v for row in x}`: the list of its items, and a set made of that."""
-        return self._made_of_list(node, placed(ast.ListComp(node.elt, node.generators), node), "as_set")
-
-    def _made_of_list(self, node: ast.expr, listed: ast.ListComp, method: str) -> Any:
-        return self._call(method, node, self.visit_ListComp(listed))
+        return self._call("as_set", node, self.visit_ListComp(placed(ast.ListComp(node.elt, node.generators), node)))
 
     def _decided(self, node: ast.Call) -> Any:
         """`any(f(row) for row in x)`: a loop that ends where that is known."""
@@ -630,7 +626,10 @@ class Converter(ast.NodeTransformer):
         return placed(ast.Call(self._runtime(method, place), list(args), []), place)
 
     def _runtime(self, method: str, place: ast.AST) -> Any:
-        return placed(ast.Attribute(ast.Constant(RUNTIME_MARK), method, ast.Load()), place)
+        """A function of the runtime, which ends where it starts: Python has a call begin where the name called does."""
+        function = placed(ast.Attribute(ast.Constant(RUNTIME_MARK), method, ast.Load()), place)
+        function.end_lineno, function.end_col_offset = function.lineno, function.col_offset
+        return function
 
 
 def _is_builtin(function: ast.expr) -> bool:

@@ -80,6 +80,8 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     if recorder is None:
         return function(*args, **kwargs)
     function, choices = original_of(function), recorder.choices
+    if recorder.typed is not None and recorder.typed.dtypes.handed:
+        recorder.typed.dtypes.given(function, args, kwargs)
     if type(function) not in _ARE_UNCACHED:
         uncached = without_cache(function)
         if uncached is not function:

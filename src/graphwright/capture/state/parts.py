@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Handlers", "Ladder", "Numbers", "TypedNumbers", "Joining", "Loops", "Attempts", "TypedAttempts", "Writes",
-    "SymbolicWrites", "TypedWrites", "Transforms", "TypedTransforms", "Callers", "Choices", "Dtypes", "Ambient",
-    "TypedAmbient", "Keeping",
+    "SymbolicWrites", "TypedWrites", "Transforms", "TypedTransforms", "Callers", "Choices", "Ambient", "TypedAmbient",
+    "Keeping",
 ]  # fmt: skip
 
 # Of a `try`: what each handler catches, None for everything, and the handler.
@@ -515,16 +515,6 @@ class TypedTransforms(Transforms, Protocol):
 
     def node_of_whole(self, container: Any) -> Node | None:
         """The node whose value a container is, where the program has not changed it since."""
-
-
-class Dtypes(Protocol):
-    """The dtypes that the program has read and not handed on yet."""
-
-    def read(self, tensor: TensorProxy, frame: FrameType | None, at: str) -> None:
-        """Note that the program reads the dtype of a tensor, in a frame of its own."""
-
-    def have_arrived(self) -> bool:
-        """Tell whether all of them were handed on to calls of torch."""
 
 
 class Callers(Protocol):

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         Attempts,
         Callers,
         Choices,
-        Dtypes,
         ExampleFacts,
         Joining,
         Keeping,
@@ -249,6 +248,24 @@ class Reads(Protocol):
 
         By the path of the module and the name; the code is one that its user cannot change, or not.
         """
+
+
+class Dtypes(Protocol):
+    """The dtypes that the program has read and not handed on yet."""
+
+    handed: dict[Any, Any]
+
+    def read(self, tensor: TensorProxy, frame: FrameType | None, at: str) -> None:
+        """Note that the program reads the dtype of a tensor, in a frame of its own."""
+
+    def given(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A converted function is about to call something."""
+
+    def have_arrived(self) -> bool:
+        """Tell whether all of them were handed on to calls of torch."""
+
+    def end_call(self) -> bool:
+        """Tell whether all were that functions handed on which have ended."""
 
 
 class TypedCapture(Capture, Protocol):

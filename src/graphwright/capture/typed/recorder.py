@@ -343,7 +343,7 @@ class Recorder:
         node_args = (*owner, *map(self.argument, args))
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()} if kwargs else {}
         if self.dtypes.handed:
-            node_args, node_kwargs = self.dtypes.put_into(node_args, node_kwargs, op == "call_method")
+            node_args, node_kwargs = self.dtypes.put_into(target, node_args, node_kwargs, op == "call_method")
         name = ""  # a value must not have the name of the function that the code calls for it
         if target == "numpy" or (op == "call_function" and gives_data):
             name = self.target_name() or ("array" if target == "numpy" else "value")

@@ -209,7 +209,7 @@ class Repeats:
             and self._facts(path, is_inside=False) == others
             and inside.issuperset((*written, *written.values()))
             and recorder.writes.memories.isdisjoint(map(memory_of, passed))
-            and recorder.dtypes.have_arrived()
+            and recorder.dtypes.end_call()
             and self._is_quiet(path)
         )
         if not is_alone:

@@ -19,7 +19,7 @@ from graphwright.capture.proxies.calls_as_written import name_of_target, reshape
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.hierarchy import CopiedCall, copied_call, instead_of, path_of
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import written_and_given
+from graphwright.ops import is_region, results_of, values_for, written_and_given
 from graphwright.runtime import expect
 from graphwright.source import CallSite
 
@@ -35,9 +35,9 @@ _NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
 # Whose result has the dtype of their operands under `torch.autocast`, too; that of all others may be another there.
 _LIKE_OPERANDS = frozenset({
     "abs", "add", "and_", "append", "arange", "chunk", "clone", "cond", "contiguous", "detach", "dict", "dropout",
-    "embedding", "empty", "empty_like", "eq", "expand", "expand_as", "extend", "flatten", "floordiv", "for_loop",
-    "full", "full_like", "ge", "gelu", "getattr", "getitem", "gt", "iadd", "identity", "imul", "insert", "invert",
-    "isub", "itruediv", "le", "list", "lt", "masked_fill", "mod", "mul", "ne", "neg", "new_empty", "new_full",
+    "embedding", "empty", "empty_like", "expand", "expand_as", "extend", "flatten", "floordiv", "for_loop",
+    "full", "full_like", "gelu", "getattr", "getitem", "iadd", "identity", "imul", "insert", "invert",
+    "isub", "itruediv", "list", "masked_fill", "mod", "mul", "neg", "new_empty", "new_full",
     "new_ones", "new_zeros", "ones", "ones_like", "or_", "permute", "pop", "pow", "relu", "reshape", "setitem",
     "sigmoid", "silu", "split", "squeeze", "sub", "t", "tanh", "to", "transpose", "truediv", "tuple", "type_as",
     "unbind", "unflatten", "unpack", "unsqueeze", "view", "where", "while_loop", "xor", "zeros", "zeros_like",
@@ -100,6 +100,11 @@ class Settling:
         if original is not None:
             self._mark(original, fact)
             return
+        measure = self._measure(node)
+        if measure is not None:  # no tensor
+            if measure == fact:  # what it tells is what something is made with: `.to(x.dtype)`
+                self._mark_used(node, node.all_input_nodes, fact)
+            return
         for user in node.users:  # the tensor may be what something else makes of it
             reshaped = reshaped_argument(user._target, user._args, user._kwargs)
             if reshaped is not None and node in nodes_in(reshaped):
@@ -110,17 +115,14 @@ class Settling:
         elif node.op == "placeholder":  # of the body of a branch or loop
             owner = self._owner(node.graph)
             if owner is not None:
-                self._mark_used(owner, owner.all_input_nodes, fact)
+                used = nodes_in(values_for(owner, node)) if is_region(owner) else owner.all_input_nodes
+                self._mark_used(owner, used, fact)
             else:  # a container among the inputs
                 self._note_all(fact)
         elif node.op == "get_attr":
             self._take_held(node, str(node.target), fact)
         else:
-            measure = self._measure(node)
-            if measure is None:
-                self._pass_on(node, fact)
-            elif measure == fact:  # what it tells is what something is made with: `.to(x.dtype)`
-                self._mark_used(node, node.all_input_nodes, fact)
+            self._pass_on(node, fact)
 
     def _measure(self, node: Node) -> str | None:
         """What a node tells of a tensor; for all but its dtype and device, its number is another question."""
@@ -137,6 +139,9 @@ class Settling:
             self._take_held(node, f"{node.target}.weight", fact)
             return
         name = name_of_target(node.target) if module is None else type(module).__name__.lower()
+        if node.target is operator.getitem and self._is_item_of_region(node):
+            self._mark_used(node.args[0], nodes_in(results_of(*node.args)), fact)
+            return
         written = written_and_given(node)
         is_reshaped = reshaped_argument(node.target, node.args, node.kwargs) is not None
         if written is not None and not is_reshaped:  # it is the very tensor
@@ -155,6 +160,10 @@ class Settling:
             if isinstance(body, Graph):
                 for given in body.output_node().all_input_nodes:
                     self._mark(given, fact)
+
+    def _is_item_of_region(self, node: Node) -> bool:
+        region, index = node.args
+        return isinstance(region, Node) and is_region(region) and type(index) is int
 
     def _module(self, node: Node) -> nn.Module | None:
         """The module that is one node."""

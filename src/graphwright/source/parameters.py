@@ -1,0 +1,99 @@
+"""Arguments that whoever they are handed to never looks at, as `dtype=` is that goes into an unused `**kwargs`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dis
+import inspect
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
+from graphwright.source.mentions import codes_of
+from graphwright.source.uses import Place, definition_around, stores_of
+
+__all__ = ["function_of_call", "ignores"]
+
+_UNKNOWN = object()
+_LOOKS_AT_ALL = frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "stack"})
+
+
+def ignores(function: Any, call: ast.Call, argument: Place) -> bool:
+    """Tell whether a function never looks at an argument that a call of it hands it.
+
+    >>> def double(x, **unused): return x * 2
+    >>> call = ast.parse("double(x, dtype=dtype)").body[0].value
+    >>> ignores(double, call, (1, 16)), ignores(double, call, (1, 7))
+    (True, False)
+    """
+    inner = function.__func__ if isinstance(function, MethodType) else function
+    if type(inner) is not FunctionType:
+        return False
+    name = _parameter(inner.__code__, call, argument, inner is not function)
+    return name is not None and not any(_mentions(part, name) for part in codes_of(inner.__code__))
+
+
+def function_of_call(call: ast.Call, frame: FrameType) -> Any:
+    """What a call of a running function calls, where the frame tells before it does: None where it does not.
+
+    It tells by a variable that is given a value once, or by what modules and objects hold under a name.
+    """
+    function = _held(call.func, frame)
+    return None if function is _UNKNOWN else function
+
+
+def _held(expression: ast.expr, frame: FrameType) -> Any:
+    """What a name, or a path of names, stands for in a frame; nothing of the program's is run to find out."""
+    if isinstance(expression, ast.Name):
+        return _variable(expression, frame)
+    owner = _held(expression.value, frame) if isinstance(expression, ast.Attribute) else _UNKNOWN
+    if owner is _UNKNOWN or isinstance(owner, torch.Tensor):
+        return _UNKNOWN
+    assert isinstance(expression, ast.Attribute)
+    name = expression.attr
+    if isinstance(owner, ModuleType):
+        return vars(owner).get(name, _UNKNOWN)
+    value = inspect.getattr_static(owner, name, _UNKNOWN)
+    is_own = isinstance(owner, type) or name in getattr(owner, "__dict__", {})
+    if isinstance(value, staticmethod):
+        return value.__func__
+    return MethodType(value, owner) if type(value) is FunctionType and not is_own else value
+
+
+def _variable(variable: ast.Name, frame: FrameType) -> Any:
+    code, name = frame.f_code, variable.id
+    if name not in code.co_varnames + code.co_cellvars + code.co_freevars:
+        return frame.f_globals.get(name, vars(builtins).get(name, _UNKNOWN))
+    definition = definition_around(code, variable.lineno)
+    if definition is None or stores_of(definition, name) not in (0, 1):
+        return _UNKNOWN
+    return frame.f_locals.get(name, _UNKNOWN)
+
+
+def _parameter(code: CodeType, call: ast.Call, argument: Place, is_bound: bool) -> str | None:
+    """The parameter of a function that takes an argument of a call; None where the source does not tell."""
+    count, names = code.co_argcount, code.co_varnames
+    many = names[count + code.co_kwonlyargcount :]
+    rest = many[0] if code.co_flags & inspect.CO_VARARGS else None
+    others = many[1 if rest else 0] if code.co_flags & inspect.CO_VARKEYWORDS else None
+    for given in call.keywords:
+        if (given.value.lineno, given.value.col_offset) == argument and given.arg is not None:
+            known = names[code.co_posonlyargcount : count + code.co_kwonlyargcount]
+            return given.arg if given.arg in known else others
+    for index, value in enumerate(call.args):
+        if isinstance(value, ast.Starred):
+            return None
+        if (value.lineno, value.col_offset) == argument:
+            index += is_bound
+            return names[index] if index < count else rest
+    return None
+
+
+def _mentions(code: CodeType, name: str) -> bool:
+    """Tell whether code uses a variable, or all of them."""
+    if name in code.co_freevars or name in code.co_cellvars or not _LOOKS_AT_ALL.isdisjoint(code.co_names):
+        return True
+    steps = [step.argval for step in dis.get_instructions(code) if "FAST" in step.opname]
+    return any(name in step if isinstance(step, tuple) else name == step for step in steps)  # of two in one step
