@@ -130,7 +130,9 @@ def tree_of(path: Path) -> ast.Module:
 def imports_of(path: Path) -> list[tuple[str, int]]:
     """Every module that a file imports, `if TYPE_CHECKING` and functions included: (dotted name, line)."""
     found = []
-    for node in ast.walk(tree_of(path)):
+    waiting: list[ast.AST] = [tree_of(path)]
+    for node in waiting:  # statements alone: expressions hold no imports
+        waiting += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr)]
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

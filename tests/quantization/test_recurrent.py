@@ -146,6 +146,7 @@ def test_cells(kind: Any) -> None:
             assert_close(q(x), model(x), 30)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kernel", ["integers", "float weight"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_kernels(name: str, kernel: str, prefer: Callable[..., None]) -> None:
