@@ -263,13 +263,16 @@ class GraphModule(nn.Module):
         for other in state.entries.values():  # what code of another form calls
             if entry.form is not None and other.graph is entry.graph and other.function is None:
                 GraphModule._build(self, other.name)
-        for node in entry.graph.all_nodes():
-            # Called modules at once, too: a compiler that runs this must meet code, not the generating of it.
-            called: Any = (
-                self.__dict__["_modules"].get(node._target) if node._op in ("call_module", "get_attr") else None
-            )
-            for each in [each.name for each in entry_points_of(called).values() if each.function is None]:
-                GraphModule._build(called, each)
+        # Called modules at once, too: a compiler that runs this must meet code, not the generating of it.
+        waiting = {
+            path: names
+            for path, child in self.__dict__["_modules"].items()
+            if (names := [each.name for each in entry_points_of(child).values() if each.function is None])
+        }
+        called = {node._target for node in entry.graph.all_nodes()} if waiting else set()
+        for path, names in waiting.items():
+            for each in names if path in called else ():
+                GraphModule._build(self.__dict__["_modules"][path], each)
         return method
 
     forward: Any = _LazyForward()

@@ -133,9 +133,22 @@ class Interpreter:
         last_uses, run_node = self.user_to_last_uses if self.garbage_collect_values else {}, self.run_node
         free = last_uses.get
         node: Node | None = None
+        is_plain = self._calls_functions_plainly()
         try:
             for node in self.graph.nodes:
-                if node not in env:
+                if is_plain and node._op == "call_function" and node not in env and not node._kwargs:
+                    values = []  # as `run_node` does, in this frame
+                    for arg in node._args:
+                        if type(arg) is Node and arg in env:
+                            values.append(env[arg])
+                        elif type(arg) in ATOMS:
+                            values.append(arg)
+                        else:
+                            env[node] = run_node(node)
+                            break
+                    else:
+                        env[node] = self.call_function(node._target, (*values,), {})
+                elif node not in env:
                     env[node] = run_node(node)
                 dead = free(node)
                 if dead is not None:
@@ -155,6 +168,11 @@ class Interpreter:
             raise
         result = env[node]
         return self.graph.process_outputs(result) if is_processed else result  # type: ignore[attr-defined]
+
+    def _calls_functions_plainly(self) -> bool:
+        """Tell whether a node that calls a function is run as this class does it."""
+        ways = (self.run_node, self.fetch_args_kwargs_from_env)
+        return [getattr(way, "__func__", None) for way in ways] == _WAYS and not has_preserved_node_meta()
 
     def _expect_modules(self) -> None:
         """Check what the graph takes for granted of the modules, if it is that of the module."""
@@ -365,3 +383,6 @@ def _thawed(value: Any) -> Any:
     if isinstance(value, tuple):
         return sequence(type(value), [_thawed(item) for item in value])
     return value
+
+
+_WAYS = [Interpreter.run_node, Interpreter.fetch_args_kwargs_from_env]
