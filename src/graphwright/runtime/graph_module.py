@@ -264,15 +264,12 @@ class GraphModule(nn.Module):
             if entry.form is not None and other.graph is entry.graph and other.function is None:
                 GraphModule._build(self, other.name)
         # Called modules at once, too: a compiler that runs this must meet code, not the generating of it.
-        waiting = {
-            path: names
-            for path, child in self.__dict__["_modules"].items()
-            if (names := [each.name for each in entry_points_of(child).values() if each.function is None])
-        }
-        called = {node._target for node in entry.graph.all_nodes()} if waiting else set()
-        for path, names in waiting.items():
-            for each in names if path in called else ():
-                GraphModule._build(self.__dict__["_modules"][path], each)
+        called: set[Any] | None = None
+        for path, child in self.__dict__["_modules"].items():
+            for each in [each.name for each in entry_points_of(child).values() if each.function is None]:
+                called = called or {node._target for node in entry.graph.all_nodes()}
+                if path in called:
+                    GraphModule._build(child, each)
         return method
 
     forward: Any = _LazyForward()

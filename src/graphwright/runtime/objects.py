@@ -98,8 +98,9 @@ def slots_of(kind: type) -> list[str]:
         slots = base.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             is_private = name.startswith("__") and not name.endswith("__")
-            names.append(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
+            if name not in ("__dict__", "__weakref__"):
+                names.append(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
+    return names
 
 
 def new_object(kind: type[Kind], /, **attributes: Any) -> Kind:

@@ -160,14 +160,13 @@ def unforeseen(
         return {"rank": example.dim(), "dtype": example.dtype}
     if function in LOOKS_AT_SIZES:
         return {"rank": example.dim()}
-    is_default = op != "call_module" and _is_the_default(function, example, args, kwargs)
-    return {"dtype": example.dtype} if is_default else {}
+    if op == "call_module" or (args and isinstance(args[0], torch.Tensor) and _has_floats(args[0])):  # as nearly all
+        return {}
+    return {"dtype": example.dtype} if _is_the_default(function, example, args, kwargs) else {}
 
 
 def _is_the_default(function: str, example: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether floats are made of none, as by `torch.zeros(2)` and `counts / 2`: of torch's default dtype."""
-    if args and isinstance(args[0], torch.Tensor) and _has_floats(args[0]):  # as nearly all do
-        return False
     if example.dtype is not _DEFAULT() or function in GIVES_DTYPE:
         return False
     return not any(
@@ -177,7 +176,8 @@ def _is_the_default(function: str, example: torch.Tensor, args: tuple[Any, ...],
 
 
 def _has_floats(tensor: torch.Tensor) -> bool:
-    dtype = _dtype_of(tensor)
+    with torch._C.DisableTorchFunction():  # the program does not ask for this
+        dtype = tensor.example.dtype if isinstance(tensor, TensorProxy) else tensor.dtype
     return dtype.is_floating_point or dtype.is_complex
 
 

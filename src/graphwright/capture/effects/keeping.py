@@ -177,7 +177,8 @@ class Keeping:
             ):
                 continue
             self._watch_value(table, key, value)
-        self._start_missing(table)
+        if self._recorder.plan.missing:
+            self._start_missing(table)
         self._tables.append(table)
         if keys is not None and table.may_grow and not is_closed(container):
             self._containers.append(table)

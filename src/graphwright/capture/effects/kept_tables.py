@@ -103,15 +103,19 @@ class ByPath:
 
 def touched(tables: list[Table]) -> list[Table]:
     """Those of some tables that may hold or have been written other values: most hold the very same."""
-    return [table for table in tables if table.written or not _is_as_it_was(table)]
-
-
-def _is_as_it_was(table: Table) -> bool:
-    now, before = table.now, table.before
-    if table.keys is not None or not isinstance(now, dict):
-        return holds_the_same(now, before)
-    return (  # what stands aside comes last
-        dict.__len__(now) == len(before) - len(table.aside)
-        and all(map(operator.is_, dict.values(now), before.values()))
-        and all(map(operator.is_, dict.keys(now), before))
-    )
+    found = []
+    for table in tables:
+        now, before = table.now, table.before
+        if table.written:
+            is_same = False
+        elif table.keys is not None or not isinstance(now, dict):
+            is_same = holds_the_same(now, before)
+        else:  # what stands aside comes last
+            is_same = (
+                dict.__len__(now) == len(before) - len(table.aside)
+                and all(map(operator.is_, dict.values(now), before.values()))
+                and all(map(operator.is_, dict.keys(now), before))
+            )
+        if not is_same:
+            found.append(table)
+    return found

@@ -51,7 +51,6 @@ from graphwright.runtime import (
     facts_of_modules,
     holds_tensors,
     is_atom,
-    is_compiled,
     is_plain,
     is_plain_container,
     names_of_hooks,
@@ -271,7 +270,7 @@ class ModuleReads:
     def _take_methods(self, attributes: frozenset[str]) -> None:
         """Take for granted that no module has an attribute of its own in the place of a method that is mentioned."""
         for module, path in self.shells.tree.modules:
-            if is_compiled(module) or self._recorder.is_leaf(module, path):
+            if id(module) in self.shells.tree.compiled or self._recorder.is_leaf(module, path):
                 continue
             for name in sorted((_uses(type(module)).methods & attributes) - module.__dict__.keys()):
                 self.missed(path, name)

@@ -365,14 +365,15 @@ class Attempts(MadeErrors):
         self._frame = None if frame.f_code.co_flags & _GOES_ON else frame
         self._trying = []
         plain = self._without_handlers
-        for at in _frames_around(frame):
-            code = at.f_code
+        at: FrameType | None = frame
+        while at is not None and (code := at.f_code) is not RUN:
             if id(code) not in plain:
                 tried = _tried_lines(code)
                 if tried:
                     self._trying.append((at, tried))
                 else:
                     plain[id(code)] = code
+            at = at.f_back
 
     def _convert_handlers(
         self, is_by_data: Callable[[], bool], trying: Sequence[tuple[FrameType, list[tuple[int, int]]]]

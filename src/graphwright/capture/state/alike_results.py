@@ -11,6 +11,7 @@ tensor, and all that is not in the table - has the capture start again with resu
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -30,6 +31,8 @@ _SETTINGS = (
     IS_GRAD, torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled,
     torch._C._get_mem_efficient_sdp_enabled, torch._C._get_math_sdp_enabled, torch._C._get_deterministic_algorithms,
 )  # fmt: skip
+_ask = operator.methodcaller("__call__")
+_INTEGERS = frozenset({int})
 _CONTAINERS = frozenset({list, tuple, torch.Size})
 
 
@@ -44,6 +47,7 @@ class AlikeResults:
         self._mode = mode
         self.have_given = False  # whether there are results that nothing was computed for
         self._known: dict[Hashable, Callable[[], torch.Tensor]] = {}
+        self._telling: dict[Hashable, bool] = {}  # whether calls of a function only give a value
         self._layers: dict[int, tuple[nn.Module, Hashable]] = {}  # by id, and what they hold; None: not to be told
 
     def run(
@@ -70,15 +74,18 @@ class AlikeResults:
         """What tells the kind of a result. Raises _Unlike where nothing does."""
         if isinstance(function, nn.Module):
             what = self._layer(function)
-        elif _is_telling(_operator(function)) and "out" not in kwargs and not kwargs.get("inplace"):
-            what = function
         else:
-            raise _Unlike
+            is_telling = self._telling.get(function)
+            if is_telling is None:
+                is_telling = self._telling[function] = _is_telling(_operator(function))
+            if not is_telling or "out" in kwargs or kwargs.get("inplace"):
+                raise _Unlike
+            what = function
         if IS_INFERENCE_MODE() or torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack():
             raise _Unlike
         met: dict[int, int] = {}
         named = self._kinds(tuple(kwargs.values()), met) if kwargs else ()
-        settings = tuple([setting() for setting in _SETTINGS])
+        settings = tuple(map(_ask, _SETTINGS))
         return what, self._kinds(args, met), tuple(kwargs), named, settings
 
     def _kinds(self, values: Any, met: dict[int, int]) -> tuple[Hashable, ...]:
@@ -102,7 +109,7 @@ class AlikeResults:
             tensor.fake_mode is not self._mode
             or tensor.constant is not None
             or strides is None
-            or not all(type(size) is int for size in shape)
+            or not _INTEGERS.issuperset(map(type, shape))
             or tensor.is_conj()
             or tensor.is_neg()
             or tensor.is_inference()
@@ -126,7 +133,7 @@ class AlikeResults:
         state = module.__dict__
         if not _is_telling(module_operator(type(module))) or state.get("inplace"):
             return None
-        if module._modules or "forward" in state or any(state.get(table) for table in HOOKS):
+        if module._modules or "forward" in state or any(map(state.get, HOOKS)):
             return None
         held = {name: value for name, value in state.items() if name not in MODULE_TABLES or name == "training"}
         try:
@@ -142,7 +149,7 @@ class AlikeResults:
             return None
         shape, strides, dtype, device = tuple(result.shape), result.stride(), result.dtype, result.fake_device
         wants_grad, is_leaf = result.requires_grad, result.is_leaf
-        if result.storage_offset() or is_leaf is wants_grad or not all(type(size) is int for size in shape):
+        if result.storage_offset() or is_leaf is wants_grad or not _INTEGERS.issuperset(map(type, shape)):
             return None
         made = fake_tensor(self._mode, shape, strides, dtype, device)
         if made.untyped_storage().nbytes() != result.untyped_storage().nbytes():

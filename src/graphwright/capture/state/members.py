@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import nn
 
-from graphwright.runtime import MODULE_TABLES, GraphModule, Tree, is_compiled, slots_of
+from graphwright.runtime import MODULE_TABLES, GraphModule, Tree
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Plan
@@ -50,7 +50,7 @@ class Members:
             is_one_node = is_leaf(module, path)
             if not is_one_node:
                 self.entered.append(module)
-            if is_compiled(module):
+            if id(module) in self.tree.compiled:
                 continue
             for table in (module._parameters, module._buffers, module.__dict__):
                 for name, value in table.items():
@@ -100,7 +100,7 @@ def _make_of(module: nn.Module) -> Make:
 
 def _is_patient(module: nn.Module, objects: set[int]) -> bool:
     """Tell whether a module shares nothing that changes, short of objects that were noted for another one."""
-    if isinstance(module, GraphModule) or slots_of(type(module)):
+    if isinstance(module, GraphModule) or hasattr(type(module), "__slots__"):
         return False
     is_of_torch = type(module).__module__.startswith("torch.nn.")
     for name, value in module.__dict__.items():

@@ -62,7 +62,7 @@ def refuse_lazy(root: nn.Module | Callable[..., Any]) -> None:
     """Refuse a module whose parameters its first call makes. Raises CaptureError."""
     for path, module in root.named_modules() if isinstance(root, nn.Module) else ():
         tensors = [*module._parameters.values(), *module._buffers.values()]
-        if any(tensor is not None and torch.nn.parameter.is_lazy(tensor) for tensor in tensors):
+        if any(map(torch.nn.parameter.is_lazy, tensors)):
             raise CaptureError(
                 f"{path or 'the model'} is a {type(module).__name__}, whose parameters are made by its first call",
                 fix="call the model on the example once, then capture it: model(*args)",

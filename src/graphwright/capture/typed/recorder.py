@@ -39,7 +39,7 @@ from graphwright.capture.flow.loops import Loops
 from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.numbers.known_sizes import known_sizes
 from graphwright.capture.numbers.numbers import Numbers
-from graphwright.capture.outside.python_draws import has_state, held_stand_in
+from graphwright.capture.outside.python_draws import STATELESS, has_state, held_stand_in
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.calls_as_written import (
     DATA_METHODS,
@@ -197,7 +197,7 @@ class Recorder:
         state["training"] = as_number(self.numbers.training_symbol(prefix, module.training))
         for table in (module._parameters, module._buffers, module.__dict__):
             for name, value in table.items():
-                if has_state(value):
+                if type(value) not in STATELESS and has_state(value):
                     state[name] = held_stand_in(self, value, prefix + name)
 
     def finish(self, result: Any, changes: Iterable[Change] = ()) -> None:

@@ -34,12 +34,14 @@ class Tree:
     def __init__(self, root: nn.Module) -> None:
         self.modules: list[tuple[nn.Module, str]] = []
         self.paths: dict[int, str] = {}  # by the id of a module
+        self.compiled: set[int] = set()  # the ids of those of TorchScript
         self._add(root, "")
 
     def _add(self, module: nn.Module, path: str) -> None:
         self.modules.append((module, path))
         self.paths[id(module)] = path
         if is_compiled(module):  # its state is not in Python
+            self.compiled.add(id(module))
             return
         prefix = f"{path}." if path else ""
         for name, child in module._modules.items():
@@ -114,7 +116,7 @@ class Shells:
         """The shell of a module of the tree, be it filled or not."""
         shell = self._of.get(id(module))
         if shell is None:
-            shell = module if is_compiled(module) else object.__new__(kind or type(module))
+            shell = module if id(module) in self.tree.compiled else object.__new__(kind or type(module))
             path = self._paths[id(module)]
             self._of[id(module)], self._original[id(shell)], self._paths[id(shell)] = shell, module, path
             self._empty[id(shell)] = module, shell, path
@@ -201,7 +203,7 @@ class Shells:
 
 def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any] = lambda value: value) -> None:
     """Give a module what another of its class keeps in `__slots__` rather than in its `__dict__`."""
-    for name in slots_of(type(module)):
+    for name in slots_of(type(module)) if hasattr(type(module), "__slots__") else ():
         with contextlib.suppress(AttributeError):  # not set
             object.__setattr__(other, name, change(object.__getattribute__(module, name)))
 
