@@ -23,6 +23,7 @@ ROOMS = [
         "version",
         "settings",
         "progress",
+        "garbage",
         "errors",
         "ir",
         "ops",

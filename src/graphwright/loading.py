@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from graphwright import compat
+from graphwright.garbage import rare_collections
 from graphwright.ir import Graph, Node
 
 __all__ = ["METHODS", "PUBLIC", "ROOMS", "install", "public"]
@@ -70,7 +71,8 @@ METHODS: dict[type, dict[str, str]] = {
 def read(path: str) -> Any:
     """What a path below the package says: `room.name`. The room is loaded, if it is not."""
     room, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(f"{_PACKAGE}.{room}"), name)
+    with rare_collections():  # what a room is made of stays
+        return getattr(importlib.import_module(f"{_PACKAGE}.{room}"), name)
 
 
 # ---- the names of the package

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graphwright import Tracer
-from graphwright.capture.state.interception import rare_collections
+from graphwright.garbage import rare_collections
 
 USUAL = (700, 10, 10)
 WHILE_CAPTURING = (10_000, 1_000, 1_000)

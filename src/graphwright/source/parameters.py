@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from graphwright.source.code_table import CodeTable
 from graphwright.source.mentions import codes_of
 from graphwright.source.uses import Place, definition_around, stores_of
 
@@ -49,7 +50,7 @@ def _held(expression: ast.expr, frame: FrameType) -> Any:
     if isinstance(expression, ast.Name):
         return _variable(expression, frame)
     owner = _held(expression.value, frame) if isinstance(expression, ast.Attribute) else _UNKNOWN
-    if owner is _UNKNOWN or isinstance(owner, torch.Tensor):
+    if owner is _UNKNOWN:
         return _UNKNOWN
     assert isinstance(expression, ast.Attribute)
     name = expression.attr
@@ -66,10 +67,11 @@ def _variable(variable: ast.Name, frame: FrameType) -> Any:
     code, name = frame.f_code, variable.id
     if name not in code.co_varnames + code.co_cellvars + code.co_freevars:
         return frame.f_globals.get(name, vars(builtins).get(name, _UNKNOWN))
-    definition = definition_around(code, variable.lineno)
-    if definition is None or stores_of(definition, name) not in (0, 1):
+    value = frame.f_locals.get(name, _UNKNOWN)
+    if value is _UNKNOWN or isinstance(value, torch.Tensor):  # as most that methods are called of
         return _UNKNOWN
-    return frame.f_locals.get(name, _UNKNOWN)
+    definition = definition_around(code, variable.lineno)
+    return value if definition is not None and stores_of(definition, name) in (0, 1) else _UNKNOWN
 
 
 def _parameter(code: CodeType, call: ast.Call, argument: Place, is_bound: bool) -> str | None:
@@ -95,5 +97,11 @@ def _mentions(code: CodeType, name: str) -> bool:
     """Tell whether code uses a variable, or all of them."""
     if name in code.co_freevars or name in code.co_cellvars or not _LOOKS_AT_ALL.isdisjoint(code.co_names):
         return True
-    steps = [step.argval for step in dis.get_instructions(code) if "FAST" in step.opname]
-    return any(name in step if isinstance(step, tuple) else name == step for step in steps)  # of two in one step
+    used = _used.get(code)
+    if used is None:
+        steps = [step.argval for step in dis.get_instructions(code) if "FAST" in step.opname]
+        used = _used[code] = frozenset(name for step in steps for name in (step if type(step) is tuple else (step,)))
+    return name in used
+
+
+_used: CodeTable[frozenset[str]] = CodeTable()  # variables that code uses, of its own

@@ -7,6 +7,7 @@ torch.half` asks for it. A value that is given to a variable of its own is follo
 from __future__ import annotations
 
 import ast
+import collections
 import dataclasses
 from collections.abc import Iterator
 from types import CodeType
@@ -15,6 +16,7 @@ from graphwright.source.code_table import CodeTable, by_instruction
 from graphwright.source.positions import position_of
 from graphwright.source.roles import expression_at, statement_at
 from graphwright.source.source_files import source_of
+from graphwright.source.syntax import children
 
 __all__ = ["Use", "argument_at", "definition_around", "stores_of", "uses_of"]
 
@@ -117,6 +119,30 @@ def _names_given(node: ast.AST) -> tuple[str, ...]:
     return (kept,) if type(kept) is str else ()  # of functions, classes, handlers and patterns
 
 
+def stores_of(definition: ast.FunctionDef, name: str) -> int:
+    """How often a function gives a value to a variable of its own, as a parameter, too; more than once in a loop.
+
+    -1 where the variable is one of all functions, or of one around it.
+    """
+    counts: dict[str, int] | None = definition.__dict__.get(_STORES)
+    if counts is None:
+        counts = definition.__dict__[_STORES] = collections.Counter()
+        elsewhere: list[str] = []
+        pending: list[tuple[ast.AST, int]] = [(child, 1) for child in children(definition)]
+        for node, weight in pending:
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                elsewhere += node.names
+            for given in _names_given(node):
+                counts[given] += weight
+            inner = 2 if isinstance(node, ast.For | ast.While) else weight
+            pending += [(child, inner) for child in children(node)]
+        counts.update(dict.fromkeys(elsewhere, -1_000_000))
+    return max(counts.get(name, 0), -1)
+
+
+_STORES = "_stores"  # kept with the definition, which is read once for each file
+
+
 def _is_in_inner(node: ast.AST, definition: ast.FunctionDef, parents: _Parents) -> bool:
     while node is not definition:
         node = parents[node]
@@ -136,23 +162,6 @@ def definition_around(code: CodeType, line: int) -> ast.FunctionDef | None:
         and found.lineno <= line <= (found.end_lineno or 0)
     ]
     return max(around, key=lambda found: found.lineno, default=None)
-
-
-def stores_of(definition: ast.FunctionDef, name: str) -> int:
-    """How often a function gives a value to a variable of its own, as a parameter, too; more than once in a loop.
-
-    -1 where the variable is one of all functions, or of one around it.
-    """
-    count = 0
-    pending: list[tuple[ast.AST, int]] = [(child, 1) for child in ast.iter_child_nodes(definition)]
-    while pending:
-        node, weight = pending.pop()
-        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
-            return -1
-        count += weight * (name in _names_given(node))
-        inner = 2 if isinstance(node, ast.For | ast.While) else weight
-        pending += [(child, inner) for child in ast.iter_child_nodes(node)]
-    return count
 
 
 def _parents(tree: ast.AST) -> _Parents:

@@ -38,6 +38,7 @@ from graphwright.source import (
     STANDS_FOR_TORCH,
     TYPE_PARAMETERS,
     CodeTable,
+    all_placed,
     compares_identity,
     copied_tree,
     definition_of,
@@ -308,7 +309,7 @@ def _convert_code(code: CodeType, runtime: Any, waiting: frozenset[int]) -> Code
     outer = ast.FunctionDef(
         f"{PREFIX}outer", ast.arguments([], [], None, [], [], None, []), body, [], **TYPE_PARAMETERS
     )
-    module = ast.fix_missing_locations(ast.Module([outer], []))
+    module = all_placed(ast.Module([outer], []))
     compiled = compile(module, code.co_filename, "exec", dont_inherit=True, flags=code.co_flags & _FUTURE)
     outer_code = next(const for const in compiled.co_consts if isinstance(const, CodeType))
     new = next(const for const in outer_code.co_consts if isinstance(const, CodeType) and const.co_name == name)

@@ -13,7 +13,7 @@ __all__ = ["with_variables"]
 
 def with_variables(definition: Definition, code: CodeType, owner: str) -> Any:
     """Write `locals()` of a function as a call with the name of each variable and a function that reads it."""
-    found = call_of_locals(definition)
+    found = call_of_locals(definition) if "locals" in code.co_names else None
     if found is None:
         return definition
     body = definition.body if isinstance(definition.body, list) else [definition.body]

@@ -35,7 +35,7 @@ from graphwright.capture.proxies.recording import TracerBase, is_overridden
 from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
-from graphwright.capture.state.interception import StandIns, rare_collections
+from graphwright.capture.state.interception import StandIns
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.protocol import SymbolicCapture
 from graphwright.capture.state.tidy import erase_unused
@@ -46,6 +46,7 @@ from graphwright.capture.symbolic.root_inputs import make_inputs, not_a_function
 from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped
 from graphwright.errors import CaptureError, TraceError
+from graphwright.garbage import rare_collections
 from graphwright.ir import Argument, Graph, Node
 from graphwright.ops import draws_alone, enter_context, exit_context
 from graphwright.runtime import GraphModule, Shells, graph_of, keep_facts

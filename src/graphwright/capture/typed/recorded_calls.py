@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import ModuleState, copied_inputs
 from graphwright.capture.typed.trace import trace
 from graphwright.errors import CaptureError
 from graphwright.runtime import GraphModule, attributes_of
@@ -49,9 +48,11 @@ def record(
     >>> gm.graphs.names, gm.generate(torch.ones(3))
     (['forward_1', 'forward_2'], tensor([5., 5., 5.]))
     """
+    from graphwright.analysis import ModuleState, copied_inputs  # a room that captures do not need
+
     _check(model, methods)
     state = ModuleState(model)
-    calls = {name: _Calls() for name in methods}
+    calls = {name: _Calls(copied_inputs) for name in methods}
     try:
         with torch.random.fork_rng(devices=[]), _noting(model, calls):
             run(model)
@@ -105,7 +106,8 @@ def _noting_method(method: Callable[..., Any], calls: _Calls) -> Callable[..., A
 class _Calls:
     """The calls of one method, one of each form, in the order in which they were made."""
 
-    def __init__(self) -> None:
+    def __init__(self, copied: Callable[[Any], Any]) -> None:
+        self._copied = copied
         self.examples: list[Call] = []
         self._forms: set[Any] = set()
 
@@ -114,7 +116,7 @@ class _Calls:
         form = _form(args, ()), tuple((name, _form(value, ())) for name, value in sorted(kwargs.items()))
         if form not in self._forms:
             self._forms.add(form)
-            self.examples.append(copied_inputs((args, kwargs)))
+            self.examples.append(self._copied((args, kwargs)))
 
 
 def _form(value: Any, inside: tuple[int, ...]) -> Any:

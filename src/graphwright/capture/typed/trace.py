@@ -37,7 +37,6 @@ from graphwright.capture.state.interception import (
     ExportFlags,
     StandIns,
     Unreported,
-    rare_collections,
     uncompiled,
     watching,
 )
@@ -69,6 +68,7 @@ from graphwright.capture.typed.inputs import Inputs
 from graphwright.capture.typed.module_calls import keep_module_calls
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
+from graphwright.garbage import rare_collections
 from graphwright.hierarchy import unflatten_in_place
 from graphwright.ir import Graph
 from graphwright.progress import Bar, followed, showing
