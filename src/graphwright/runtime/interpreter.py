@@ -133,12 +133,13 @@ class Interpreter:
         last_uses, run_node = self.user_to_last_uses if self.garbage_collect_values else {}, self.run_node
         free = last_uses.get
         node: Node | None = None
-        is_plain = self._calls_functions_plainly()
+        is_plain, call, values = self._calls_functions_plainly(), self.call_function, []
         try:
             for node in self.graph.nodes:
-                if is_plain and node._op == "call_function" and node not in env and not node._kwargs:
-                    values = []  # as `run_node` does, in this frame
-                    for arg in node._args:
+                if node in env:
+                    pass
+                elif is_plain and node._op == "call_function" and not node._kwargs:
+                    for arg in node._args:  # as `run_node` does, in this frame
                         if type(arg) is Node and arg in env:
                             values.append(env[arg])
                         elif type(arg) in ATOMS:
@@ -147,8 +148,9 @@ class Interpreter:
                             env[node] = run_node(node)
                             break
                     else:
-                        env[node] = self.call_function(node._target, (*values,), {})
-                elif node not in env:
+                        env[node] = call(node._target, (*values,), {})
+                    values.clear()  # they are free to go
+                else:
                     env[node] = run_node(node)
                 dead = free(node)
                 if dead is not None:
