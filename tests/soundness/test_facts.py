@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -212,6 +213,57 @@ def outcome(program: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
         return program(*copy.deepcopy(inputs))
     except GuardError as error:
         return error
+
+
+class Looks:
+    """Calls that a converted function makes as they are written, or by other ways than its other calls."""
+
+    def warning(self, x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+        return looks(x, kind)
+
+    def __call__(self, x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+        return looks(x, kind)
+
+
+def looks(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    return x * (2 if kind == torch.float64 else 3)
+
+
+def gives(x: torch.Tensor, kind: torch.dtype) -> Any:
+    yield looks(x, kind)
+
+
+def by_locals(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    return x * (2 if locals()["kind"] == torch.float64 else 3)
+
+
+LOOKS, BY_DTYPE = Looks(), {torch.float32: 2, torch.float64: 3}
+TAKERS: list[Callable[[torch.Tensor, torch.dtype], Any]] = [
+    looks, LOOKS, LOOKS.warning, by_locals, functools.partial(looks), lambda x, kind: (lambda: looks(x, kind))(),
+    lambda x, kind: tuple(gives(x, kind))[-1], lambda x, kind: sum(gives(x, kind)), lambda x, kind: x * BY_DTYPE[kind],
+    lambda x, kind: x * len(str(kind).replace("torch.float64", "")), lambda x, kind: [looks(x, kind) for _ in "ab"][1],
+    lambda x, kind: LOOKS.warning(x, kind), lambda x, kind: sum(looks(x, kind) for _ in "ab"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("take", TAKERS)
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_who_looks_at_a_dtype_that_is_handed_on_has_it_taken_for_granted(take: Any, is_reached: bool) -> None:
+    def program(x: torch.Tensor, flag: bool) -> torch.Tensor:
+        kind = x.dtype
+        if x.sum() > 1000:  # which has the function converted, so that its calls are seen
+            x = x * 2
+        if flag:
+            x = take(x, kind)
+        return x.to(kind)
+
+    gm = trace(program, (X, is_reached))
+    assert gm(X, is_reached).equal(program(X, is_reached))
+    if is_reached:
+        with pytest.raises(GuardError, match=r"'x' was a torch\.float32 tensor"):
+            gm(X.double(), is_reached)
+    else:
+        assert gm(X.double(), is_reached).equal(program(X.double(), is_reached))
 
 
 @pytest.mark.parametrize(("program", "example", "call", "how"), CALLS)
