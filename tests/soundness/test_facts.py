@@ -93,11 +93,16 @@ def hands_to(take: Callable[..., torch.Tensor]) -> Callable[[torch.Tensor], torc
     return program
 
 
-def hands_to_one_of_two(x: torch.Tensor) -> torch.Tensor:
-    dtype = x.dtype
-    for take in (takes_one, takes_any):
-        x = take(x, dtype=dtype)
-    return x
+def hands_to_each(*takers: Callable[..., torch.Tensor], asks: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        dtype = x.dtype
+        if asks and x.sum() > 1000:  # which has the function converted
+            x = x * 2
+        for take in takers:
+            x = x + take(x, dtype=dtype).sum()
+        return x
+
+    return program
 
 
 def hands_on_in_a_branch(x: torch.Tensor) -> torch.Tensor:
@@ -162,7 +167,14 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda x: TAKES.looking(x, x.dtype), (X,), (X.double(),), LOUD),
     (hands_to(takes_any), (X,), (X.double(),), LOUD),  # two values in a variable: which one is called is not told
     (hands_to(takes_one), (X,), (X.double(),), LOUD),
-    (hands_to_one_of_two, (X,), (X.double(),), LOUD),
+    (hands_to_each(takes_any, takes_any, asks=True), (X,), (X.double(),), SAME),
+    (hands_to_each(torch.ones_like, torch.zeros_like, asks=True), (X,), (X.double(),), SAME),
+    *[
+        (hands_to_each(*takers, asks=asks), (X,), (X.double(),), LOUD)
+        for asks in (False, True)
+        for first in (takes_any, torch.ones_like)
+        for takers in ((first, takes_one), (takes_one, first), (first, takes_one, first))
+    ],
     (hands_on_in_a_branch, (X.abs() + 1,), (X.abs().half() + 1,), SAME),
     (hands_on_in_lines, (X,), (X.double(),), SAME),
     (carries, (X, X, X), (X.double(), X, X), SAME),

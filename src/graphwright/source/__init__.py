@@ -70,7 +70,7 @@ from graphwright.source.mentions import (
     mentions,
     stored_globals,
 )
-from graphwright.source.parameters import function_of_call, ignores
+from graphwright.source.parameters import calls_the_same, function_of_call, ignores
 from graphwright.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.source.roles import Role, Standing, is_user_raise, role_of
 from graphwright.source.source_files import Source, source_of
@@ -118,15 +118,15 @@ __all__ = [
     "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler", "Liveness",
     "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use",
     "all_placed", "annotate", "annotations_of", "argument_at", "as_attempt", "as_loop", "assigned", "blocks_of",
-    "bound_in_loops", "cache_around", "call_of_locals", "catches", "children", "codes_of", "compares_identity",
-    "compares_sizes", "copied_tree", "definition_line", "definition_of", "exit_signal", "exiting", "falls_through",
-    "function_of", "function_of_call", "holds", "ignores", "is_convertible", "is_foreign", "is_foreign_class",
-    "is_foreign_file", "is_from_conversion", "is_handled", "is_installed", "is_internal", "is_of_library", "is_ours",
-    "is_returned", "is_user_raise", "lambda_of", "leaves_loop", "line_of_error", "loop_of", "lower_attempt",
-    "lower_loop", "lower_match", "may_wait", "mentions", "name_of", "names_counted", "names_of_steps", "names_read",
-    "note_compiled", "note_made_from_source", "note_replaced", "note_shown_as", "place_of", "place_of_name",
-    "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of", "runs_as_it_is_left",
-    "source_behind", "source_of", "steps_of", "stored_globals", "target_names", "targets_in", "template_of",
-    "texts_of", "user_frame", "uses_of", "walk", "walk_all", "walk_own", "why_no_definition", "with_rest",
-    "with_test_inside", "without_cache",
+    "bound_in_loops", "cache_around", "call_of_locals", "calls_the_same", "catches", "children", "codes_of",
+    "compares_identity", "compares_sizes", "copied_tree", "definition_line", "definition_of", "exit_signal",
+    "exiting", "falls_through", "function_of", "function_of_call", "holds", "ignores", "is_convertible", "is_foreign",
+    "is_foreign_class", "is_foreign_file", "is_from_conversion", "is_handled", "is_installed", "is_internal",
+    "is_of_library", "is_ours", "is_returned", "is_user_raise", "lambda_of", "leaves_loop", "line_of_error",
+    "loop_of", "lower_attempt", "lower_loop", "lower_match", "may_wait", "mentions", "name_of", "names_counted",
+    "names_of_steps", "names_read", "note_compiled", "note_made_from_source", "note_replaced", "note_shown_as",
+    "place_of", "place_of_name", "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of",
+    "runs_as_it_is_left", "source_behind", "source_of", "steps_of", "stored_globals", "target_names", "targets_in",
+    "template_of", "texts_of", "user_frame", "uses_of", "walk", "walk_all", "walk_own", "why_no_definition",
+    "with_rest", "with_test_inside", "without_cache",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from graphwright.source.code_table import CodeTable
 from graphwright.source.mentions import codes_of
 from graphwright.source.uses import Place, definition_around, stores_of
 
-__all__ = ["function_of_call", "ignores"]
+__all__ = ["calls_the_same", "function_of_call", "ignores"]
 
 _UNKNOWN = object()
 _LOOKS_AT_ALL = frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "stack"})
@@ -43,6 +43,16 @@ def function_of_call(call: ast.Call, frame: FrameType) -> Any:
     """
     function = _held(call.func, frame)
     return None if function is _UNKNOWN else function
+
+
+def calls_the_same(call: ast.Call, frame: FrameType) -> bool:
+    """Tell whether a call is of the same function each time: of a method that tensors have, or a name of the module."""
+    if isinstance(call.func, ast.Attribute) and hasattr(torch.Tensor, call.func.attr):
+        return True
+    root, code = call.func, frame.f_code
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return isinstance(root, ast.Name) and root.id not in code.co_varnames + code.co_cellvars + code.co_freevars
 
 
 def _held(expression: ast.expr, frame: FrameType) -> Any:

@@ -20,7 +20,7 @@ from graphwright.capture.conversion.calls_left import is_called_by_runtime
 from graphwright.capture.conversion.conversion import is_converted, original_code
 from graphwright.capture.proxies.calls_as_written import LOOKS_AT_SIZES
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.source import Use, argument_at, function_of_call, ignores, uses_of
+from graphwright.source import Use, argument_at, calls_the_same, function_of_call, ignores, uses_of
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -65,7 +65,10 @@ class Dtypes:
         for use in uses:
             assert use.argument is not None and use.call is not None
             is_seen = use.may_wait and is_converted(frame.f_code) and is_called_by_runtime(use.call)
-            if is_seen or not ignores(function_of_call(use.call, frame), use.call, use.argument):
+            called = None if is_seen else function_of_call(use.call, frame)
+            if called is None and use.may_wait and not is_seen and not calls_the_same(use.call, frame):
+                self._recorder.ledger.tensor(tensor, "dtype", at)
+            elif not ignores(called, use.call, use.argument):
                 key = id(_whole(frame)), use.argument
                 self._missed(self.handed.get(key))
                 self.handed[key] = _Handed(tensor, use, at, is_reached=not is_seen)
@@ -75,12 +78,17 @@ class Dtypes:
         places = [(arg, index, None) for index, arg in enumerate(args)] + [(kwargs[name], 0, name) for name in kwargs]
         frame = program_frame(sys._getframe(1))
         for value, index, keyword in places:
-            if type(value) is torch.dtype:
-                handed = None if frame is None else self._handed_at(frame, index, keyword)
-                for each in self.handed.values() if handed is None else (handed,):
+            if type(value) is not torch.dtype:
+                continue
+            handed = None if frame is None else self._handed_at(frame, index, keyword)
+            if handed is None:  # by another way than its variable: it may be any of them
+                for each in self.handed.values():
                     each.is_reached |= _dtype_of(each.tensor) == value
-                if handed is not None and handed.use.call is not None and handed.use.argument is not None:
-                    handed.has_arrived |= ignores(function, handed.use.call, handed.use.argument)
+                continue
+            self._missed(handed)  # by the call before, at the same place
+            use, handed.is_reached = handed.use, True
+            assert use.call is not None and use.argument is not None
+            handed.has_arrived = ignores(function, use.call, use.argument)
 
     def put_into(
         self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], is_method: bool
