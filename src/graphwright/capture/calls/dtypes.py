@@ -45,8 +45,9 @@ class _Handed:
     tensor: TensorProxy
     use: Use
     at: str
-    is_reached: bool  # the call takes place: only the calls of converted functions are seen
-    has_arrived: bool = False
+    is_reached: bool  # the call takes place, or nobody knows whether it does
+    is_called: bool = False  # it has taken place, as seen in a converted function
+    has_arrived: bool = False  # so that nothing depends on it, short of what torch makes of it
 
 
 class Dtypes:
@@ -76,7 +77,8 @@ class Dtypes:
     def given(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A converted function is about to call something. `put_into` tells whether torch gets what it hands on."""
         places = [(arg, index, None) for index, arg in enumerate(args)] + [(kwargs[name], 0, name) for name in kwargs]
-        frame = program_frame(sys._getframe(1))
+        caller = sys._getframe(2)
+        frame = program_frame(caller)
         for value, index, keyword in places:
             if type(value) is not torch.dtype:
                 continue
@@ -84,11 +86,13 @@ class Dtypes:
             if handed is None:  # by another way than its variable: it may be any of them
                 for each in self.handed.values():
                     each.is_reached |= _dtype_of(each.tensor) == value
-                continue
-            self._missed(handed)  # by the call before, at the same place
-            use, handed.is_reached = handed.use, True
-            assert use.call is not None and use.argument is not None
-            handed.has_arrived = ignores(function, use.call, use.argument)
+            elif frame is caller or not handed.is_called:  # else it is on its way, through the runtime
+                if handed.is_called:
+                    self._missed(handed)  # by the call before, at the same place
+                use = handed.use
+                handed.is_reached = handed.is_called = True
+                assert use.call is not None and use.argument is not None
+                handed.has_arrived = ignores(function, use.call, use.argument)
 
     def put_into(
         self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], is_method: bool
