@@ -7,6 +7,7 @@ room to be loaded is in `_WAITING`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable
@@ -71,8 +72,9 @@ METHODS: dict[type, dict[str, str]] = {
 def read(path: str) -> Any:
     """What a path below the package says: `room.name`. The room is loaded, if it is not."""
     room, _, name = path.rpartition(".")
-    with rare_collections():  # what a room is made of stays
-        return getattr(importlib.import_module(f"{_PACKAGE}.{room}"), name)
+    module = f"{_PACKAGE}.{room}"
+    with contextlib.nullcontext() if module in sys.modules else rare_collections():  # what a room is made of stays
+        return getattr(importlib.import_module(module), name)
 
 
 # ---- the names of the package

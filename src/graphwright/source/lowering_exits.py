@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from graphwright.source.syntax import RUNTIME_MARK, blocks_of, falls_through, holds, placed, walk_all
+from graphwright.source.syntax import RUNTIME_MARK, all_placed, blocks_of, falls_through, holds, placed, walk_all
 
 __all__ = [
     "HIDDEN", "RETURNS", "assign", "ending", "exit_signal", "exiting", "is_signal", "leave_if",
@@ -99,7 +99,7 @@ def exiting(statements: list[ast.stmt]) -> list[ast.stmt]:
     for node in walk_all(statements):
         if is_signal(node):
             node.value, node.is_signal = ast.Constant(True), False  # type: ignore[attr-defined]
-            ast.fix_missing_locations(node)
+            all_placed(node)
     return statements
 
 

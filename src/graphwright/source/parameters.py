@@ -49,10 +49,14 @@ def calls_the_same(call: ast.Call, frame: FrameType) -> bool:
     """Tell whether a call is of the same function each time: of a method that tensors have, or a name of the module."""
     if isinstance(call.func, ast.Attribute) and hasattr(torch.Tensor, call.func.attr):
         return True
-    root, code = call.func, frame.f_code
+    root = call.func
     while isinstance(root, ast.Attribute):
         root = root.value
-    return isinstance(root, ast.Name) and root.id not in code.co_varnames + code.co_cellvars + code.co_freevars
+    return isinstance(root, ast.Name) and not _is_local(root.id, frame.f_code)
+
+
+def _is_local(name: str, code: CodeType) -> bool:
+    return name in code.co_varnames or name in code.co_cellvars or name in code.co_freevars
 
 
 def _held(expression: ast.expr, frame: FrameType) -> Any:
@@ -75,7 +79,7 @@ def _held(expression: ast.expr, frame: FrameType) -> Any:
 
 def _variable(variable: ast.Name, frame: FrameType) -> Any:
     code, name = frame.f_code, variable.id
-    if name not in code.co_varnames + code.co_cellvars + code.co_freevars:
+    if not _is_local(name, code):
         return frame.f_globals.get(name, vars(builtins).get(name, _UNKNOWN))
     value = frame.f_locals.get(name, _UNKNOWN)
     if value is _UNKNOWN or isinstance(value, torch.Tensor):  # as most that methods are called of

@@ -270,7 +270,7 @@ def placed(node: ast.AST, place: ast.AST) -> Any:
     """Give a new node, and the new ones inside it, the place of an old one."""
     where = [getattr(place, name, None) for name in _PLACE]
     if None in where:
-        return ast.fix_missing_locations(ast.copy_location(node, place))
+        return all_placed(ast.copy_location(node, place))
     ast.copy_location(node, place)
     _place(node, where)
     return node

@@ -188,12 +188,11 @@ def _is_the_default(function: str, example: torch.Tensor, args: tuple[Any, ...],
 
 
 def _has_floats(tensor: torch.Tensor) -> bool:
-    with torch._C.DisableTorchFunction():  # the program does not ask for this
-        dtype = tensor.example.dtype if isinstance(tensor, TensorProxy) else tensor.dtype
+    dtype = _dtype_of(tensor)
     return dtype.is_floating_point or dtype.is_complex
 
 
 def _dtype_of(tensor: torch.Tensor) -> torch.dtype:
-    """The dtype of a tensor, without asking for it."""
+    """The dtype of a tensor, for which the program does not ask."""
     with torch._C.DisableTorchFunction():
         return tensor.example.dtype if isinstance(tensor, TensorProxy) else tensor.dtype

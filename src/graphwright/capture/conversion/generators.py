@@ -14,7 +14,17 @@ import inspect
 from types import CodeType
 from typing import Any
 
-from graphwright.source import HIDDEN, SCOPES, Definition, copied_tree, definition_of, placed, walk, walk_own
+from graphwright.source import (
+    HIDDEN,
+    SCOPES,
+    Definition,
+    all_placed,
+    copied_tree,
+    definition_of,
+    placed,
+    walk,
+    walk_own,
+)
 
 __all__ = ["GATHERED", "GATHERERS", "as_gathering", "gathered_call", "gathers", "is_generator"]
 
@@ -62,7 +72,7 @@ def as_gathering(definition: Definition) -> Any:
         return None
     made.args.kwonlyargs.append(ast.arg(GATHERED))
     made.args.kw_defaults.append(None)
-    return placed(ast.fix_missing_locations(made), made)
+    return all_placed(made)
 
 
 def _result() -> ast.Return:

@@ -6,7 +6,7 @@ import ast
 from types import CodeType
 from typing import Any
 
-from graphwright.source import RUNTIME_MARK, Definition, assigned, call_of_locals, lambda_of, placed, walk
+from graphwright.source import RUNTIME_MARK, Definition, all_placed, assigned, call_of_locals, lambda_of, placed, walk
 
 __all__ = ["with_variables"]
 
@@ -27,4 +27,4 @@ def with_variables(definition: Definition, code: CodeType, owner: str) -> Any:
     ]
     found.args = [found.func, *pairs]
     found.func = ast.Attribute(ast.Constant(RUNTIME_MARK), "variables", ast.Load())
-    return placed(ast.fix_missing_locations(definition), definition)
+    return all_placed(definition)

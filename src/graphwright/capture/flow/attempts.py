@@ -365,15 +365,14 @@ class Attempts(MadeErrors):
         self._frame = None if frame.f_code.co_flags & _GOES_ON else frame
         self._trying = []
         plain = self._without_handlers
-        at: FrameType | None = frame
-        while at is not None and (code := at.f_code) is not RUN:
+        for at in _frames_around(frame):
+            code = at.f_code
             if id(code) not in plain:
                 tried = _tried_lines(code)
                 if tried:
                     self._trying.append((at, tried))
                 else:
                     plain[id(code)] = code
-            at = at.f_back
 
     def _convert_handlers(
         self, is_by_data: Callable[[], bool], trying: Sequence[tuple[FrameType, list[tuple[int, int]]]]
@@ -444,12 +443,14 @@ _OTHERS = frozenset({
 })  # fmt: skip
 
 
-def _frames_around(frame: FrameType) -> Iterator[FrameType]:
+def _frames_around(frame: FrameType) -> list[FrameType]:
     """The frames of a program, from one outwards."""
+    found: list[FrameType] = []
     at: FrameType | None = frame
     while at is not None and at.f_code is not RUN:
-        yield at
+        found.append(at)
         at = at.f_back
+    return found
 
 
 def _tried_lines(code: CodeType, of_keys: bool = False) -> list[tuple[int, int]]:
