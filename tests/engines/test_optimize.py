@@ -444,6 +444,49 @@ def test_statistics_that_training_writes_are_seen(
     assert_same(gm, model, X)
 
 
+class Scaled(nn.Module):
+    """Multiplies by a plain number."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+@pytest.mark.parametrize("kernel", ["oneDNN", "torch"])
+def test_numbers_that_are_changed_are_seen(kernel: str, prefer: Callable[..., None]) -> None:
+    prefer(kernel, "torch")
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.Sequential(Scaled(2.0)), nn.ReLU()).eval()
+    gm = optimize_for_inference(model, X, engines=("torch",))
+    assert_same(gm, model, X)
+    gm.get_submodule("1.0").factor = model[1][0].factor = 3.0
+    assert_same(gm, model, X)
+    gm.get_submodule("1")._modules["0"] = model[1][0] = Scaled(4.0)
+    assert_same(gm, model, X)
+    gm._modules["1"] = model[1] = nn.Sequential(Scaled(5.0))
+    assert_same(gm, model, X)
+
+
+def test_the_first_convolution_gives_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is fastest by itself: pooling images whose channels come first takes twenty times as long."""
+    monkeypatch.setattr(choosing, "fastest", lambda calls, *args: Measured("torch", {}))
+    pool = nn.MaxPool2d(3, 2, 1)
+    layouts: list[bool] = []
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), pool, nn.Conv2d(8, 8, 1)).eval()
+    gm = optimize_for_inference(model, X, engines=("torch",))
+    max_pool2d = torch.max_pool2d
+
+    def noted(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        layouts.append(x.is_contiguous(memory_format=torch.channels_last))
+        return max_pool2d(x, *args, **kwargs)
+
+    monkeypatch.setattr(torch, "max_pool2d", noted)
+    assert_same(gm, model, X)
+    assert layouts == [True, False], gm.code
+
+
 def test_dropout_follows_its_flag(prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch")
     model = Mixed().eval()
@@ -828,7 +871,8 @@ def test_the_report_is_a_table(prefer: Callable[..., None]) -> None:
     assert lines[0].split()[:4] == ["part", "runs", "on", "us"]
     rows = [line for line in lines[1:-1] if not line.startswith("    ")]
     assert len(rows) == 1 + len(report.parts)
-    assert rows[1].startswith("1 x conv 2x4x8x8 -> 8, 3x3, padding 1x1, bias, relu ")
+    assert rows[1].startswith("1 x conv 2x4x8x8 -> 8, 3x3, padding 1x1, bias, relu, channels first ")
+    assert rows[2].startswith("1 x conv 2x8x8x8 -> 8, 1x1, bias, sum, relu ")  # what kernels gave: channels last
     for part in (report.program, *report.parts):
         assert part.numerics is not None and part.numerics.largest < 1e-4 and part.numerics.decibels > 80
     assert all(row.split("  ")[0] == part.part for row, part in zip(rows[1:], report.parts, strict=True))

@@ -35,6 +35,22 @@ class Linear(nn.Module):
         return y, y + self.shift
 
 
+def test_translations_are_parsed_once_and_kept_apart() -> None:
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    from graphwright.onnx.torch_private import parsed_once, translation_of
+
+    original = vars(ONNXRegistry)["from_torchlib"]
+    named: Any = "aten::relu"  # as the registry names those of ATen
+    with parsed_once():
+        one, other = ONNXRegistry.from_torchlib(), ONNXRegistry.from_torchlib(opset_version=18)
+        assert one.get_decomps(named) == other.get_decomps(named) and one.opset_version == other.opset_version
+        one.functions[named].clear()
+        assert ONNXRegistry.from_torchlib().get_decomps(named) and other.get_decomps(named)
+    assert vars(ONNXRegistry)["from_torchlib"] is original
+    assert translation_of("aten::relu") is other.get_decomps(named)[0].onnx_function
+
+
 @pytest.mark.slow
 def test_names_sizes_weights_and_files(tmp_path: Path) -> None:
     module = Linear().eval()

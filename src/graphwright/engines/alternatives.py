@@ -157,7 +157,9 @@ class Convolution:
     """A convolution of two dimensions, with a batch norm, a value that is added and an activation after it.
 
     norm: the paths of running mean and variance, weight and bias of the batch norm, and its epsilon. counters: those of
-    what tells when the statistics are written to. is_open: whether images of other sizes come here, too.
+    what tells when the statistics are written to. is_open: whether images of other sizes come here, too. is_first: no
+    convolution comes before it, so that its images lie in memory as the program's inputs do, channels first. All others
+    read what kernels gave, whose channels come last.
     """
 
     weight: str
@@ -174,6 +176,7 @@ class Convolution:
     is_added: bool = False
     activation: str | None = None
     is_open: bool = False
+    is_first: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -204,7 +207,7 @@ class Convolution:
         said = [f"{name} {_by(values)}" for name, values, plain in numbers if {*values} != {plain}]
         said += [f"{self.groups} groups"] * (self.groups != 1) + ["bias"] * bool(self.bias or self.norm)
         said += ["sum"] * self.is_added + ([] if self.activation is None else [self.activation])
-        said += ["any size"] * self.is_open
+        said += ["any size"] * self.is_open + ["channels first"] * self.is_first
         return ", ".join([f"conv {_by(self.shape)} -> {outputs}", _by(window), *said])
 
     @property
@@ -217,8 +220,9 @@ class Convolution:
         return _asked(_kernels_of_convolution(self), is_exact)
 
     def example(self) -> list[Tensor]:
-        """A random image whose channels come last, and one to add, where there is one."""
-        x = torch.randn(self.shape).contiguous(memory_format=torch.channels_last)
+        """A random image, and one to add, where there is one, whose channels come last."""
+        x = torch.randn(self.shape)
+        x = x if self.is_first else x.contiguous(memory_format=torch.channels_last)
         if not self.is_added:
             return [x]
         sizes = torch.nn.functional.conv2d(

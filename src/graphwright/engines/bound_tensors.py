@@ -163,6 +163,10 @@ class Facts:
         """Another list whenever something was written to; None where that is not known."""
         return self._watch.versions
 
+    def watch(self, tables: Sequence[dict[Any, Any]]) -> bool:
+        """Tell whether all these tables are among those whose writes give other versions."""
+        return self._watch.includes(tables)
+
     def _watch_all(self) -> Watch:
         tables = [*self._states, *self._flags, *self._tables[self._hooks :]]
         premises = [] if self._premises is None else [self._premises.watched()]

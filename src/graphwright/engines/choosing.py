@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,11 +108,13 @@ def choose(
     seconds: float,
     is_exact: bool = True,
     only: Sequence[str] = (),
+    may_stay: bool = True,
 ) -> Choice:
     """Measure the kernels of a site on random inputs; those that are off by more than the tolerance are dropped.
 
     tolerance: of the largest difference, relative to the largest value. Kernels of half precision are asked where it
-    need not be exact. only: the kernels to ask, where it is known before which is the fastest.
+    need not be exact. only: the kernels to ask, where it is known before which is the fastest. may_stay: whether what
+    the program itself calls may be chosen, where there is another kernel.
     """
     inputs, calls, named = site.example(), _Now(tensors), site.kernels(is_exact)
     kernels = {name: functools.partial(kernel, calls, site, *inputs) for name, kernel in named.items()}
@@ -127,7 +130,10 @@ def choose(
     if only and len(kernels) <= 2:
         return Choice(list(kernels)[-1], (), (*dropped, "as it was measured before"))
     measured = fastest({name: _again(named[name], calls, site, inputs) for name in kernels}, seconds)
-    return Choice(measured.best, tuple(measured.times_us.items()), tuple(dropped))
+    best, others = measured.best, [name for name in kernels if name != "torch"]
+    if best == "torch" and others and not may_stay:
+        best = min(others, key=lambda name: measured.times_us.get(name, math.inf))
+    return Choice(best, tuple(measured.times_us.items()), tuple(dropped))
 
 
 def choose_merged(found: Found, choices: Mapping[str, Choice], tensors: Mapping[str, Tensor], seconds: float) -> bool:

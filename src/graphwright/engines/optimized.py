@@ -102,7 +102,8 @@ class Prepared:
         self.packs = Packs([*program.paths, *counters], named, kinds)
         self.counters = [path.rpartition(".")[0] for path in counters]
         self.facts: tuple[Any, list[dict[str, Any]]] = None, []  # for which the tables of the counters were found
-        self.latest: tuple[list[int], Held | None] = [], None  # what is packed, and at which versions of the tables
+        # At which versions of the tables something was packed, what, and the attributes that are in none of these.
+        self.latest: tuple[list[int], Held | None, list[tuple[tuple[str, ...], Any]]] = [], None, []
         self.flags = len(program.paths)  # after so many tensors come training flags
         self.attributes: list[tuple[tuple[str, ...], Any]] = attributes
         self.regions = [setting for recipe in recipes for setting in recipe.settings if isinstance(setting, Region)]
@@ -266,17 +267,17 @@ def held_for(module: Any, entry: str, given: Sequence[Any]) -> Held | None:
     facts = entries[prepared.beside].held.checked(module)
     if facts is None:
         return None
-    if prepared.attributes and not all(_is_as_it_was(module, *each) for each in prepared.attributes):
-        return None
-    versions, held = prepared.latest
+    versions, held, attributes = prepared.latest
     if versions is not facts.versions or held is None or is_trained(held.tensors) or not held.is_current():
-        held = _held_now(module, prepared, facts)
-    return held
+        return _held_now(module, prepared, facts)
+    return None if attributes and not _are_as_they_were(module, attributes) else held
 
 
 def _held_now(module: Any, prepared: Prepared, facts: Facts) -> Held | None:
     """What is made of the tensors that the modules have now."""
     versions = facts.versions
+    if not _are_as_they_were(module, prepared.attributes):
+        return None
     tensors = facts.tensors()
     if tensors is None or any(tensors[prepared.flags :]):
         return None
@@ -290,7 +291,8 @@ def _held_now(module: Any, prepared: Prepared, facts: Facts) -> Held | None:
             return None
     held = prepared.packs.look(tensors)
     if held is not None and versions is not None:
-        prepared.latest = versions, held
+        unseen = [each for each in prepared.attributes if not facts.watch(_tables_to(module, each[0]))]
+        prepared.latest = versions, held, unseen
     return held
 
 
@@ -353,9 +355,21 @@ def _plain_attribute(module: Any, place: tuple[str, ...]) -> Any:
     return module.__dict__.get(place[-1]) if isinstance(module, nn.Module) else None
 
 
-def _is_as_it_was(module: nn.Module, place: tuple[str, ...], value: Any) -> bool:
-    found = _plain_attribute(module, place)
-    return type(found) is type(value) and found == value
+def _are_as_they_were(module: nn.Module, attributes: Sequence[tuple[tuple[str, ...], Any]]) -> bool:
+    for place, value in attributes:
+        found = _plain_attribute(module, place)
+        if type(found) is not type(value) or found != value:
+            return False
+    return True
+
+
+def _tables_to(module: nn.Module, place: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The tables that an attribute is read from, and those that lead to its module."""
+    tables = [module.__dict__]
+    for name in place[:-1]:
+        tables += [module._modules, module._modules[name].__dict__]  # type: ignore[union-attr]
+        module = module._modules[name]  # type: ignore[assignment]
+    return tables
 
 
 def _plain_tensors(module: nn.Module, paths: Sequence[str]) -> dict[str, Tensor]:

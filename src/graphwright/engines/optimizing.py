@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from graphwright.analysis import ModuleState, tensors_in
 from graphwright.capture import trace
-from graphwright.engines.alternatives import Site
+from graphwright.engines.alternatives import Convolution, Site
 from graphwright.engines.choosing import Choice, choose, choose_merged, numerics_of, reason_against
 from graphwright.engines.decisions import Decisions
 from graphwright.engines.fitting import facts_of, other_sizes, tensors_of_facts, with_open_sizes
@@ -238,7 +238,11 @@ class _Optimizing:
         search = self._search
         kept = None if search.decisions is None else search.decisions.known.get(self._noted(site.key))
         only = () if kept is None else (kept,)
-        return choose(site, program.tensors, search.site_tolerance, _SECONDS_A_SITE, search.is_exact, only)
+        # It would give images whose channels come first, which what comes after it pays for.
+        is_first = isinstance(site, Convolution) and site.is_first
+        return choose(
+            site, program.tensors, search.site_tolerance, _SECONDS_A_SITE, search.is_exact, only, may_stay=not is_first
+        )
 
     def _noted(self, key: str) -> str:
         return f"{'fp32' if self._search.is_exact else 'bf16'} {key}"

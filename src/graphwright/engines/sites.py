@@ -111,6 +111,7 @@ class _Finding:
         self._tensors, self._counters = program.tensors, program.counters
         self._calls = Calls(program.gm)
         self._effects: dict[Any, GraphEffects] = {}
+        self._images = _images(program)
 
     def site(self, node: Node) -> Found | None:
         """The site that begins at a node."""
@@ -145,7 +146,10 @@ class _Finding:
         stride, padding, dilation = (number or () for number in numbers)
         sizes = tuple(self._tensors[weight].shape)
         is_open = not self._program.is_of_one_size(given["input"])
-        site = Convolution(weight, bias, (), (), 0.0, shape, sizes, stride, padding, dilation, groups, is_open=is_open)
+        site = Convolution(
+            weight, bias, (), (), 0.0, shape, sizes, stride, padding, dilation, groups,
+            is_open=is_open, is_first=given["input"] not in self._images,
+        )  # fmt: skip
         return self._with_sum(self._with_norm(Found(site, (node,), (given["input"],))))
 
     # ---- what it goes on with
@@ -243,6 +247,16 @@ def together(members: Sequence[Found], effects: GraphEffects) -> list[Found]:
         and each.last.graph is first.graph
         and effects.are_together(first, each.last)
     ]
+
+
+def _images(program: Searched) -> set[Node]:
+    """The values of four dimensions that convolutions give, or what is computed of these."""
+    found: set[Node] = set()
+    for node in program.gm.graph.all_nodes():
+        follows = node.target is torch.conv2d or not found.isdisjoint(node.all_input_nodes)
+        if follows and node.op != "output" and len(_shape_in(program.shapes, node) or ()) == 4:
+            found.add(node)
+    return found
 
 
 def _as_one(members: list[Found]) -> Found:

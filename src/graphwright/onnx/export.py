@@ -35,7 +35,7 @@ from graphwright.onnx.program import Leaf, OnnxProgram, OnnxReport, Outputs, Par
 from graphwright.onnx.python_calls import Text
 from graphwright.onnx.running import Running, is_differentiated
 from graphwright.onnx.sizes import Sizes, at_sizes, export_at_example, export_open, facts_of
-from graphwright.onnx.torch_private import without_transforms
+from graphwright.onnx.torch_private import parsed_once, without_transforms
 from graphwright.onnx.translation import translations
 from graphwright.onnx.values import Maybe
 from graphwright.runtime import GraphModule
@@ -186,7 +186,7 @@ class _Exporting:
             for name in written
         ]
         try:
-            with _calmly():
+            with _calmly(), parsed_once():
                 made = torch.onnx.export(
                     exported,
                     dynamo=True,

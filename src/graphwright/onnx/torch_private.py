@@ -8,6 +8,7 @@ room calls of torch is public.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ __all__ = [
     "check_release",
     "either",
     "known_sizes",
+    "parsed_once",
     "record",
     "recurrent_operator",
     "translation_of",
@@ -496,7 +498,33 @@ def as_python(expression: Any) -> str:
 def translation_of(operator: str) -> Callable[..., Any]:
     """torch.onnx's own translation of an operator of ATen: `translation_of("aten::gru.input")`."""
     named: Any = operator  # as the registry names those of ATen
-    return ONNXRegistry.from_torchlib().get_decomps(named)[0].onnx_function
+    return _registry(_OPSET).get_decomps(named)[0].onnx_function
+
+
+_FROM_TORCHLIB = vars(ONNXRegistry)["from_torchlib"]
+_OPSET: int = _FROM_TORCHLIB.__func__.__defaults__[0]
+
+
+@functools.cache
+def _registry(opset_version: int) -> ONNXRegistry:
+    return _FROM_TORCHLIB.__get__(None, ONNXRegistry)(opset_version)  # type: ignore[no-any-return]
+
+
+def _copied_registry(opset_version: int = _OPSET) -> ONNXRegistry:
+    known, made = _registry(opset_version), ONNXRegistry()
+    made._opset_version = known._opset_version
+    made.functions = {operator: [*functions] for operator, functions in known.functions.items()}
+    return made
+
+
+@contextlib.contextmanager
+def parsed_once() -> Iterator[None]:
+    """Have torch.onnx parse its translations once for all exports: it takes half a second for each of them."""
+    ONNXRegistry.from_torchlib = staticmethod(_copied_registry)  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        ONNXRegistry.from_torchlib = _FROM_TORCHLIB  # type: ignore[method-assign]
 
 
 def record(node: Any) -> Any:

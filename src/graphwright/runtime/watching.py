@@ -86,6 +86,10 @@ class Watch:
             self._looks = 0
         return True
 
+    def includes(self, tables: Iterable[dict[Any, Any]]) -> bool:
+        """Tell whether a write to any of these tables is noticed."""
+        return {id(table) for table in tables} <= {id(table) for table in self._tables}
+
     def look(self) -> list[int] | None:
         """The versions of the tables, for `keep`; None where they are not known, or not worth to be."""
         self.versions = None

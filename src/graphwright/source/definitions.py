@@ -59,7 +59,7 @@ def definition_of(code: CodeType) -> Definition | None:
     if known is not None and known[0] is not None:
         return known[0]
     source = source_of(code.co_filename)
-    if known is not None and known[1] is source.lines:
+    if code in _made or (known is not None and known[1] is source.lines):
         return None
     found = [
         node

@@ -27,7 +27,7 @@ from graphwright.source.lowering_exits import (
     unset,
     with_signals,
 )
-from graphwright.source.syntax import RUNTIME_MARK, assigned, falls_through, holds, leaves_loop, placed
+from graphwright.source.syntax import RUNTIME_MARK, assigned, falls_through, leaves_loop, placed, returns
 
 __all__ = ["Handler", "Tried", "as_attempt", "lower_attempt", "with_rest"]
 
@@ -70,12 +70,11 @@ def lower_attempt(statement: ast.Try, number: int) -> Tried | None:
         return None
     constant = exit_signal([statement])
     only_raises = all(
-        isinstance(handler.body[-1], ast.Raise) and not holds(handler.body, ast.Return)
-        for handler in statement.handlers
+        isinstance(handler.body[-1], ast.Raise) and not returns(handler.body) for handler in statement.handlers
     )
     result = f"exit{HIDDEN}{number}"
     blocks = [statement.body, *[handler.body for handler in statement.handlers], statement.orelse, statement.finalbody]
-    is_left = any(holds(block, ast.Return) for block in blocks)
+    is_left = any(map(returns, blocks))
     before: list[ast.stmt] = []
     if any(map(returns_from_inner_loop, blocks)):
         before = [assign(RETURNS[0], ast.Constant(False), statement), assign(RETURNS[1], unset(), statement)]
@@ -97,7 +96,7 @@ def lower_attempt(statement: ast.Try, number: int) -> Tried | None:
 def with_rest(statement: ast.Try, rest: list[ast.stmt]) -> tuple[ast.Try, list[ast.stmt]]:
     """Take what follows a `try` into its `else` where every handler ends the function; return it, and what follows."""
     handlers = [handler.body for handler in statement.handlers]
-    ends = handlers and not any(map(falls_through, handlers)) and any(holds(body, ast.Return) for body in handlers)
+    ends = handlers and not any(map(falls_through, handlers)) and any(map(returns, handlers))
     if not (ends and rest and falls_through([*statement.body, *statement.orelse])) or statement.finalbody:
         return statement, rest
     whole = ast.Try(statement.body, statement.handlers, [*statement.orelse, *rest], [])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from graphwright.source.syntax import RUNTIME_MARK, all_placed, blocks_of, falls_through, holds, placed, walk_all
+from graphwright.source.syntax import RUNTIME_MARK, all_placed, blocks_of, falls_through, placed, returns, statements_in
 
 __all__ = [
     "HIDDEN", "RETURNS", "assign", "ending", "exit_signal", "exiting", "is_signal", "leave_if",
@@ -72,7 +72,7 @@ def with_signals(
         for owner, field, inner in blocks_of(statement):
             if not (is_loop and field == "body"):
                 setattr(owner, field, with_signals(inner, leaving, after_loop))
-        if is_loop and not getattr(statement, "is_inner", False) and holds(statement.body, ast.Return):  # type: ignore[attr-defined]
+        if is_loop and not getattr(statement, "is_inner", False) and returns(statement.body):  # type: ignore[attr-defined]
             statement.is_inner = True  # type: ignore[attr-defined]
             out += after_loop(statement)
     return out
@@ -86,7 +86,7 @@ def ending(statements: list[ast.stmt], place: ast.AST) -> list[ast.stmt]:
 def exit_signal(statements: Iterable[ast.AST]) -> bool | None:
     """The signal that all returns among statements give, where there is one; else None."""
     values = set()
-    for node in walk_all(statements):
+    for node in statements_in(statements):
         if isinstance(node, ast.Return):
             if not is_signal(node):
                 return None
@@ -96,7 +96,7 @@ def exit_signal(statements: Iterable[ast.AST]) -> bool | None:
 
 def exiting(statements: list[ast.stmt]) -> list[ast.stmt]:
     """Statements of which each signal says that the run of the loop ends."""
-    for node in walk_all(statements):
+    for node in statements_in(statements):
         if is_signal(node):
             node.value, node.is_signal = ast.Constant(True), False  # type: ignore[attr-defined]
             all_placed(node)
@@ -107,7 +107,7 @@ def returns_from_inner_loop(statements: list[ast.stmt]) -> bool:
     """Tell whether a loop among statements holds a `return` that nothing around it knows of yet."""
     for statement in statements:
         if isinstance(statement, ast.For | ast.While):
-            if not getattr(statement, "is_inner", False) and holds(statement.body, ast.Return):
+            if not getattr(statement, "is_inner", False) and returns(statement.body):
                 return True
         elif any(returns_from_inner_loop(inner) for _, _, inner in blocks_of(statement)):
             return True

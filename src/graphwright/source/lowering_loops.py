@@ -28,7 +28,7 @@ from graphwright.source.lowering_exits import (
     unset,
     with_signals,
 )
-from graphwright.source.syntax import PREFIX, holds, leaves_loop, may_wait, placed, walk_all
+from graphwright.source.syntax import PREFIX, leaves_loop, may_wait, placed, returns, statements_in
 
 __all__ = ["ITEM", "Lowered", "lower_loop", "with_test_inside"]
 
@@ -59,7 +59,7 @@ def with_test_inside(loop: ast.While) -> ast.While | None:
     """
     if may_wait(loop.test):
         return loop
-    if leaves_loop(loop.orelse) or any(map(is_signal, walk_all(loop.orelse))):
+    if leaves_loop(loop.orelse) or any(map(is_signal, statements_in(loop.orelse))):
         return None
     stop = placed(ast.If(ast.UnaryOp(ast.Not(), loop.test), [*loop.orelse, ast.Break()], []), loop.test)
     made: ast.While = placed(ast.While(ast.Constant(True), [stop, *loop.body], []), loop)
@@ -74,12 +74,12 @@ def lower_loop(loop: ast.For | ast.While, number: int) -> Lowered | None:
     body = [*given.body]
     if isinstance(given, ast.For):
         body.insert(0, placed(ast.Assign([given.target], ast.Name(ITEM, ast.Load())), given.target))
-    returns = holds(body, ast.Return)
+    is_left = returns(body)
     lowered = with_signals(body, _leaving, _after_inner)
-    signals = any(map(is_signal, walk_all(lowered)))
+    signals = any(map(is_signal, statements_in(lowered)))
     before: list[ast.stmt] = []
     after: list[ast.stmt] = []
-    if returns and not getattr(loop, "is_inner", False):
+    if is_left and not getattr(loop, "is_inner", False):
         before = [assign(_RETURNED, ast.Constant(False), loop), assign(_RESULT, unset(), loop)]
         after.append(leave_if(_RETURNED, [ast.Return(ast.Name(_RESULT, ast.Load()))], loop))
     broken = ""

@@ -115,6 +115,7 @@ def _read(code: CodeType) -> Mentions:
     stored: set[str] = set()
     written: set[str] = set()
     rebound: set[str] = set()
+    free = frozenset(code.co_freevars)
     for part in codes_of(code):
         path: tuple[str, ...] = ()
         for kind, name in names_of_steps(part):
@@ -134,9 +135,8 @@ def _read(code: CodeType) -> Mentions:
                     stored.add(name)
                 elif kind in ("STORE_ATTR", "DELETE_ATTR"):
                     written.add(name)
-        if not _REBINDS.isdisjoint(part.co_code[::2]):
+        if free and not _REBINDS.isdisjoint(part.co_code[::2]):
             rebound.update(str(step.argval) for step in dis.get_instructions(part) if step.opcode in _REBINDS)
-    free = frozenset(code.co_freevars)
     looks_up = any(not _LOOKS_UP.isdisjoint(part.co_names) for part in codes_of(code))
     consts = [const for part in codes_of(code) for const in part.co_consts] if looks_up else []
     texts = frozenset(const for const in consts if isinstance(const, str) and const.isidentifier())

@@ -36,6 +36,8 @@ __all__ = [
     "names_read",
     "placed",
     "plain_names",
+    "returns",
+    "statements_in",
     "target_names",
     "targets_in",
     "template_of",
@@ -161,7 +163,7 @@ def walk_all(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 def blocks_of(statement: ast.AST) -> list[tuple[Any, str, list[ast.stmt]]]:
     """The blocks of a statement that is no function or class: what has each, as which field, and its statements."""
-    if isinstance(statement, SCOPES):
+    if isinstance(statement, SCOPES) or ("body" not in statement._fields and "cases" not in statement._fields):
         return []
     owners = (statement, *getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
     fields = ("body", "orelse", "finalbody")
@@ -173,16 +175,29 @@ def holds(statements: Iterable[ast.AST], *kinds: type[ast.AST]) -> bool:
     return any(isinstance(node, kinds) for node in walk_all(statements))
 
 
-def leaves_loop(statements: Iterable[ast.AST], *kinds: type[ast.AST]) -> bool:
-    """Tell whether a `break` or `continue` of a loop around these statements is among them, or only these kinds."""
+def statements_in(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Walk statements and those in their blocks, in order: not into expressions, functions and classes."""
+    waiting = [*statements][::-1]
+    while waiting:
+        statement = waiting.pop()
+        yield statement
+        waiting += [each for _, _, block in blocks_of(statement)[::-1] for each in block[::-1]]
+
+
+def returns(statements: Iterable[ast.AST]) -> bool:
+    """Tell whether a `return` of the function around statements is among them."""
+    return any(isinstance(statement, ast.Return) for statement in statements_in(statements))
+
+
+def leaves_loop(statements: Iterable[ast.AST]) -> bool:
+    """Tell whether a `break` or `continue` of a loop around these statements is among them."""
     for statement in statements:
-        if isinstance(statement, kinds or (ast.Break, ast.Continue)):
+        if isinstance(statement, ast.Break | ast.Continue):
             return True
-        if isinstance(statement, ast.For | ast.While):
-            if leaves_loop(statement.orelse, *kinds):
+        is_loop = isinstance(statement, ast.For | ast.While)
+        for _, field, block in blocks_of(statement):
+            if not (is_loop and field == "body") and leaves_loop(block):
                 return True
-        elif not isinstance(statement, SCOPES) and leaves_loop(children(statement), *kinds):
-            return True
     return False
 
 

@@ -50,6 +50,8 @@ from graphwright.source import (
     placed,
     plain_names,
     private_to,
+    returns,
+    statements_in,
     template_of,
     texts_of,
     walk,
@@ -147,7 +149,7 @@ class Converter(ast.NodeTransformer):
             elif isinstance(statement, ast.If):
                 if not leaves_loop([statement]):  # only a loop that stays as it is has such a statement
                     waits = is_tail and self._waits(statement)
-                    if not waits and not holds([statement], ast.Return):
+                    if not waits and not returns([statement]):
                         out += self._branch(statement)
                         continue
                     signal = exit_signal([statement])
@@ -307,7 +309,7 @@ class Converter(ast.NodeTransformer):
         self._count += 1
         title = f"{PREFIX}{name}_{self._count}"
         bound = assigned(statements)
-        for node in walk_all(statements):
+        for node in walk_all(statements) if self._rests else statements_in(statements):
             if isinstance(node, ast.Name) and node.id in self._rests:
                 bound.update(dict.fromkeys(self._rests[node.id]))
             elif getattr(node, "is_inner", False):
