@@ -469,9 +469,11 @@ def test_numbers_that_are_changed_are_seen(kernel: str, prefer: Callable[..., No
     assert_same(gm, model, X)
 
 
-def test_the_first_convolution_gives_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_convolution_gives_channels_last(
+    prefer: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever is fastest by itself: pooling images whose channels come first takes twenty times as long."""
-    monkeypatch.setattr(choosing, "fastest", lambda calls, *args: Measured("torch", {}))
+    prefer("torch")
     pool = nn.MaxPool2d(3, 2, 1)
     layouts: list[bool] = []
     model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), pool, nn.Conv2d(8, 8, 1)).eval()

@@ -367,7 +367,7 @@ def _tables_to(module: nn.Module, place: tuple[str, ...]) -> list[dict[str, Any]
     """The tables that an attribute is read from, and those that lead to its module."""
     tables = [module.__dict__]
     for name in place[:-1]:
-        tables += [module._modules, module._modules[name].__dict__]  # type: ignore[union-attr]
+        tables += [module._modules, module._modules[name].__dict__]
         module = module._modules[name]  # type: ignore[assignment]
     return tables
 

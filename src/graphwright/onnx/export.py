@@ -40,7 +40,10 @@ from graphwright.onnx.translation import translations
 from graphwright.onnx.values import Maybe
 from graphwright.runtime import GraphModule
 
-__all__ = ["export"]
+__all__ = ["export", "export_at_sizes"]
+
+_OPSET = 18
+_Way = Callable[..., tuple[ExportedProgram, Sizes, list[str]]]
 
 
 def export(
@@ -51,7 +54,7 @@ def export(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     dynamic_shapes: Any = None,
-    opset_version: int = 18,
+    opset_version: int = _OPSET,
     external_data: bool | None = None,
     modules_as_functions: Sequence[str | type[nn.Module]] = (),
     custom_translation_table: Mapping[Any, Any] | None = None,
@@ -82,8 +85,7 @@ def export(
         leaves = [name for name, each in model.named_modules() if is_asked_for(name, each, modules_as_functions)]
         model = trace(model, given, kwargs=named, target="export", leaf_modules=leaves)
     flat: GraphModule = as_flat(model, lambda path, each: is_asked_for(path, each, modules_as_functions))
-    module, _ = in_its_mode(flat)
-    collect_appended(module)
+    module = _in_one_mode(flat)
     check_asked_for(module, modules_as_functions)
     arguments = Arguments(module.forward, given, named, input_names, dynamic_shapes)
     exporting = _Exporting(flat, module, arguments, guards == "drop", modules_as_functions)
@@ -97,6 +99,27 @@ def export(
     if verify:
         check(program, exporting.original)
     return program
+
+
+def _in_one_mode(flat: GraphModule) -> GraphModule:
+    module, _ = in_its_mode(flat)
+    collect_appended(module)
+    return module
+
+
+def export_at_sizes(model: GraphModule, args: tuple[torch.Tensor, ...]) -> OnnxProgram:
+    """Export a captured module for inputs of the sizes of these; what the model computes is not compared.
+
+    An engine asks for it, whose results are compared with those of the module where it is chosen.
+    """
+    flat: GraphModule = as_flat(model)
+    module = _in_one_mode(flat)
+    arguments = Arguments(module.forward, args, {}, None, tuple([None] * len(args)))
+    exporting = _Exporting(flat, module, arguments, False, ())
+    exported, _, notes = exporting.exported(export_at_example)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return exporting.translated(exported, notes)
 
 
 def _check_asked(exported: ExportedProgram, arguments: Arguments) -> None:
@@ -149,33 +172,37 @@ class _Exporting:
         opset_version: int,
         table: Mapping[Any, Any] | None,
         external_data: bool | None,
-        way: Callable[..., tuple[ExportedProgram, Sizes, list[str]]],
+        way: _Way,
         is_asked: bool,
     ) -> tuple[OnnxProgram, bool]:
         """Export in one way, and try the model; says, too, whether it is off at the example for the sizes alone."""
-        try:
-            exported, sizes, notes = way(self._arguments, self.run, self.original.takes)
-        except GraphwrightError:
-            raise
-        except Exception as error:
-            raise _said_by_torch("torch.export", error, self._node) from error
+        exported, sizes, notes = self.exported(way)
         if is_asked:
             _check_asked(exported, self._arguments)
-        program = self._translated(exported, notes, output_names, opset_version, table, external_data)
+        program = self.translated(exported, notes, output_names, opset_version, table, external_data)
         with _calmly():
             found = try_assumptions(exported, program, self.original, sizes)
         notes = [*program.report.notes, *found.notes]
         program.report = dataclasses.replace(program.report, notes=tuple(notes), assumed=tuple(found.conditions))
         return program, found.is_off_at_example
 
-    def _translated(
+    def exported(self, way: _Way) -> tuple[ExportedProgram, Sizes, list[str]]:
+        """Have torch.export watch the program, at sizes that are found in one way."""
+        try:
+            return way(self._arguments, self.run, self.original.takes)
+        except GraphwrightError:
+            raise
+        except Exception as error:
+            raise _said_by_torch("torch.export", error, self._node) from error
+
+    def translated(
         self,
         exported: ExportedProgram,
         notes: list[str],
-        output_names: Sequence[str] | None,
-        opset_version: int,
-        table: Mapping[Any, Any] | None,
-        external_data: bool | None,
+        output_names: Sequence[str] | None = None,
+        opset_version: int = _OPSET,
+        table: Mapping[Any, Any] | None = None,
+        external_data: bool | None = None,
     ) -> OnnxProgram:
         """Translate what torch.export made of the program."""
         notes, bodies = list(notes), dict[Any, ir.Function]()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as _runtime  # type: ignore[import-untyped]
 from torch import Tensor
 
-from graphwright.onnx.export import export
+from graphwright.onnx.export import export_at_sizes
 from graphwright.onnx.overflow import open_session
 from graphwright.onnx.program import OnnxProgram
 from graphwright.runtime import GraphModule
@@ -23,14 +22,7 @@ __all__ = ["open_program"]
 
 def open_program(gm: GraphModule, args: tuple[Tensor, ...], threads: int) -> _Session:
     """Export a program that gives a tuple of tensors, for inputs of these sizes, and open it on so many threads."""
-    return _Session(export_at(gm, args), threads)
-
-
-def export_at(gm: GraphModule, args: tuple[Tensor, ...]) -> OnnxProgram:
-    """Export a program for inputs of these very sizes."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return export(gm, args, dynamic_shapes=tuple([None] * len(args)))
+    return _Session(export_at_sizes(gm, args), threads)
 
 
 _to_dlpack: Any = torch._C._to_dlpack

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.onnx.onnxruntime_engine import export_at
+from graphwright.onnx.export import export_at_sizes
 from graphwright.onnx.program import OnnxProgram
 from graphwright.runtime import GraphModule
 
@@ -20,7 +20,7 @@ __all__ = ["open_program"]
 
 def open_program(gm: GraphModule, args: tuple[Tensor, ...], threads: int) -> _Compiled:
     """Export a program that gives a tuple of tensors, for inputs of these sizes, and compile it for so many threads."""
-    return _Compiled(export_at(gm, args), threads)
+    return _Compiled(export_at_sizes(gm, args), threads)
 
 
 class _Compiled:

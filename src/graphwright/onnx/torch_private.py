@@ -520,7 +520,7 @@ def _copied_registry(opset_version: int = _OPSET) -> ONNXRegistry:
 @contextlib.contextmanager
 def parsed_once() -> Iterator[None]:
     """Have torch.onnx parse its translations once for all exports: it takes half a second for each of them."""
-    ONNXRegistry.from_torchlib = staticmethod(_copied_registry)  # type: ignore[assignment, method-assign]
+    ONNXRegistry.from_torchlib = staticmethod(_copied_registry)  # type: ignore[method-assign]
     try:
         yield
     finally:
