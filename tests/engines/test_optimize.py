@@ -206,6 +206,41 @@ def test_linear_layers_that_read_the_same_are_one(prefer: Callable[..., None]) -
     assert_same(gm, model, W)
 
 
+class Gated(nn.Module):
+    """Two layers that read the same, one of them with an activation, in some order."""
+
+    def __init__(self, run: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.gate, self.up, self.run = nn.Linear(8, 12), nn.Linear(8, 12), run
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(self, x)
+
+
+GATES: dict[str, tuple[Callable[[Any, Tensor], Tensor], bool]] = {
+    "activation first": (lambda m, x: F.silu(m.gate(x)) * m.up(x), True),
+    "activation last": (lambda m, x: m.up(x) * F.gelu(m.gate(x)), True),
+    "both layers before": (lambda m, x: (lambda g, u: F.relu(g) * u)(m.gate(x), m.up(x)), True),
+    "two activations": (lambda m, x: torch.tanh(m.gate(x)) - torch.sigmoid(m.up(x)), True),
+    "read besides": (lambda m, x: (lambda g: F.relu(g) + g)(m.gate(x)) * m.up(x), True),
+    "written between": (lambda m, x: F.silu(m.gate(x)) * m.up(x.mul_(2)), False),
+}
+
+
+@pytest.mark.parametrize("name", GATES)
+@pytest.mark.parametrize("kernel", ["addmm", "oneDNN", "torch"])
+def test_layers_with_activations_are_one(name: str, kernel: str, prefer: Callable[..., None]) -> None:
+    run, is_one = GATES[name]
+    prefer("as one", kernel, "torch")
+    model = Gated(run).eval()
+    for rows in (1, 3):
+        x = torch.randn(rows, 8)
+        gm = optimize_for_inference(model, x.clone(), engines=("torch",))
+        assert ("split" in gm.code.partition("def forward_calling_modules")[0]) is is_one
+        with torch.no_grad():
+            torch.testing.assert_close(gm(x.clone()), model(x.clone()), rtol=1e-4, atol=1e-5)
+
+
 def test_numbers_that_come_of_sizes_are_literals(prefer: Callable[..., None]) -> None:
     prefer("torch")
     code = own(Mixed().eval()).code.partition("def forward_calling_modules")[0]

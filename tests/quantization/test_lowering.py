@@ -632,6 +632,13 @@ JOINED: dict[str, tuple[Callable[[], nn.Module], str]] = {
         lambda: Net(heads(lambda x: x), **{name: linear(64, size, bits=4) for name, size in SIZES.items()}),
         "half inputs",
     ),
+    "activations": (
+        lambda: Net(
+            lambda m, x: torch.cat((F.silu(m.q(x)), m.k(x), F.relu(m.v(x))), -1),
+            **{name: linear(64, size) for name, size in SIZES.items()},
+        ),
+        "half inputs",
+    ),
 }
 SIZES = {"q": 48, "k": 16, "v": 32}
 

@@ -28,7 +28,17 @@ A captured module comes in; one with other code comes out. Read inlining.py firs
     bound_tensors.py   what inlined code takes for granted of modules, looked at in one check a call
 """
 
-from graphwright.engines.alternatives import ACTIVATIONS, Activation, Calls, Kernel, Site, as_image, as_vectors, off_by
+from graphwright.engines.alternatives import (
+    ACTIVATIONS,
+    Activation,
+    Calls,
+    Kernel,
+    Site,
+    activated,
+    as_image,
+    as_vectors,
+    off_by,
+)
 from graphwright.engines.bound_tensors import tensors_of
 from graphwright.engines.cuda_graphs import CudaGraph, cuda_graph, launch, recorded_for
 from graphwright.engines.inlining import Inlined, inline
@@ -68,6 +78,7 @@ __all__ = [
     "Search",
     "Searched",
     "Site",
+    "activated",
     "activation_of",
     "arguments_of",
     "add_notes",

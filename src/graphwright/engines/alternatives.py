@@ -24,6 +24,7 @@ __all__ = [
     "Kernel",
     "Linear",
     "Site",
+    "activated",
     "as_image",
     "as_vectors",
     "off_by",
@@ -347,7 +348,8 @@ def _conv_bias_half(*args: Any) -> Tensor:
 # ---- linear layers
 
 
-def _activated(calls: Calls, name: str | None, value: Any) -> Any:
+def activated(calls: Calls, name: str | None, value: Any) -> Any:
+    """Call an activation, which may write to the value."""
     if name is None:
         return value
     activation = ACTIVATIONS[name]
@@ -360,12 +362,12 @@ def _bias(calls: Calls, site: Linear) -> Any:
 
 def _linear(calls: Calls, site: Linear, x: Any) -> Any:
     value = calls.call(F.linear, x, calls.packed(itself, site.weights), _bias(calls, site))
-    return _activated(calls, site.activation, value)
+    return activated(calls, site.activation, value)
 
 
 def _linear_transposed(calls: Calls, site: Linear, x: Any) -> Any:
     value = calls.call(F.linear, x, calls.packed(_of_transposed, site.weights), _bias(calls, site))
-    return _activated(calls, site.activation, value)
+    return activated(calls, site.activation, value)
 
 
 def _addmm(calls: Calls, site: Linear, x: Any) -> Any:
@@ -374,7 +376,7 @@ def _addmm(calls: Calls, site: Linear, x: Any) -> Any:
         value = calls.call(torch.addmm, _bias(calls, site), rows, weight)
     else:
         value = calls.call(torch.mm, rows, weight)
-    return _of_rows(calls, site, _activated(calls, site.activation, value), x)
+    return _of_rows(calls, site, activated(calls, site.activation, value), x)
 
 
 def _addmm_relu(calls: Calls, site: Linear, x: Any) -> Any:
@@ -410,7 +412,7 @@ def as_vectors(rows: Tensor, x: Tensor) -> Tensor:
 def _addmv(calls: Calls, site: Linear, x: Any) -> Any:
     """Of one row: as a product with a vector, of the weight as it is."""
     value = _of_vector(calls, calls.packed(itself, site.weights), _bias(calls, site), x, site.shape[-1])
-    return calls.call(torch.reshape, _activated(calls, site.activation, value), (*site.shape[:-1], site.outputs))
+    return calls.call(torch.reshape, activated(calls, site.activation, value), (*site.shape[:-1], site.outputs))
 
 
 def _of_vector(calls: Calls, weight: Any, bias: Any, x: Any, size: int) -> Any:
@@ -423,7 +425,7 @@ def _of_vector(calls: Calls, weight: Any, bias: Any, x: Any, size: int) -> Any:
 def _linear_mkl(calls: Calls, site: Linear, x: Any) -> Any:
     weight, packed = calls.packed(itself, site.weights), calls.packed(_for_mkl, site.weights, site.rows)
     value = calls.call(_mkl._mkl_linear.default, x, packed, weight, _bias(calls, site), site.rows)
-    return _activated(calls, site.activation, value)
+    return activated(calls, site.activation, value)
 
 
 def _linear_onednn(calls: Calls, site: Linear, x: Any) -> Any:
@@ -475,7 +477,7 @@ def _tensors(calls: Calls, site: Convolution, make: Callable[..., Tensor], *sett
 def _ended(calls: Calls, site: Convolution, value: Any, other: Any) -> Any:
     if site.is_added:
         value = calls.call(torch.Tensor.add_, value, other)
-    return _activated(calls, site.activation, value)
+    return activated(calls, site.activation, value)
 
 
 def _conv(calls: Calls, site: Convolution, x: Any, other: Any = None) -> Any:
@@ -501,7 +503,7 @@ def _conv_onednn(calls: Calls, site: Convolution, x: Any, other: Any = None) -> 
     function = _mkldnn._convolution_pointwise.binary
     if site.activation not in (None, "relu"):
         value = calls.call(function, x, other, weight, bias, *numbers, "add", None, None, [], None)
-        return _activated(calls, site.activation, value)
+        return activated(calls, site.activation, value)
     unary = site.activation
     return calls.call(function, x, other, weight, bias, *numbers, "add", None, unary, [], None)
 
@@ -547,6 +549,6 @@ def _conv_addmm(calls: Calls, site: Convolution, x: Any, other: Any = None) -> A
     else:
         value = calls.call(torch.addmm, bias, pixels, weight)
     if not site.is_added:
-        value = _activated(calls, site.activation, value)
+        value = activated(calls, site.activation, value)
     value = calls.call(as_image, value, x)
     return _ended(calls, site, value, other) if site.is_added else value

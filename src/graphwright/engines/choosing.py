@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines.alternatives import Kernel, Site
+from graphwright.engines.alternatives import Kernel, Site, activated
 from graphwright.engines.measure import fastest
 from graphwright.engines.numerics import Numerics, numerics
 from graphwright.engines.pack import Recipe, itself
@@ -146,7 +146,8 @@ def choose_merged(found: Found, choices: Mapping[str, Choice], tensors: Mapping[
 
     def as_one() -> None:
         value = found.site.kernels(False)[choices[found.site.key].kernel](calls, found.site, *inputs)
-        torch.split(value, list(found.parts), -1)
+        for part, activation in zip(torch.split(value, list(found.parts), -1), found.activations, strict=True):
+            activated(calls, activation, part)
 
     return fastest({"apart": apart, "as one": as_one}, seconds).best == "as one"
 
@@ -242,7 +243,7 @@ def put_kernel(found: Found, kernel: str, writing: Writing) -> None:
         writing.replace(found.nodes, value)
         return
     parts = writing.call(torch.split, value, list(found.parts), -1)
-    for i, member in enumerate(found.members):
-        if i:
-            writing.before(member.last)
-        writing.replace(member.nodes, writing.call(operator.getitem, parts, i))
+    for i, (member, activation) in enumerate(zip(found.members, found.activations, strict=True)):
+        writing.before(member.last)
+        part = writing.call(operator.getitem, parts, i)
+        writing.replace(member.nodes, activated(writing, activation, part))

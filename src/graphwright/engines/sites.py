@@ -24,8 +24,8 @@ __all__ = ["Finder", "FloatLayers", "Found", "Searched", "together"]
 class Found:
     """A site in a graph: what it is, the nodes that it takes the place of, and what it reads.
 
-    last: the node whose value it gives. Of several linear layers `members` are these, and each gives a part of the
-    vectors, of a size in `parts`.
+    last: the node whose value it gives. Of several linear layers `members` are these; each gives a part of the vectors,
+    of a size in `parts`, with one of `activations` after it.
     """
 
     site: Site
@@ -33,6 +33,7 @@ class Found:
     inputs: tuple[Node, ...]
     members: tuple[Found, ...] = ()
     parts: tuple[int, ...] = ()
+    activations: tuple[str | None, ...] = ()
 
     @property
     def last(self) -> Node:
@@ -208,7 +209,7 @@ class _Finding:
         """Linear layers that read the same value, each group as one."""
         groups: dict[Any, list[Found]] = {}
         for each in found:
-            if isinstance(each.site, Linear) and each.site.activation is None:
+            if isinstance(each.site, Linear):
                 groups.setdefault((each.inputs[0], bool(each.site.biases)), []).append(each)
         alike = [together(members, self._effects_of(members[0].last)) for members in groups.values()]
         return [_as_one(members) for members in alike if len(members) > 1]
@@ -239,7 +240,7 @@ class _Finding:
 
 def together(members: Sequence[Found], effects: GraphEffects) -> list[Found]:
     """Those of some sites that read the same value which may be computed where the first one is."""
-    first = members[0].last
+    first = members[0].nodes[0]
     return [
         each
         for each in members
@@ -265,7 +266,8 @@ def _as_one(members: list[Found]) -> Found:
     biases = tuple([path for site in sites for path in site.biases])
     parts = tuple([site.outputs for site in sites])
     site = Linear(weights, biases, sites[0].shape, sum(parts), is_open=sites[0].is_open)
-    return Found(site, (members[0].last,), members[0].inputs, tuple(members), parts)
+    activations = tuple([site.activation for site in sites])
+    return Found(site, members[0].nodes[:1], members[0].inputs, tuple(members), parts, activations)
 
 
 def _pair(value: Any, default: int) -> tuple[int, ...] | None:

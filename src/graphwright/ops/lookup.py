@@ -23,12 +23,12 @@ from graphwright.ops.operators import (
     CHECKS,
     Operator,
     forms_of_python,
+    has_schemas,
     method_named,
     operator_named,
     operator_of_class,
     operator_of_overload,
     operator_of_packet,
-    schemas_named,
 )
 from graphwright.ops.state import delete_attribute, set_attribute
 
@@ -222,7 +222,7 @@ def _of_torch() -> Iterator[tuple[Any, Make]]:
             yield function, functools.partial(operator_named, facts.IN_FUNCTIONAL.get(name, name), function=function)
     variables = torch._C._VariableFunctions
     public = [name for name in dir(variables) if not name.startswith("__") or name in facts.ALIASES]
-    public.sort(key=lambda name: not schemas_named(f"aten::{name}"))
+    public.sort(key=lambda name: not has_schemas(f"aten::{name}"))
     yield from _named(torch, public)
     for home in (torch, torch.random):
         yield from _named(home, _SEEDS)
@@ -231,7 +231,7 @@ def _of_torch() -> Iterator[tuple[Any, Make]]:
     yield from _named(torch, [name for name in dir(torch) if name.startswith(("sym_", *CHECKS))])
     for inner in ("_nn", "_fft", "_linalg", "_special", "_sparse", "_nested"):
         home = getattr(torch._C, inner)
-        yield from _named(home, [name for name in dir(home) if schemas_named(f"aten::{name}")])
+        yield from _named(home, [name for name in dir(home) if has_schemas(f"aten::{name}")])
     for home, prefix in ((torch.masked, "masked"), (torch.signal.windows, "signal.windows")):
         yield from _plain(home, prefix, home.__all__, ((None, "*"),))
     yield from _plain(torch, "torch", _PURE_TORCH, ())

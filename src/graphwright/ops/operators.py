@@ -23,8 +23,8 @@ from graphwright.ops.facts import Alias, Flags
 from graphwright.ops.forms import Form, form_of_schema, form_of_signature, form_of_text, merged
 
 __all__ = [
-    "CHECKS", "Operator", "flag_of", "forms_of", "forms_of_python", "is_on", "method_named", "operator_named",
-    "operator_of_class", "operator_of_overload", "operator_of_packet", "schemas_named",
+    "CHECKS", "Operator", "flag_of", "forms_of", "forms_of_python", "has_schemas", "is_on", "method_named",
+    "operator_named", "operator_of_class", "operator_of_overload", "operator_of_packet",
 ]  # fmt: skip
 
 _ALWAYS = Flags()
@@ -168,7 +168,7 @@ def method_named(name: str) -> Operator | None:
         forms = (form_of_text("input, *, memory_format=None"),)
         spelling = Alias(key, {}, arguments)
         return Operator(key, aliases=((0, "input"),), spelling=spelling, make_forms=lambda: forms)
-    if _is_private(name) and name not in facts.PRIVATE_METHODS and not schemas_named(f"aten::{name}"):
+    if _is_private(name) and name not in facts.PRIVATE_METHODS and not has_schemas(f"aten::{name}"):
         return None
     python = None if name.startswith("__") else vars(torch.Tensor).get(name)
     function = python if isinstance(python, types.FunctionType) else None
@@ -249,6 +249,16 @@ def _parameters(function: types.FunctionType) -> Iterable[str]:
 def _dispatched() -> frozenset[str]:
     """What runs through the dispatcher, by name and overload; the rest is there for numbers and lists alone."""
     return frozenset(torch._C._dispatch_get_all_op_names())
+
+
+@functools.cache
+def _packets() -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in _dispatched())
+
+
+def has_schemas(name: str) -> bool:
+    """Tell whether there are schemas with a name such as `aten::add` that take tensors through the dispatcher."""
+    return name in _packets()
 
 
 def schemas_named(name: str) -> list[Any]:

@@ -74,7 +74,7 @@ from graphwright.source.parameters import calls_the_same, function_of_call, igno
 from graphwright.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.source.roles import Role, Standing, is_user_raise, role_of
 from graphwright.source.source_files import Source, source_of
-from graphwright.source.steps import names_of_steps, steps_of
+from graphwright.source.steps import steps_of
 from graphwright.source.syntax import (
     CHANGES,
     COMPREHENSIONS,
@@ -126,9 +126,9 @@ __all__ = [
     "is_foreign_class", "is_foreign_file", "is_from_conversion", "is_handled", "is_installed", "is_internal",
     "is_of_library", "is_ours", "is_returned", "is_user_raise", "lambda_of", "leaves_loop", "line_of_error",
     "loop_of", "lower_attempt", "lower_loop", "lower_match", "may_wait", "mentions", "name_of", "names_counted",
-    "names_of_steps", "names_read", "note_compiled", "note_made_from_source", "note_replaced", "note_shown_as",
-    "place_of", "place_of_name", "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of",
-    "returns", "runs_as_it_is_left", "source_behind", "source_of", "statements_in", "steps_of", "stored_globals",
-    "target_names", "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "walk", "walk_all", "walk_own",
+    "names_read", "note_compiled", "note_made_from_source", "note_replaced", "note_shown_as", "place_of",
+    "place_of_name", "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of", "returns",
+    "runs_as_it_is_left", "source_behind", "source_of", "statements_in", "steps_of", "stored_globals", "target_names",
+    "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "walk", "walk_all", "walk_own",
     "why_no_definition", "with_rest", "with_test_inside", "without_cache",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from types import CodeType
 
 from graphwright.source.code_table import CodeTable
 from graphwright.source.frames import STANDS_FOR_TORCH, is_internal
-from graphwright.source.steps import names_of_steps
+from graphwright.source.steps import steps_of
 
 __all__ = [
     "DISPATCHERS",
@@ -84,7 +84,7 @@ def stored_globals(code: CodeType) -> frozenset[str]:
     known = _stored.get(code)
     if known is None:
         parts = [part for part in codes_of(code) if _STORE_GLOBAL in part.co_code[::2]]
-        names = frozenset(name for part in parts for kind, name in names_of_steps(part) if kind == "STORE_GLOBAL")
+        names = frozenset(name for part in parts for kind, name, _ in steps_of(part) if kind == "STORE_GLOBAL")
         known = _stored[code] = names
     return known
 
@@ -118,7 +118,7 @@ def _read(code: CodeType) -> Mentions:
     free = frozenset(code.co_freevars)
     for part in codes_of(code):
         path: tuple[str, ...] = ()
-        for kind, name in names_of_steps(part):
+        for kind, name, _ in steps_of(part):
             if kind in ("LOAD_GLOBAL", "LOAD_NAME"):
                 path = (name,)
                 paths.add(path)

@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
 from types import CodeType
 
-__all__ = ["names_of_steps", "steps_of"]
+__all__ = ["steps_of"]
 
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _CACHE = dis.opmap.get("CACHE", -1)
-_NAMES = dis.opname
 
 
-def steps_of(code: CodeType) -> Iterator[tuple[int, int]]:
-    """The opcode and the argument of each instruction.
+def steps_of(code: CodeType) -> list[tuple[str, str, int]]:
+    """What each instruction is called, the global name or attribute that it mentions, empty for none, and its argument.
 
-    >>> def double(x): return x.a + x.a
-    >>> [dis.opname[opcode] for opcode, _ in steps_of(double.__code__) if dis.opname[opcode].endswith("ATTR")]
-    ['LOAD_ATTR', 'LOAD_ATTR']
-    """
-    extended, text = 0, code.co_code
-    for opcode, low in zip(text[::2], text[1::2], strict=True):
-        if opcode == _EXTENDED:
-            extended = (extended | low) << 8
-        elif opcode != _CACHE:
-            yield opcode, extended | low
-            extended = 0
-
-
-def names_of_steps(code: CodeType) -> Iterator[tuple[str, str]]:
-    """What each instruction is called, and which global name or attribute it mentions; an empty one where it has none.
-
-    >>> [step for step in names_of_steps((lambda x: x.shape).__code__) if step[1]]
+    >>> [step[:2] for step in steps_of((lambda x: x.shape).__code__) if step[1]]
     [('LOAD_ATTR', 'shape')]
     """
-    names = code.co_names
-    for opcode, argument in steps_of(code):
+    extended, text, names = 0, code.co_code, code.co_names
+    found = []
+    for opcode, argument in zip(text[::2], text[1::2], strict=True):
+        if opcode == _CACHE:
+            continue
+        if extended:
+            argument |= extended
+        if opcode == _EXTENDED:
+            extended = argument << 8
+            continue
+        extended = 0
         shift = _SHIFTS.get(opcode)
-        yield _NAMES[opcode], "" if shift is None else names[argument >> shift]
+        found.append((_NAMES[opcode], "" if shift is None else names[argument >> shift], argument))
+    return found
 
+
+_NAMES = dis.opname
 
 # Mentions names in every way, each several times, so that it can be told where in arguments they are.
 _SAMPLE = """

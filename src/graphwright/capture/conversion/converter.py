@@ -311,9 +311,9 @@ class Converter(ast.NodeTransformer):
         bound = assigned(statements)
         for node in walk_all(statements) if self._rests else statements_in(statements):
             if isinstance(node, ast.Name) and node.id in self._rests:
-                bound.update(dict.fromkeys(self._rests[node.id]))
+                bound |= dict.fromkeys(self._rests[node.id])
             elif getattr(node, "is_inner", False):
-                bound.update(dict.fromkeys(RETURNS))
+                bound |= dict.fromkeys(RETURNS)
         names = [name for name in bound if not name.startswith(PREFIX)]
         ours = [name for name in names if name not in self._global]
         self._bound.update(dict.fromkeys(ours))
@@ -324,13 +324,11 @@ class Converter(ast.NodeTransformer):
         function = ast.FunctionDef(
             title,
             ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, []),
-            [*head, *body] or [ast.Pass()],
+            [*head, *body] if body else [ast.Pass()],
             [],
             **TYPE_PARAMETERS,
         )
         function.assigned = ours  # type: ignore[attr-defined]
-        if not body:
-            function.body = [ast.Pass()]
         return placed(function, place)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:

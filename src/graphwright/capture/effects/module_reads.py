@@ -57,7 +57,7 @@ from graphwright.runtime import (
     overhear,
     spelled,
 )
-from graphwright.source import is_installed, is_ours, names_of_steps, steps_of, user_frame
+from graphwright.source import is_installed, is_ours, steps_of, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -569,7 +569,7 @@ def _is_plain_attribute(kind: type, name: str) -> bool:
 def _is_global(name: str, code: CodeType) -> bool:
     if name not in code.co_names:
         return any(_is_global(name, inner) for inner in code.co_consts if isinstance(inner, CodeType))
-    return ("LOAD_GLOBAL", name) in names_of_steps(code)
+    return any(step[:2] == ("LOAD_GLOBAL", name) for step in steps_of(code))
 
 
 def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:
@@ -626,9 +626,9 @@ def _assigned(code: CodeType) -> Iterator[str]:
     """The attributes that a method assigns to its first argument."""
     if _STORE not in code.co_code[::2] or not code.co_varnames:
         return
-    before, names = "", names_of_steps(code)
+    before = ""
     is_own = False
-    for (_, argument), (kind, name) in zip(steps_of(code), names, strict=True):
+    for kind, name, argument in steps_of(code):
         if kind == "STORE_ATTR" and (is_own or before in ("SWAP", "ROT_TWO")):  # `+=` swaps
             yield name
         # In an instruction that loads two variables, the last bits are those of the second.

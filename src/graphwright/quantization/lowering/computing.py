@@ -7,14 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.engines import ACTIVATIONS, Calls
+from graphwright.engines import Calls, activated
 from graphwright.quantization.affine import dequantize, quantize
 from graphwright.quantization.lowering.integers import Steps
 from graphwright.runtime import sums_bytes_exactly
 
 __all__ = [
     "SIGNAL_TO_NOISE",
-    "activated",
     "as_floats",
     "as_integers",
     "ended",
@@ -71,14 +70,6 @@ def values_like(shape: tuple[int, ...], steps: Steps | None) -> Tensor:
 
 
 # ---- as the program has it
-
-
-def activated(calls: Calls, name: str | None, value: Any) -> Any:
-    """Call an activation, which may write to the value."""
-    if name is None:
-        return value
-    activation = ACTIVATIONS[name]
-    return calls.call(activation.function, value, *activation.arguments, **dict(activation.options))
 
 
 def ended(calls: Calls, value: Any, added: Any, activation: str | None, output: Steps | None, quickly: bool) -> Any:

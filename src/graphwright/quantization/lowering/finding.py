@@ -281,7 +281,7 @@ class _Finding:
         groups: dict[Any, list[Found]] = {}
         for each in found:
             site = each.site
-            if isinstance(site, Linear) and site.activation is None and site.output is None:
+            if isinstance(site, Linear) and site.output is None:
                 alike = (site.groups, site.bits, site.range_of, site.input, bool(site.biases))
                 groups.setdefault((each.inputs[0], *alike), []).append(each)
         members = [together(group, self._effects_of(group[0].last)) for group in groups.values()]
@@ -323,8 +323,9 @@ def _as_one(members: list[Found]) -> Found:
         tuple([path for site in sites for path in paths(site)]) for paths in (_WEIGHTS, _SCALES, _BIASES)
     )
     parts = tuple([site.outputs for site in sites])
-    site = replace(sites[0], weights=weights, scales=scales, biases=biases, outputs=sum(parts))
-    return Found(site, (members[0].last,), members[0].inputs, tuple(members), parts)
+    activations = tuple([site.activation for site in sites])
+    site = replace(sites[0], weights=weights, scales=scales, biases=biases, outputs=sum(parts), activation=None)
+    return Found(site, members[0].nodes[:1], members[0].inputs, tuple(members), parts, activations)
 
 
 _WEIGHTS, _SCALES, _BIASES = (operator.attrgetter(name) for name in ("weights", "scales", "biases"))

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from graphwright.engines import ACTIVATIONS, Calls, Kernel, as_vectors, itself
+from graphwright.engines import ACTIVATIONS, Calls, Kernel, activated, as_vectors, itself
 from graphwright.quantization.layer_functions import (
     dequantized_weight,
     quantized_linear,
@@ -20,7 +20,6 @@ from graphwright.quantization.layer_functions import (
     unpack_int4,
 )
 from graphwright.quantization.lowering.computing import (
-    activated,
     as_floats,
     as_integers,
     ended,
@@ -273,7 +272,7 @@ def integer_rows(calls: Calls, site: Linear, x: Any) -> Any:
 
 def bytes_of_call(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
     """Vectors as bytes of a range that was found in the call."""
-    return x.mul(1 / scale).add_(zero_point + 0.5).clamp_(0, 255).short().byte()  # short cuts what is after the point
+    return x.div(scale).add_(zero_point + 0.5).clamp_(0, 255).short().byte()  # short cuts what is after the point
 
 
 def _rows(calls: Calls, site: Linear, x: Any) -> tuple[Any, Any, Any]:
@@ -336,28 +335,25 @@ def _ended_rows(calls: Calls, site: Linear, value: Any, scale: Any, zero_point: 
 # ---- weights alone, with inputs in half precision: these kernels are slow with others
 
 
-def _half(tensor: Tensor) -> Tensor:
-    return tensor.bfloat16()
-
-
 def _half_rows(calls: Calls, site: Linear, x: Any) -> Any:
     return calls.call(torch.Tensor.bfloat16, _in_a_row(calls, site, x))
 
 
 def _ended_half(calls: Calls, site: Linear, value: Any, x: Any) -> Any:
-    value = calls.call(torch.Tensor.float, value)
     if site.biases:
         value = calls.call(torch.Tensor.add_, value, _bias(calls, site))
     return _shaped(calls, site, ended(calls, value, None, site.activation, site.output, quickly=True), x)
 
 
-def _half_scales(scale: Tensor) -> Tensor:
-    return _half(scales_in_a_row(scale))
+def _half_ones(scale: Tensor) -> Tensor:
+    return torch.ones_like(scales_in_a_row(scale), dtype=torch.bfloat16)
 
 
 def _half_inputs(calls: Calls, site: Linear, x: Any) -> Any:
-    weight, scale = _packed(calls, site, itself, "w"), _packed(calls, site, _half_scales, "s")
-    value = calls.call(_aten._weight_int8pack_mm.default, _half_rows(calls, site, x), weight, scale)
+    """The scales come after, in single precision: to round them as the kernel wants them is to lose as much again."""
+    weight, ones = _packed(calls, site, itself, "w"), _packed(calls, site, _half_ones, "s")
+    value = calls.call(_aten._weight_int8pack_mm.default, _half_rows(calls, site, x), weight, ones)
+    value = calls.call(torch.mul, value, _packed(calls, site, scales_in_a_row, "s"))
     return _ended_half(calls, site, value, x)
 
 
@@ -377,4 +373,4 @@ def _half_groups(calls: Calls, site: Linear, x: Any) -> Any:
     weight, scale = _packed(calls, site, _of_groups, "w"), _packed(calls, site, _scales_of_groups, "s")
     size = site.inputs // site.groups
     value = calls.call(_aten._weight_int4pack_mm_for_cpu.default, _half_rows(calls, site, x), weight, size, scale)
-    return _ended_half(calls, site, value, x)
+    return _ended_half(calls, site, calls.call(torch.Tensor.float, value), x)
