@@ -571,3 +571,25 @@ def test_what_only_one_of_two_ends_asks_is_guarded_for_both() -> None:
     assert str(gm.guards[-1]).endswith("box_rows.device is device(type='cpu')")
     assert gm(torch.ones(2), box)[1] == 1
     assert torch.equal(gm(-torch.ones(2), box), torch.zeros(2))
+
+
+def fitted(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[1] == 1:
+        return x
+    return x.view(x.shape[0], 7)  # which three columns are not
+
+
+def test_what_fails_where_the_example_does_not_come_decides_the_branch_around() -> None:
+    """And not the branch that it is in first, which would be answered as it fails."""
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return fitted(x) * 2 if x.shape[0] == 1 else x + 1
+
+    gm = trace(run, torch.randn(2, 3))
+    guarded = [entry for entry in gm.report.restarts if "guard" in entry.text]
+    assert ["else x + 1" in entry.at for entry in guarded] == [True]
+    for rows in (2, 5):
+        x = torch.randn(rows, 3)
+        assert torch.equal(gm(x), run(x))
+    with pytest.raises(GuardError):
+        gm(torch.randn(1, 7))

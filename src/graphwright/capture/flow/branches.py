@@ -29,6 +29,7 @@ from graphwright.capture.state.samples import MISSING, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import GraphwrightError
 from graphwright.ops import write_branch
 from graphwright.source import HIDDEN
 from graphwright.values import Container, Given, Slot, filled
@@ -227,7 +228,10 @@ def _run_side(
             is_certain = recorder.questions.raises.reads_unassigned(error) or divides_by_zero(error)
             is_waiting = recorder.plan.ways.get(place) == "wait"
             if not recorder.attempts.takes(error) and (is_waiting or not is_certain):
-                raise _failed(recorder, subject, value, error, place) from error
+                failed = _failed(recorder, subject, value, error, place)
+                if failed is error:
+                    raise
+                raise failed from error
             recorder.questions.raises.write_raise(error)
             raised = True
 
@@ -271,16 +275,22 @@ def _failed(
     codes = recorder.questions.staging.convertible_at(error)
     if codes:  # a `raise` that was not converted yet
         return recorder.questions.restart(recorder.plan.convert(codes))
-    if not recorder.questions.subjects.is_data(
-        subject
-    ):  # for all questions there with this answer, but not for those with the other
-        alike = (*place, recorder.numbers.hint(subject))
-        return recorder.questions.restart(recorder.plan.change(alike, "guard", _why(error)))
+    if not recorder.questions.subjects.is_data(subject):
+        hint = recorder.numbers.hint(subject)
+        if hint is value and _is_elsewhere(recorder.region.outer) and not isinstance(error, Refusal | GraphwrightError):
+            return error  # as it would be raised without this branch: it ends the side around it, which is not taken
+        # For all questions there with this answer, but not for those with the other.
+        return recorder.questions.restart(recorder.plan.change((*place, hint), "guard", _why(error)))
     if recorder.questions.raises.is_caught_outside():
         return recorder.questions.restart(
             recorder.plan.change(place, "fork", "the program catches what one side raises")
         )
     return recorder.questions.refusals.given_up(error, place, recorder.numbers.hint(subject) is (not value))
+
+
+def _is_elsewhere(region: Region | None) -> bool:
+    """Tell whether a region is the side of a branch on a flag or size that the example does not take."""
+    return region is not None and region.is_taken is False and not region.is_data
 
 
 def _why(error: Exception | Refusal) -> str:
