@@ -34,6 +34,9 @@ Generated code, graphs as text and pickles name the modules of what they call, s
 shared_code and graph_module stay where they are.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from graphwright.runtime.called import FoundModules, Plainness, calls_are_plain, is_called_plainly
 from graphwright.runtime.dispatch import choose, refuse_call
 from graphwright.runtime.entries import (
@@ -129,9 +132,6 @@ from graphwright.runtime.objects import (
     state_of,
 )
 from graphwright.runtime.outside import ABSENT, Found, Outside, bound_in, differs
-from graphwright.runtime.packaging.classes import Stub
-from graphwright.runtime.packaging.python_file import PackageSource
-from graphwright.runtime.packaging.rolling import copied_graph, roll
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.plain_values import (
     holds_tensors,
@@ -165,11 +165,34 @@ from graphwright.runtime.reporting.capture_report import (
     report_of,
 )
 from graphwright.runtime.reporting.printing import first_module_stack, lazy_graph_text, node_context
-from graphwright.runtime.saving.loading import load
-from graphwright.runtime.saving.saving import save
 from graphwright.runtime.shared_code import SharedCode
 from graphwright.runtime.unrolled import unrolled_checks, unrolled_reads
 from graphwright.runtime.watching import Watch, Watched
+
+if TYPE_CHECKING:
+    from graphwright.runtime.packaging.classes import Stub
+    from graphwright.runtime.packaging.python_file import PackageSource
+    from graphwright.runtime.packaging.rolling import copied_graph, roll
+    from graphwright.runtime.saving.loading import load
+    from graphwright.runtime.saving.saving import save
+
+# What is loaded when it is asked for: captures do without.
+_LATER = {
+    "PackageSource": "packaging.python_file",
+    "Stub": "packaging.classes",
+    "copied_graph": "packaging.rolling",
+    "load": "saving.loading",
+    "roll": "packaging.rolling",
+    "save": "saving.saving",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    return value
+
 
 __all__ = [
     "ABSENT",

@@ -37,8 +37,6 @@ from graphwright.runtime.members.hooks import register
 from graphwright.runtime.members.shells import copy_slots
 from graphwright.runtime.members.submodules import add_submodule, delete_submodule, unused_submodules
 from graphwright.runtime.members.yielding import yielding
-from graphwright.runtime.packaging.folder import write_package
-from graphwright.runtime.packaging.rolling import copied_graph, roll
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
 from graphwright.runtime.reporting.capture_report import CaptureReport, report_of_all
 from graphwright.runtime.reporting.failures import note_origin, print_failure, raise_misfit
@@ -105,8 +103,7 @@ class GraphModule(nn.Module):
     __jit_unused_properties__ = (
         *("_in_spec", "_out_spec", "_boxed_call"),
         "graph", "graphs", "code", "guards", "meta", "_graph", "_code", "_lineno_map", "_prologue_start",
-        "_create_node_hooks", "_erase_node_hooks", "_replace_hooks", "_deepcopy_hooks",
-        "quantization",
+        "_create_node_hooks", "_erase_node_hooks", "_replace_hooks", "_deepcopy_hooks", "quantization",
     )  # fmt: skip
 
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
@@ -121,9 +118,8 @@ class GraphModule(nn.Module):
             modules = own["_modules"]
             if name in modules:
                 return modules[name]
-            parameters = own["_parameters"]
-            if name in parameters and nn.Module.__getattr__ is _LOOK_UP:  # which others replace to see what is read
-                return parameters[name]
+            if name in (tensors := own["_parameters"]) and nn.Module.__getattr__ is _LOOK_UP:  # as others replace it
+                return tensors[name]
         return super().__getattr__(name)
 
     def __init__(self, root: nn.Module | Mapping[str, Any], graph: Graph, class_name: str = "GraphModule") -> None:
@@ -334,6 +330,8 @@ class GraphModule(nn.Module):
         replaced. Raises ExportError, leaving everything as it was, for what cannot be written so (a lambda, a class
         that no other process can import, a hook) and for a folder that holds anything else.
         """
+        from graphwright.runtime.packaging.folder import write_package  # captures do without
+
         return write_package(self, folder, module_name, _programs_of)
 
     # ---- constants and submodules
@@ -606,6 +604,8 @@ def _readable_code(module: nn.Module, options: dict[str, Any]) -> str | None:
 def _programs_of(module: nn.Module) -> list[tuple[Graph, PythonCode]]:
     """The graph and the code of each entry point of a captured module, as a file has them; none for other modules."""
     refuse_forms(module)
+    from graphwright.runtime.packaging.rolling import copied_graph, roll
+
     programs = []
     for name, entry in entry_points_of(module).items():
         graph, code = copied_graph(entry.graph), _python_code(module, name)
