@@ -28,7 +28,7 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import is_inplace, written_attributes
 from graphwright.passes import substitute
 from graphwright.rewrite import Calls, GraphEffects
-from graphwright.runtime import STATE, Entry, GraphModule, Interpreter, entry_points_of
+from graphwright.runtime import STATE, Entry, GraphModule, Interpreter, entry_points_of, facts_of_modules
 
 __all__ = ["Optimized", "Plan", "Prepared", "Program", "held_for", "packed_for"]
 
@@ -153,7 +153,7 @@ class Program:
         self.beside, self.inputs = beside, tuple(inputs)
         args = [example_of(fact) for fact in inputs]
         self.gm, self.shapes = specialized(module, graph, binding, args, is_general=bool(others))
-        self.attributes = _take_attributes(self.gm, module, self.paths)
+        self.attributes = _take_attributes(self.gm, module, self.paths) + _taken_by_passes(self.gm.graph, graph)
         written = _written(self.gm, self.paths)
         packable = [path for path in (*self.paths, *self.counters.values()) if path not in written]
         self.tensors = _plain_tensors(module, packable)
@@ -347,6 +347,17 @@ def _take_attributes(gm: GraphModule, module: nn.Module, paths: Sequence[str]) -
                 substitute(node, found)
                 node.graph.erase_node(node)
     return list(taken.items())
+
+
+def _taken_by_passes(graph: Graph, before: Graph) -> list[tuple[tuple[str, ...], Any]]:
+    """Numbers of modules that passes have made literals of a specialized program, which its first graph reads."""
+    known = facts_of_modules(before)
+    return [
+        ((*filter(None, path.split(".")), name), value)
+        for path, facts in facts_of_modules(graph).items()
+        for name, value in facts.get("values", {}).items()
+        if name not in known.get(path, {}).get("values", {}) and type(value) in (int, float, bool, str)
+    ]
 
 
 def _plain_attribute(module: Any, place: tuple[str, ...]) -> Any:

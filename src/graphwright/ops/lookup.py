@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 import copy
 import dataclasses
 import functools
@@ -58,6 +59,8 @@ def operator_of(node: Node, module: nn.Module | None = None) -> Operator | None:
     """
     op = node.op
     if op == "call_function" or op == "call_method":
+        if op == "call_method" and node.args and type(node.args[0]) is Node and _is_no_tensor(node.args[0]):
+            return None  # `names.sort()` of a list
         known = operator_of_target(op, node.target)
         return _by_arguments(known, node) if known is not None and known.key in _DECIDED_BY_ARGUMENTS else known
     if op == "call_module":
@@ -143,6 +146,20 @@ def module_operator(kind: type[nn.Module]) -> Operator | None:
 
 
 # ---- what the arguments decide
+
+
+def _is_no_tensor(node: Node) -> bool:
+    """Tell whether a value is known to be none: what makes a container, or an argument that is said to be another."""
+    if node.op == "call_function":
+        return type(node.target) is type and node.target in _CONTAINERS
+    said = node.type
+    return node.op == "placeholder" and said not in (None, Any, object) and "Tensor" not in str(said)
+
+
+_CONTAINERS = frozenset({
+    list, dict, set, bytearray,
+    collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict,
+})  # fmt: skip
 
 _DECIDED_BY_ARGUMENTS = frozenset({"builtins.getattr", "max", "min"})
 _OF_TWO = {"max": "maximum", "min": "minimum"}

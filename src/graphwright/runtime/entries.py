@@ -207,7 +207,8 @@ def expect_modules(
     if state is None:
         return modules_at(module, (*called, *read))
     point = state.entries[entry]
-    if (point.bound is None or not point.bound.holds()) and not torch.compiler.is_compiling():
+    known = point.bound
+    if (known is None or known.facts is not point.premises or not known.holds()) and not torch.compiler.is_compiling():
         point.bound = bound(module, point.graph, point.premises)
     if not called and not read:
         return ()
@@ -255,7 +256,7 @@ class _Overheard(Bound):
     __slots__ = ("_graph", "_tell")
 
     def __init__(self, graph: Graph, tell: Callable[[Graph], None]) -> None:
-        self._graph, self._tell = graph, tell
+        self._graph, self._tell, self.facts = graph, tell, facts_of_modules(graph)
 
     def holds(self) -> bool:
         self._tell(self._graph)

@@ -98,9 +98,12 @@ def unset_in(graph: Graph) -> Sequence[str]:
     return (graph._meta or {}).get(_UNSET) or ()
 
 
+_NOTHING: Mapping[str, Any] = {}  # one for all, since who has bound some facts looks whether they are others
+
+
 def facts_of_modules(graph: Graph) -> Mapping[str, Facts]:
     """What the capture of a graph took for granted of modules, by path."""
-    return (graph._meta or {}).get(_MODULES) or {}
+    return (graph._meta or _NOTHING).get(_MODULES) or _NOTHING
 
 
 def keep_calls(graph: Graph, calls: Mapping[str, Any]) -> None:
@@ -150,10 +153,18 @@ def forget_module(graph: Graph, path: str) -> None:
     left = {key: of_one for key, of_one in facts.items() if key != path and not key.startswith(f"{path}.")}
     if path and owner in left:
         left[owner] = _without(left[owner], name)
+    same = left.get("", {}).get("same", {})
+    if any(_is_in(each, path) for each in same):
+        ones = {each: first for each, first in same.items() if not _is_in(each, path) and not _is_in(first, path)}
+        left[""] = {**left[""], "same": ones}
     if left != facts:
         graph.meta.pop(_MODULES)
         keep_modules(graph, left)
         graph._edited()
+
+
+def _is_in(path: str, owner: str) -> bool:
+    return path == owner or path.startswith(f"{owner}.")
 
 
 def _without(facts: Facts, name: str) -> Facts:

@@ -23,7 +23,7 @@ from torch.nn.modules import module as _torch_module
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
 from graphwright.runtime.graph_facts import Facts, forwards_of
-from graphwright.runtime.objects import attributes_of, state_of
+from graphwright.runtime.objects import attributes_of, slots_of, state_of
 from graphwright.runtime.plain_values import (
     BYTES,
     copied_around,
@@ -290,11 +290,12 @@ def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str
 
 
 def _places_of(root: nn.Module, path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The table in which a module or tensor of a path is, and its name there."""
+    """The table in which a module, tensor or object of a path is, and its name there."""
     owner, _, name = path.rpartition(".")
     module = _module_at(root, owner)
     if isinstance(module, nn.Module):
-        yield from ((module.__dict__[table], name) for table in _TABLES if name in module.__dict__[table])
+        tables = (*[module.__dict__[table] for table in _TABLES], module.__dict__)
+        yield from ((table, name) for table in tables if name in table)
 
 
 def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, str]]:
@@ -389,10 +390,11 @@ class Bound:
     __slots__ = (
         "_classes", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys", "_now",
         "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types", "_values", "_watch",
-        "_with_tensors",
+        "_with_tensors", "facts",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Mapping[type, Any]) -> None:
+        self.facts = facts  # which a pass may have replaced since
         self._classes, self._forwards = list(forwards), list(forwards.values())
         self._idle = _idle_everywhere(facts)  # tables of hooks that are to be empty
         self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
@@ -492,6 +494,8 @@ class Bound:
             reads.append((state, name))
         held = {} if issubclass(type(value), dict) else state_of(value)
         reads += [(held, each) for each in facts.get("absent", ())]
+        if slots_of(type(value)):
+            self._slots += [(value, each, _ABSENT) for each in facts.get("absent", ())]
         for each in facts["values"]:
             if each not in held:
                 self._slots.append((value, each, _inside(value).get(each, _ABSENT)))

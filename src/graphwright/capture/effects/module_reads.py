@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import array
 import collections
-import contextlib
-import dataclasses
 import dis
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, FrameType, FunctionType
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -28,6 +26,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.asked_modules import Asker, take_answers
+from graphwright.capture.effects.class_uses import NOT_OF_USERS, OWN, Uses, uses_of_class
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.kept_kinds import PLAIN, Grows
 from graphwright.capture.effects.made_where_missing import say_made
@@ -40,24 +39,23 @@ from graphwright.capture.effects.object_reads import (
 )
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
+from graphwright.errors import CaptureError
 from graphwright.hierarchy import paths_in
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime import (
     HOOKS,
-    MODULE_TABLES,
     GraphModule,
     class_name,
     facts_of_modules,
     holds_tensors,
     is_atom,
-    is_plain,
     is_plain_container,
     names_of_hooks,
     overhear,
     spelled,
 )
-from graphwright.source import is_installed, is_ours, steps_of, user_frame
+from graphwright.source import is_installed, is_ours, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -68,36 +66,43 @@ __all__ = ["ModuleReads", "aside_of"]
 _LOOK_UP, _WRITE, _DELETE = (
     method.__code__ for method in (nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__)
 )
-_OWN = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"})
+_OF_WALKS = nn.Module.named_modules.__code__.co_filename
+_NO_OTHERS: dict[str, str] = {}
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, array.array, numpy.ndarray)
+_FILLED = (list, dict, set, collections.deque, bytearray)  # what may be written to
 _KEPT_BY_NAME = (nn.ParameterList, nn.ParameterDict)  # they read what they hold by attribute
 
 
 class ModuleReads:
     """What one run of a program reads of its modules."""
 
-    def __init__(self, recorder: TypedCapture, shells: Shells) -> None:
+    def __init__(self, recorder: TypedCapture, shells: Shells, others: Mapping[str, dict[str, str]]) -> None:
         self._recorder = recorder
         self.shells = shells
+        self._others = others  # by module, what is in further places, and the first of them
         self._written: set[tuple[str, str]] = set()  # paths and names of attributes
         self.found_missing: dict[tuple[str, str], tuple[str, bool]] = {}  # those looked for: where, and by whom
         self._containers: list[tuple[str, str, Any, bool]] = []  # that modules hold: whether their methods mention them
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
         shells.each(self._watch)
+        recorder.at_end.append(self._refuse_replaced)
 
     def _watch(self, module: nn.Module, shell: nn.Module, path: str) -> None:
         aside: dict[str, Any] = {}
         state, is_kept_by_name = shell.__dict__, isinstance(shell, _KEPT_BY_NAME)
+        others = self._others.get(path, _NO_OTHERS)
         for kind in _WATCHED:
             state[kind.table] = table = kind(state[kind.table])
             table._state, table._reads, table._path, table._aside = state, self, path, aside
-            table._is_kept_by_name = is_kept_by_name
+            table._is_kept_by_name, table._others = is_kept_by_name, others
         prefix = f"{path}." if path else ""
-        uses, kept = _uses(type(module)), self._recorder.plan.kept
+        uses, kept = uses_of_class(type(module)), self._recorder.plan.kept
+        for name in others.keys() & module.__dict__.keys() & uses.mentioned:
+            self.one(path, name, others[name])
         for name, value in module.__dict__.items():
             held = kept.get((prefix + name, ())) if kept else None
-            if name not in _OWN and held is None:
+            if name not in OWN and held is None:
                 self._place(name, value, shell, path, aside, uses)
             elif (held is PLAIN or (isinstance(held, Grows) and held.is_assumed)) and holds_tensors(value):
                 self._containers.append((path, name, value, True))
@@ -107,7 +112,7 @@ class ModuleReads:
         if isinstance(module, GraphModule):
             overhear(shell, lambda graph: self._expected(path, graph))
 
-    def _place(self, name: str, value: Any, shell: nn.Module, path: str, aside: dict[str, Any], uses: _Uses) -> None:
+    def _place(self, name: str, value: Any, shell: nn.Module, path: str, aside: dict[str, Any], uses: Uses) -> None:
         """Make an attribute live, have it tell when it is read, or count it as read where it cannot tell."""
         kind, plan, is_live = type(value), self._recorder.plan, False
         if kind in (bool, int, float):
@@ -149,7 +154,7 @@ class ModuleReads:
             hooks = {name: names_of_hooks(module, name) for name in HOOKS}
             facts["hooks"] = {name: names for name, names in hooks.items() if names}
             kind = type(module)
-            if kind.__module__.partition(".")[0] not in _NOT_OF_USERS:
+            if kind.__module__.partition(".")[0] not in NOT_OF_USERS:
                 self._recorder.ledger.forwards[kind] = kind.forward
 
     def value(self, path: str, name: str, value: Any) -> None:
@@ -167,6 +172,11 @@ class ModuleReads:
     def tensor(self, path: str, name: str, value: torch.Tensor | nn.Module | None) -> None:
         """A parameter, buffer or submodule was read that may be None."""
         self._recorder.ledger.module(path).setdefault("is_none", {})[name] = value is None
+
+    def one(self, path: str, name: str, first: str) -> None:
+        """A module or tensor was read in one of several places, and is captured as what is in the first."""
+        same = self._recorder.ledger.module("").setdefault("same", {})
+        same.update({first: first, f"{path}.{name}" if path else name: first})
 
     def walked(self, path: str, table: str, names: list[str]) -> None:
         """A table was walked, or counted."""
@@ -217,6 +227,7 @@ class ModuleReads:
         self._take_methods(attributes)
         kept -= self._take_containers(graph, attributes | looked_for, targets | written)
         self._take_written(kept)
+        self._refuse_shared(kept)
         take_answers(self._recorder.ledger, self.shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
         around = _paths_around(targets)
@@ -267,12 +278,42 @@ class ModuleReads:
                 if is_atom(value) or (isinstance(value, _CONTAINERS) and is_plain_container(value)):
                     self.value(path, name, value)
 
+    def _refuse_shared(self, kept: set[str]) -> None:
+        """Refuse a program that writes to a container which several modules hold: in a graph each has its own."""
+        places: dict[int, list[tuple[str, str]]] = {}
+        written = {path.rpartition(".")[::2] for path in (*kept, *[path for path, _ in self._recorder.plan.kept])}
+        for module, path in self.shells.tree.modules if written else ():
+            for name, value in module.__dict__.items():
+                if isinstance(value, _FILLED) and name not in OWN:
+                    places.setdefault(id(value), []).append((path, name))
+        for shared in places.values():
+            if len({path for path, _ in shared}) > 1 and not written.isdisjoint(shared):
+                one, other = (".".join(filter(None, ("self", *place))) for place in shared[:2])
+                raise CaptureError(
+                    f"the program writes to {one}, which is {other}, too: in a graph each has one of its own",
+                    fix="keep it in one module, and hand that to the others",
+                )
+
+    def _refuse_replaced(self) -> None:
+        """Refuse a program that has put other modules in the place of its own: a graph has those that there were."""
+        for module, shell, path in self.shells.all():
+            if shell is module:  # a compiled one
+                continue
+            now: dict[str, Any] = shell.__dict__["_modules"]
+            for name, child in module._modules.items():
+                if child is not None and self.shells.original(dict.get(now, name)) is not child:  # type: ignore[arg-type]
+                    raise CaptureError(
+                        f"the program replaces its module {'.'.join(filter(None, ('self', path, name)))}",
+                        fix="choose one of several modules with `if`, or keep the function as one node: "
+                        "leaf_functions=[...]",
+                    )
+
     def _take_methods(self, attributes: frozenset[str]) -> None:
         """Take for granted that no module has an attribute of its own in the place of a method that is mentioned."""
         for module, path in self.shells.tree.modules:
             if id(module) in self.shells.tree.compiled or self._recorder.is_leaf(module, path):
                 continue
-            for name in sorted((_uses(type(module)).methods & attributes) - module.__dict__.keys()):
+            for name in sorted((uses_of_class(type(module)).methods & attributes) - module.__dict__.keys()):
                 self.missed(path, name)
 
     def _take_rest_of_containers(self) -> None:
@@ -302,9 +343,13 @@ class ModuleReads:
         }
         mentioned = mentioned_by(kinds, function) | attributes
         seen: set[int] = set()
+        firsts: dict[int, str] = {}
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""
             full = f"{prefix}{name}"
+            is_one = not isinstance(value, _CONTAINERS) and (not path or name in mentioned)
+            if is_one and firsts.setdefault(id(value), full) != full:
+                self.one(path, name, firsts[id(value)])
             is_changed = isinstance(value, list | tuple | dict) and any(each.startswith(f"{full}.") for each in state)
             if full in state or is_changed or (path and name not in mentioned):
                 continue
@@ -352,17 +397,25 @@ def aside_of(shell: nn.Module) -> dict[str, Any]:
 class _Watched(dict[str, Any]):
     """A table of a shell, which tells what the program reads of it."""
 
-    __slots__ = ("_aside", "_is_kept_by_name", "_path", "_reads", "_state")
+    __slots__ = ("_aside", "_is_kept_by_name", "_others", "_path", "_reads", "_state")
     table = ""
     _state: dict[str, Any]  # of the shell
     _reads: ModuleReads
     _path: str
     _aside: dict[str, Any]
     _is_kept_by_name: bool
+    _others: dict[str, str]
 
     def _walked(self, frame: FrameType) -> None:
         if self._reads.is_program(frame):
-            self._reads.walked(self._path, self.table, list(dict.keys(self)))
+            names = list(dict.keys(self))
+            self._reads.walked(self._path, self.table, names)
+            others = self._others
+            if frame.f_code.co_filename == _OF_WALKS and frame.f_code is not _LOOK_UP:  # each once: all are compared
+                prefix = f"{self._path}." if self._path else ""
+                others = {name: others.get(name, prefix + name) for name in names if dict.get(self, name) is not None}
+            for name in others.keys() & names:
+                self._reads.one(self._path, name, others[name])
             if self.table != "_modules":
                 for name, value in dict.items(self):
                     self._reads.tensor(self._path, name, value)
@@ -404,6 +457,8 @@ class _Tensors(_Watched):
     def _tensor(self, name: str, frame: FrameType) -> Any:
         value = dict.__getitem__(self, name)
         if self._reads.is_program(frame):
+            if name in self._others:
+                self._reads.one(self._path, name, self._others[name])
             if value is None or self.table != "_parameters" or _tests_for_none(_reader(frame)):
                 self._reads.tensor(self._path, name, value)
             if self._is_kept_by_name:
@@ -466,6 +521,8 @@ class _Modules(_Watched):
     table = "_modules"
 
     def __getitem__(self, name: str) -> Any:
+        if name in self._others and self._reads.is_program(sys._getframe(1)):
+            self._reads.one(self._path, name, self._others[name])
         return self._reads.shells.ready(dict.__getitem__(self, name))
 
     def _ready(self) -> dict[str, Any]:
@@ -499,138 +556,3 @@ class _Modules(_Watched):
 
 
 _WATCHED: tuple[type[_Watched], ...] = (_Parameters, _Buffers, _Modules)
-
-
-# ---- classes
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Uses:
-    """What a class does with its own attributes, as its code says."""
-
-    written: frozenset[str]  # assigned to `self` outside of the constructor
-    written_in_calls: frozenset[str]  # by what `forward` may reach
-    mentioned: frozenset[str]  # by what `forward` may reach
-    of_class: frozenset[str]  # plain attributes of the class itself that these mention
-    methods: frozenset[str]  # that the user wrote, `forward` aside
-    asks_types: bool  # whether a call may ask `type(value)`, for which a number of the graph is none
-    sees_tables: bool  # whether a call may look at attributes past `nn.Module.__getattr__`
-
-
-_known: dict[type, _Uses] = {}
-
-
-def _uses(kind: type) -> _Uses:
-    known = _known.get(kind)
-    if known is None:
-        methods: dict[str, list[CodeType]] = {}
-        for name, code in _methods(kind):
-            methods.setdefault(name, []).append(code)
-        reached = _reached(methods)
-        is_own = getattr(kind, "__getattr__", None) not in (nn.Module.__getattr__, GraphModule.__getattr__)
-        own: Any = kind.__getattribute__
-        is_own |= own is not object.__getattribute__ or any(map(_is_descriptor, _of_users(kind)))
-        every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
-        mentioned = frozenset(name for code in reached for name in _names(code))
-        known = _known[kind] = _Uses(
-            frozenset(name for code in every for name in _assigned(code)),
-            frozenset(name for code in reached for name in _assigned(code)),
-            mentioned,
-            frozenset(name for name in mentioned if _is_plain_attribute(kind, name)),
-            frozenset(name for name in methods if not name.startswith("__") and name not in _OWN),
-            any(_is_global("type", code) for code in reached),
-            is_own or not mentioned.isdisjoint({"__dict__", "vars"}),
-        )
-    return known
-
-
-def _of_users(kind: type) -> Iterator[Any]:
-    """What the classes of a module have that its user wrote."""
-    for base in kind.__mro__:
-        if base.__module__.partition(".")[0] not in _NOT_OF_USERS:
-            yield from vars(base).values()
-
-
-def _is_descriptor(value: Any) -> bool:
-    """Tell whether what an attribute of a class gives is computed by code of the user's, which may read `__dict__`."""
-    return hasattr(type(value), "__get__") and type(value).__module__.partition(".")[0] not in _NOT_OF_USERS
-
-
-_NOT_OF_USERS = ("torch", "graphwright", "builtins", "functools", "types")
-
-
-def _is_plain_attribute(kind: type, name: str) -> bool:
-    if name.startswith("__") or name in _OWN:
-        return False
-    owner = next((base for base in kind.__mro__ if name in vars(base)), None)
-    return owner is not None and owner not in nn.Module.__mro__ and is_plain(vars(owner)[name])
-
-
-def _is_global(name: str, code: CodeType) -> bool:
-    if name not in code.co_names:
-        return any(_is_global(name, inner) for inner in code.co_consts if isinstance(inner, CodeType))
-    return any(step[:2] == ("LOAD_GLOBAL", name) for step in steps_of(code))
-
-
-def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:
-    """The methods of a class written by its user, with their code."""
-    for base in kind.__mro__:
-        if base.__module__.partition(".")[0] in _NOT_OF_USERS:
-            continue
-        for name, value in vars(base).items():
-            found = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
-            for function in found:
-                for inner in _wrapped(function):
-                    yield name, inner.__code__
-
-
-def _wrapped(function: Any) -> Iterator[FunctionType]:
-    """A function, and those that it closes over: what a decorator has wrapped."""
-    if isinstance(function, FunctionType):
-        yield function
-        for cell in function.__closure__ or ():
-            with contextlib.suppress(ValueError):  # nothing is in it
-                if isinstance(cell.cell_contents, FunctionType) and cell.cell_contents is not function:
-                    yield from _wrapped(cell.cell_contents)
-
-
-def _reached(methods: dict[str, list[CodeType]]) -> list[CodeType]:
-    """The code of the methods that a call may reach: those that `forward` names, and that these name."""
-    waiting = ["forward", *[name for name in methods if name.startswith("__") and name not in _NOT_CALLED]]
-    reached: dict[str, list[CodeType]] = {}
-    while waiting:
-        name = waiting.pop()
-        if name in methods and name not in reached:
-            reached[name] = methods[name]
-            waiting += [other for code in methods[name] for other in _names(code)]
-    return [code for codes in reached.values() for code in codes]
-
-
-_NOT_CALLED = frozenset({
-    "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
-    "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__getattr__", "__getattribute__",
-})  # fmt: skip
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _names(const)
-
-
-_STORE = dis.opmap["STORE_ATTR"]
-
-
-def _assigned(code: CodeType) -> Iterator[str]:
-    """The attributes that a method assigns to its first argument."""
-    if _STORE not in code.co_code[::2] or not code.co_varnames:
-        return
-    before = ""
-    is_own = False
-    for kind, name, argument in steps_of(code):
-        if kind == "STORE_ATTR" and (is_own or before in ("SWAP", "ROT_TWO")):  # `+=` swaps
-            yield name
-        # In an instruction that loads two variables, the last bits are those of the second.
-        place = argument & 15 if kind.count("_FAST") == 2 else argument
-        is_own, before = "LOAD_FAST" in kind and place == 0, kind

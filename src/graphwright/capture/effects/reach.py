@@ -125,6 +125,8 @@ def _numbers_in(part: Any, are_left: bool) -> Any:
     """The numbers in how an iterator would be made again, and how many items are left where it lists these."""
     if isinstance(part, int | str | float):
         return part
+    if isinstance(part, Iterator):  # that of `itertools.cycle`, `islice` and their like
+        return how_far(part)
     if type(part) is tuple or (type(part) is list and are_left):
         return [_numbers_in(inner, are_left) for inner in part] if type(part) is tuple else len(part)
     return type(part)

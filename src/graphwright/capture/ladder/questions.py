@@ -73,7 +73,7 @@ class Questions:
         if capture.pending is not None:
             raise capture.pending
         told = self.knowledge.told(subject, self.subjects.key_of(subject))
-        if told is not None:
+        if told is not None and (kind is bool or type(told) is not bool):  # that a size is true is not what it is
             return told
         frame = sys._getframe(1)
         asking = user_frame(frame)

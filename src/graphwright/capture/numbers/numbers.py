@@ -286,7 +286,7 @@ class Numbers:
                 return function(*args, **kwargs)
         if kwargs:
             return function(*args, **kwargs)
-        if len(symbols) == 1 and symbols[0].kind is function:
+        if len(symbols) == 1 and (symbols[0].function is function or (function is int and _is_whole(symbols[0]))):
             return as_number(symbols[0])
         return as_number(self.computed_symbol(function, tuple(symbols)))
 
@@ -321,23 +321,37 @@ class Numbers:
         return self._recorder.argument(as_number(truth_of) if isinstance(truth_of, Symbol) else truth_of)
 
 
+def _is_whole(symbol: Symbol) -> bool:
+    """Tell whether a number is an int in every call: a size, or made of such; what is passed may be a float, too."""
+    if symbol.function in ("size", "numel", len, int):
+        return True
+    is_kept = symbol.function in _OF_WHOLE and all(isinstance(arg, Symbol) and _is_whole(arg) for arg in symbol.args)
+    return is_kept or (symbol.function == "constant" and type(symbol.hint) is int)
+
+
+_OF_WHOLE = frozenset({
+    operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.pos,
+    abs, min, max,
+})  # fmt: skip
+
+
 def _identity(function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol | None:
     """`n + 0`, `n * 1` and their like are n."""
     if len(args) != 2:
         return None
     left, right = args
     plain = right.hint if right.function == "constant" else None
-    if type(plain) is int and left.is_int():
+    if type(plain) is int and _is_whole(left):
         if function in (operator.add, operator.sub) and plain == 0:
             return left
         if function in (operator.mul, operator.floordiv) and plain == 1:
             return left
     plain = left.hint if left.function == "constant" else None
-    is_same = left.is_int() and (left.key == right.key or (left.dim is not None and left.dim is right.dim))
+    is_same = _is_whole(left) and (left.key == right.key or (left.dim is not None and left.dim is right.dim))
     if is_same and (function is operator.sub or function in _COMPARISONS):
         return left.recorder.numbers.constant_symbol(function(0, 0))
     adds_nothing = (function is operator.add and plain == 0) or (function is operator.mul and plain == 1)
-    return right if type(plain) is int and right.is_int() and adds_nothing else None
+    return right if type(plain) is int and adds_nothing and _is_whole(right) else None
 
 
 def _applied(function: Callable[..., Any], samples: list[Number]) -> Number:

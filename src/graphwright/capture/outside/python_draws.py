@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.effects.reach import how_far
 from graphwright.capture.outside.drawing import GENERATORS
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.source import CallSite, user_frame
@@ -203,7 +204,8 @@ def _state_of(value: Any) -> Any:
 
 def _reduced(iterator: Iterator[Any]) -> Any:
     try:
-        return repr(iterator) if type(iterator).__module__ == "itertools" else repr(iterator.__reduce__()[1:])
+        is_of_itertools = type(iterator).__module__ == "itertools"
+        return repr(how_far(iterator) if is_of_itertools else iterator.__reduce__()[1:])
     except TypeError:
         return None
 

@@ -156,12 +156,22 @@ def _define_operators() -> None:
 
         setattr(ObjectProxy, name, method)
 
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift"):
-        define(f"__{name}__", getattr(operator, name))
-        define(f"__r{name}__", getattr(operator, name), is_reflected=True)
-    for name, function in (("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)):
+    def define_in_place(name: str, function: Callable[..., Any]) -> None:
+        in_place = getattr(operator, f"i{name}")
+
+        def method(self: ObjectProxy, other: Any) -> Any:
+            recorder, example, _ = _parts(self)
+            called = in_place if isinstance(example, numpy.ndarray) else function
+            return recorder.record("call_function", called, called, (self, other), {})
+
+        setattr(ObjectProxy, f"__i{name}__", method)
+
+    names = "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift"
+    bitwise = ("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)
+    for name, function in (*[(name, getattr(operator, name)) for name in names], *bitwise):
         define(f"__{name}__", function)
         define(f"__r{name}__", function, is_reflected=True)
+        define_in_place(name, function)
     for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert", "abs", "getitem", "setitem", "delitem"):
         define(f"__{name}__", getattr(operator, name))
 

@@ -40,9 +40,14 @@ __all__ = [
 ]
 
 
+_OF_METHODS = frozenset({abs, pow, round})  # what they give of a tensor is what its class says: one of its own
+
+
 def number(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`int(x)`, `float(x)`, `round(x)`, `math.sqrt(x)`: a number computed from one or more."""
     if any(map(is_growing, args)):  # `math.prod(found)`, which goes over it
+        return NotImplemented
+    if function in _OF_METHODS and any(isinstance(arg, torch.Tensor) for arg in args):
         return NotImplemented
     args = tuple(map(held, args))
     return NotImplemented if is_known(args) else recorder.numbers.computed(function, args, kwargs)

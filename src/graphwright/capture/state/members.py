@@ -39,6 +39,7 @@ class Members:
         self.tree = Tree(root)
         self.entered: list[nn.Module] = []  # those that are no leaves
         self.tensors: dict[int, str] = {}  # where each tensor is, by its id: at the first of several places
+        self.others: dict[str, dict[str, str]] = {}  # by module, what is in further places: names, and the first places
         self.in_vain: collections.Counter[Make] = collections.Counter()  # looks at calls that cannot be copied
         self._classes: set[type] = set()  # that were asked for
         self._makes: dict[int, Make] = {}  # of their modules, by id
@@ -52,10 +53,17 @@ class Members:
                 self.entered.append(module)
             if id(module) in self.tree.compiled:
                 continue
+            prefix = f"{path}." if path else ""
             for table in (module._parameters, module._buffers, module.__dict__):
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor):
-                        self.tensors.setdefault(id(value), f"{path}.{name}" if path else name)
+                        first = self.tensors.setdefault(id(value), prefix + name)
+                        if first != prefix + name:
+                            self.others.setdefault(path, {})[name] = first
+            for name, child in module._modules.items():
+                first = self.tree.paths.get(id(child), prefix + name)
+                if first != prefix + name:
+                    self.others.setdefault(path, {})[name] = first
             kind = type(module), is_one_node
             if kind in met and _is_patient(module, objects):  # the first of a class shows what code there is
                 self._patient[path] = id(module)

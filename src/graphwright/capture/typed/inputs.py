@@ -275,7 +275,7 @@ class Inputs:
         self._recorder.ledger.asked.setdefault(path, set()).add("class")
         self._take(f"array_{path}", self._call(array_facts, make()), array_facts(value))
         self.has_arrays = True
-        return ObjectProxy(self._recorder, value, make())
+        return ObjectProxy(self._recorder, copy.copy(value), make())  # the program may write to it
 
     def _layer(self, path: str, value: nn.Module, make: Callable[[], Node]) -> ObjectProxy:
         """A layer with other weights, of the example's class and configuration: a call of it is one node."""

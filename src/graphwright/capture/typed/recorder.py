@@ -187,7 +187,7 @@ class Recorder:
         self.shells = shells
         self.tensors.note_all(members.tensors)
         self.members = members
-        self.reads = ModuleReads(self, shells)
+        self.reads = ModuleReads(self, shells, members.others)
         shells.each(self._own)
 
     def _own(self, module: nn.Module, shell: nn.Module, path: str) -> None:
