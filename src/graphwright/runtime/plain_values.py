@@ -157,7 +157,7 @@ def is_told(value: Any, told: Any, constants: Mapping[str, torch.Tensor]) -> boo
         return constant is None or value is constant or _has_values_of(value, constant)
     if type(value) in (list, tuple) and type(told) is type(value):
         return len(value) == len(told) and all(is_told(*pair, constants) for pair in zip(value, told, strict=True))
-    if type(value) is dict and type(told) is dict and value.keys() == told.keys():
+    if type(value) is dict and type(told) is dict and [*value] == [*told]:  # in their order, in which it may be walked
         return all(is_told(value[key], told[key], constants) for key in value)
     return is_same(spelled(value), told)
 
@@ -204,10 +204,15 @@ def is_equal(now: Any, was: Any) -> bool:
         return False
 
 
-def kinds_in(value: Any) -> list[type]:
-    """The classes of what is in a container that has an order: 1 and 1.0 are equal, and not the same."""
+def kinds_in(value: Any) -> list[Any]:
+    """What equal containers may differ in: their order, and the classes of items, as 1 and 1.0, or 0.0 and -0.0.
+
+    >>> kinds_in([1, -0.0]), kinds_in({"b": 1})
+    ([<class 'int'>, '-0.0'], ['b', <class 'int'>])
+    """
     items = value.values() if isinstance(value, dict) else value if isinstance(value, _SEQUENCES) else ()
-    return [*map(type, items)]
+    kinds = [repr(item) if type(item) is float and not item else type(item) for item in items]
+    return [*value, *kinds] if isinstance(value, dict) else kinds
 
 
 def is_same(now: Any, was: Any) -> bool:
@@ -217,5 +222,7 @@ def is_same(now: Any, was: Any) -> bool:
     if isinstance(was, list | tuple):
         return len(now) == len(was) and all(map(is_same, now, was))
     if isinstance(was, dict):
-        return now.keys() == was.keys() and all(is_same(now[key], held) for key, held in was.items())
+        return [*now] == [*was] and all(is_same(now[key], held) for key, held in was.items())
+    if type(was) is float:
+        return bool(now.hex() == was.hex())  # of 0.0 and -0.0, which are equal
     return now is was or (not isinstance(was, torch.Tensor) and is_equal(now, was))

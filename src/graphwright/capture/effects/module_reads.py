@@ -296,12 +296,14 @@ class ModuleReads:
 
     def _refuse_replaced(self) -> None:
         """Refuse a program that has put other modules in the place of its own: a graph has those that there were."""
+        originals = self.shells.originals
         for module, shell, path in self.shells.all():
             if shell is module:  # a compiled one
                 continue
             now: dict[str, Any] = shell.__dict__["_modules"]
             for name, child in module._modules.items():
-                if child is not None and self.shells.original(dict.get(now, name)) is not child:  # type: ignore[arg-type]
+                held = dict.get(now, name)
+                if child is not None and originals.get(id(held)) is not child and held is not child:
                     raise CaptureError(
                         f"the program replaces its module {'.'.join(filter(None, ('self', path, name)))}",
                         fix="choose one of several modules with `if`, or keep the function as one node: "

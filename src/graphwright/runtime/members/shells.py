@@ -12,7 +12,7 @@ import contextlib
 import copy
 import functools
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from types import CellType, FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -99,6 +99,11 @@ class Shells:
     def original(self, shell: nn.Module) -> nn.Module:
         """The module behind a shell; other modules are answered as they are."""
         return self._original.get(id(shell), shell)
+
+    @property
+    def originals(self) -> Mapping[int, nn.Module]:
+        """The modules behind shells, by the ids of these."""
+        return self._original
 
     def all(self) -> list[tuple[nn.Module, nn.Module, str]]:
         """List (original, shell, path) of the shells that do not wait; parents come before children."""
