@@ -86,7 +86,7 @@ def range_of_call(input: Tensor, activation: str) -> tuple[Tensor, Tensor]:
     if activation == "token":
         low, high = input.amin(-1, keepdim=True), input.amax(-1, keepdim=True)
     else:
-        low, high = torch.aminmax(input) if input.numel() else (input.sum(), input.sum())
+        low, high = (input.min(), input.max()) if input.numel() else (input.sum(), input.sum())
     low, high = low.clamp_(max=0.0), high.clamp_(min=0.0)
     scale = high.sub_(low).div_(255).clamp_(min=_LEAST_SCALE)
     return scale, low.neg_().div_(scale).round_().clamp_(0, 255)
