@@ -163,7 +163,7 @@ class Facts:
         """Another list whenever something was written to; None where that is not known."""
         return self._watch.versions
 
-    def watch(self, tables: Sequence[dict[Any, Any]]) -> bool:
+    def notices(self, tables: Sequence[dict[Any, Any]]) -> bool:
         """Tell whether all these tables are among those whose writes give other versions."""
         return self._watch.includes(tables)
 

@@ -291,7 +291,7 @@ def _held_now(module: Any, prepared: Prepared, facts: Facts) -> Held | None:
             return None
     held = prepared.packs.look(tensors)
     if held is not None and versions is not None:
-        unseen = [each for each in prepared.attributes if not facts.watch(_tables_to(module, each[0]))]
+        unseen = [each for each in prepared.attributes if not facts.notices(_tables_to(module, each[0]))]
         prepared.latest = versions, held, unseen
     return held
 

@@ -148,19 +148,6 @@ def module_operator(kind: type[nn.Module]) -> Operator | None:
 # ---- what the arguments decide
 
 
-def _is_no_tensor(node: Node) -> bool:
-    """Tell whether a value is known to be none: what makes a container, or an argument that is said to be another."""
-    if node.op == "call_function":
-        return type(node.target) is type and node.target in _CONTAINERS
-    said = node.type
-    return node.op == "placeholder" and said not in (None, Any, object) and "Tensor" not in str(said)
-
-
-_CONTAINERS = frozenset({
-    list, dict, set, bytearray,
-    collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict,
-})  # fmt: skip
-
 _DECIDED_BY_ARGUMENTS = frozenset({"builtins.getattr", "max", "min"})
 _OF_TWO = {"max": "maximum", "min": "minimum"}
 
@@ -174,6 +161,20 @@ def _by_arguments(known: Operator, node: Node) -> Operator:
     other = args[1] if len(args) > 1 else node.kwargs.get("other")
     is_tensor = isinstance(other, torch.Tensor) or (isinstance(other, Node) and kind_of(other) in ("", "tensor"))
     return operator_of_target("call_method", _OF_TWO[known.key]) or known if is_tensor else known
+
+
+def _is_no_tensor(node: Node) -> bool:
+    """Tell whether a value is known to be none: what makes a container, or an argument that is said to be another."""
+    if node.op == "call_function":
+        return type(node.target) is type and node.target in _CONTAINERS
+    said = node.type
+    return node.op == "placeholder" and said not in (None, Any, object) and "Tensor" not in str(said)
+
+
+_CONTAINERS = frozenset({
+    list, dict, set, bytearray,
+    collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict,
+})  # fmt: skip
 
 
 # ---- functions

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import dis
-from collections.abc import Iterator
-from types import CodeType, FunctionType
+from collections.abc import Container, Iterator
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from torch import nn
@@ -14,14 +13,14 @@ from torch import nn
 from graphwright.runtime import MODULE_TABLES, GraphModule, is_plain
 from graphwright.source import steps_of
 
-__all__ = ["NOT_OF_USERS", "OWN", "Uses", "uses_of_class"]
+__all__ = ["NOT_OF_USERS", "OWN", "Uses", "methods_of", "uses_of_class", "wrapped_in"]
 
 OWN = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"})  # of torch and of ours
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Uses:
-    """What a class does with its own attributes, as its code says."""
+    """Names of attributes, by what a class does with them, and how it may see others."""
 
     written: frozenset[str]  # assigned to `self` outside of the constructor
     written_in_calls: frozenset[str]  # by what `forward` may reach
@@ -36,11 +35,12 @@ _known: dict[type, Uses] = {}
 
 
 def uses_of_class(kind: type) -> Uses:
+    """Read what the methods of a class do, once."""
     known = _known.get(kind)
     if known is None:
         methods: dict[str, list[CodeType]] = {}
-        for name, code in _methods(kind):
-            methods.setdefault(name, []).append(code)
+        for name, function in methods_of(kind, NOT_OF_USERS):
+            methods.setdefault(name, []).append(function.__code__)
         reached = _reached(methods)
         is_own = getattr(kind, "__getattr__", None) not in (nn.Module.__getattr__, GraphModule.__getattr__)
         own: Any = kind.__getattribute__
@@ -87,26 +87,35 @@ def _is_global(name: str, code: CodeType) -> bool:
     return any(step[:2] == ("LOAD_GLOBAL", name) for step in steps_of(code))
 
 
-def _methods(kind: type) -> Iterator[tuple[str, CodeType]]:
-    """The methods of a class written by its user, with their code."""
+def methods_of(kind: type, foreign: Container[str]) -> Iterator[tuple[str, FunctionType]]:
+    """The methods of a class by name, wrapped ones, too, short of those of classes of `foreign` packages."""
     for base in kind.__mro__:
-        if base.__module__.partition(".")[0] in NOT_OF_USERS:
+        if base.__module__.partition(".")[0] in foreign:
             continue
         for name, value in vars(base).items():
             found = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
             for function in found:
-                for inner in _wrapped(function):
-                    yield name, inner.__code__
+                for inner in wrapped_in(function):
+                    yield name, inner
 
 
-def _wrapped(function: Any) -> Iterator[FunctionType]:
+def wrapped_in(function: Any) -> list[FunctionType]:
     """A function, and those that it closes over: what a decorator has wrapped."""
-    if isinstance(function, FunctionType):
-        yield function
-        for cell in function.__closure__ or ():
-            with contextlib.suppress(ValueError):  # nothing is in it
-                if isinstance(cell.cell_contents, FunctionType) and cell.cell_contents is not function:
-                    yield from _wrapped(cell.cell_contents)
+    found: list[FunctionType] = []
+    waiting = [function]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, FunctionType) and each not in found:
+            found.append(each)
+            waiting += [cell.cell_contents for cell in each.__closure__ or () if _is_set(cell)]
+    return found
+
+
+def _is_set(cell: CellType) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # nothing is in it
+        return False
 
 
 def _reached(methods: dict[str, list[CodeType]]) -> list[CodeType]:

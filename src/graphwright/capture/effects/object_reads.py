@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
-from types import CellType, CodeType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 from torch import nn
 
+from graphwright.capture.effects.class_uses import methods_of, wrapped_in
 from graphwright.capture.effects.held_tables import held_by, is_state
 from graphwright.runtime import attributes_of, class_name, is_atom, is_plain_container, spelled
 from graphwright.source import is_foreign_class
@@ -130,11 +131,11 @@ def mentioned_by(kinds: Iterable[type], function: Callable[..., Any]) -> frozens
 def _mentioned(kinds: frozenset[type], own: FunctionType | None) -> frozenset[str]:
     methods: dict[str, list[FunctionType]] = {}
     for kind in kinds:
-        for name, method in _methods(kind):
+        for name, method in methods_of(kind, _FOREIGN):
             methods.setdefault(name, []).append(method)
     called = [name for name in methods if name.startswith("__") and name not in _NOT_CALLED]
     waiting = [method for name in ("forward", *called) for method in methods.get(name, ())]
-    waiting += [] if own is None else _wrapped(own)
+    waiting += [] if own is None else wrapped_in(own)
     seen, names = set(), set()
     while waiting:
         function = waiting.pop()
@@ -145,19 +146,8 @@ def _mentioned(kinds: frozenset[type], own: FunctionType | None) -> frozenset[st
             names.add(name)
             found = function.__globals__.get(name)
             waiting += methods.get(name, ()) if name not in _NOT_CALLED else ()
-            waiting += _wrapped(found) if isinstance(found, FunctionType) and not _is_foreign(found) else ()
+            waiting += wrapped_in(found) if isinstance(found, FunctionType) and not _is_foreign(found) else ()
     return frozenset(names)
-
-
-def _methods(kind: type) -> Iterator[tuple[str, FunctionType]]:
-    for base in kind.__mro__:
-        if base.__module__.partition(".")[0] in _FOREIGN:
-            continue
-        for name, value in vars(base).items():
-            found = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
-            for function in found:
-                for inner in _wrapped(function):
-                    yield name, inner
 
 
 _FOREIGN = ("torch", "graphwright", "builtins")
@@ -165,25 +155,6 @@ _FOREIGN = ("torch", "graphwright", "builtins")
 
 def _is_foreign(function: FunctionType) -> bool:
     return str(function.__module__).partition(".")[0] in _FOREIGN
-
-
-def _wrapped(function: Any) -> list[FunctionType]:
-    """A function, and those that it closes over: what a decorator has wrapped."""
-    found: list[FunctionType] = []
-    waiting = [function]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, FunctionType) and each not in found:
-            found.append(each)
-            waiting += [cell.cell_contents for cell in each.__closure__ or () if _is_set(cell)]
-    return found
-
-
-def _is_set(cell: CellType) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
 
 
 def _names(code: CodeType) -> Iterator[str]:
