@@ -357,6 +357,27 @@ def test_a_dtype_that_is_the_default_one_is_guarded(make: Any) -> None:
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.parametrize("asks_with_key", [True, False])
+def test_one_way_of_a_fork_asks_for_a_dtype_of_before_it(asks_with_key: bool) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        first, second, kept = ones(2), torch.zeros(3), {}
+        if x.sum() > 0:
+            kept["a"] = x
+        if ("a" in kept) is asks_with_key:
+            return x * (2 if first.dtype == torch.float32 else 3), kept
+        return x * (4 if second.dtype == torch.float32 else 5), kept
+
+    gm = trace(program, ones(2))
+    for x in ones(2), -ones(2):
+        torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(GuardError, match=r"torch\.float32; now it is torch\.float64"):
+            gm(ones(2, dtype=torch.float32))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 class Held(nn.Module):
     def __init__(self, make: Callable[[Held, torch.Tensor], torch.Tensor], ask: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from graphwright.capture.state.calls import Calls
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node
 from graphwright.ops import cond
-from graphwright.runtime import mark_fork
+from graphwright.runtime import expect, mark_fork
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -51,10 +51,9 @@ class Fork:
 def merge(run: Run, other: Run, number: int) -> None:
     """Make the end of `run` after its fork of this number one side of a branch, the end of `other` the other."""
     fork, its = run.questions.forking.forks[number], other.questions.forking.forks[number]
-    heads = [_upto(fork.after), _upto(its.after)]
-    if [(node.op, node.target) for node in heads[0]] != [(node.op, node.target) for node in heads[1]]:
+    same = _matched(_upto(fork.after), _upto(its.after))
+    if same is None:
         raise CaptureError("the program does not do the same when it is run again", at=fork.site and str(fork.site))
-    same = dict(zip(heads[1], heads[0], strict=True))
     _share_constants(run, other)
     graph = run.root.graph
     operands: dict[Node, None] = {}
@@ -74,6 +73,37 @@ def merge(run: Run, other: Run, number: int) -> None:
     mark_fork(node)
     run.calls.add(other.calls, its.calls)
     graph.output(node)
+
+
+def _matched(mine: list[Node], others: list[Node]) -> dict[Node, Node] | None:
+    """What another run has done up to a fork, each with what this one has; None where the two have done other things.
+
+    A value is checked where it is made if the program asks for what follows from it later on, which one of the two may
+    do alone: the graph of this run gets the checks of both.
+    """
+    same: dict[Node, Node] = {}
+    i = j = 0
+    while i < len(mine) or j < len(others):
+        one, other = mine[i : i + 2], others[j : j + 2]
+        if one and other and (one[0].op, one[0].target) == (other[0].op, other[0].target):
+            same[other[0]] = one[0]
+            i, j = i + 1, j + 1
+        elif _is_check(other):
+            graph = mine[i - 1].graph
+            with graph.inserting_after(mine[i - 1]):
+                asked = same[other[0]] = graph.node_copy(other[0], same.__getitem__)
+            with graph.inserting_after(asked):
+                graph.node_copy(other[1], same.__getitem__)
+            j += 2
+        elif _is_check(one):
+            i += 2
+        else:
+            return None
+    return same
+
+
+def _is_check(nodes: list[Node]) -> bool:
+    return len(nodes) == 2 and nodes[1].target is expect and nodes[1].args[0] is nodes[0]
 
 
 def _upto(last: Node) -> list[Node]:
