@@ -378,6 +378,20 @@ def test_one_way_of_a_fork_asks_for_a_dtype_of_before_it(asks_with_key: bool) ->
         torch.set_default_dtype(torch.float32)
 
 
+def test_an_item_of_the_tensor_that_a_branch_gives_is_asked() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        either = x * 2 if x.sum() > 0 else x - 1
+        item = either[0]
+        return item * (2 if item.dim() == 1 else 3) * (5 if item.dtype == torch.float32 else 7)
+
+    gm = trace(program, ones(2, 3))
+    for x in ones(2, 3), -ones(3, 2):
+        torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+    for other in ones(2, 3, 4), ones(2, 3).double():
+        with pytest.raises(GuardError, match="argument 'x' was"):
+            gm(other)
+
+
 class Held(nn.Module):
     def __init__(self, make: Callable[[Held, torch.Tensor], torch.Tensor], ask: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()

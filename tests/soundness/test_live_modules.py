@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import graphwright
-from graphwright import GuardError, Interpreter, trace
+from graphwright import CaptureError, GuardError, Interpreter, trace
 from graphwright.passes import remove_guards
 
 
@@ -72,6 +72,10 @@ def captured() -> tuple[nn.Module, nn.Module]:
 
 def net() -> tuple[nn.Module, nn.Module]:
     return copy.deepcopy(captured())
+
+
+def trace_for_ones(model: nn.Module) -> Any:
+    return trace(model, (torch.ones(2, 4),))
 
 
 def outcome(model: nn.Module) -> Any:
@@ -398,3 +402,37 @@ def test_a_dtype_of_a_parameter_that_is_read_is_guarded(ask: Any) -> None:
     assert len(gm.guards) == 1
     with pytest.raises(GuardError, match=r"dtypes|weight was of torch.float32"):
         gm.half()(torch.ones(3))
+
+
+class Patched(nn.Module):
+    """Has a forward of its own, as models do that choose one of several when they are made."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        forwards = {
+            "method": self.doubled,
+            "lambda": lambda x: self.linear(x) * 3,
+            "partial": functools.partial(Patched.doubled, self),
+            "torch": torch.relu,
+        }
+        self.forward = forwards[kind]
+
+    def doubled(self, x: Tensor) -> Tensor:
+        return self.linear(x) * 2
+
+
+@pytest.mark.parametrize("kind", ["method", "lambda", "partial", "torch"])
+@pytest.mark.parametrize("capture", [trace_for_ones, graphwright.script])
+def test_a_module_may_have_had_a_forward_of_its_own(kind: str, capture: Callable[[nn.Module], Any]) -> None:
+    model = nn.Sequential(Patched(kind), nn.Linear(4, 4))
+    if capture is graphwright.script and kind in ("partial", "torch"):
+        with pytest.raises(CaptureError, match="no function of Python"):
+            capture(model)
+        return
+    gm, x = capture(model), torch.randn(2, 4)
+    for each in gm, copy.deepcopy(gm):
+        assert torch.equal(each(x), model(x))
+        each[0].forward = torch.tanh
+        with pytest.raises(GuardError, match="module '0' has a forward of its own now, in the place of "):
+            each(x)

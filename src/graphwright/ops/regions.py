@@ -15,8 +15,8 @@ from graphwright.ir import Graph, Node, register_signature
 from graphwright.ops.statements import raise_error
 
 __all__ = [
-    "Body", "LoopParts", "cond", "for_loop", "is_loop", "is_region", "loop_parts", "results_of", "run_body",
-    "values_for", "while_loop",
+    "Body", "LoopParts", "cond", "for_loop", "gives_several", "is_loop", "is_region", "loop_parts", "results_of",
+    "run_body", "values_for", "while_loop",
 ]  # fmt: skip
 
 Body = Graph | Callable[..., Any]
@@ -134,6 +134,17 @@ def values_for(node: Node, placeholder: Node) -> list[Any]:
     values: list[list[Any]] = [[parts.subject]] if node.target is for_loop else []
     values += [list(pair) for pair in zip(parts.carried, parts.given, strict=True)]
     return [*values, *([operand] for operand in parts.operands)][index]
+
+
+def gives_several(node: Node) -> bool:
+    """Tell whether a branch or loop gives several values, of which items are taken; a branch may give one.
+
+    >>> graph, true, false = Graph(), Graph(), Graph()
+    >>> _ = true.output((1, 2)), false.output((3, 4))
+    >>> gives_several(graph.call_function(cond, (graph.placeholder("test"), true, false, ())))
+    True
+    """
+    return node.target is not cond or all(type(body.output_node().args[0]) is tuple for body in node.args[1:3])
 
 
 def results_of(node: Node, index: int) -> list[Any]:

@@ -148,9 +148,9 @@ from graphwright.runtime.premises import (
     bound,
     class_name,
     name_of_class,
-    names_of_hooks,
     own_class,
     said_of_modules,
+    take_code,
 )
 from graphwright.runtime.processor import sums_bytes_exactly
 from graphwright.runtime.reporting.capture_report import (
@@ -312,7 +312,6 @@ __all__ = [
     "mark_fork",
     "mark_opaque",
     "names_constants",
-    "names_of_hooks",
     "new_object",
     "node_context",
     "overhear",
@@ -333,6 +332,7 @@ __all__ = [
     "spelled",
     "state_of",
     "sums_bytes_exactly",
+    "take_code",
     "transaction",
     "unlike",
     "unset_in",

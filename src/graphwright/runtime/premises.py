@@ -43,9 +43,9 @@ __all__ = [
     "bound",
     "class_name",
     "name_of_class",
-    "names_of_hooks",
     "own_class",
     "said_of_modules",
+    "take_code",
     "unlike_modules",
 ]
 
@@ -130,13 +130,29 @@ _OF_TENSORS = {"dtype": "of", "device": "on", "shape": "of"}
 _NAMED = (["function"], ["member"], ["bytes"], ["value"], ["package"], ["tensor"])
 
 
-def names_of_hooks(module: nn.Module, table: str) -> list[str]:
+def _names_of_hooks(module: nn.Module, table: str) -> list[str]:
     """The names of the hooks in one table of a module: other hooks have other names."""
-    names = []
-    for hook in module.__dict__[table].values():
-        told = spelled(getattr(hook, "__func__", hook))
-        names.append(told["function"] if type(told) is dict else type(hook).__qualname__)
-    return names
+    return [*map(_name_of, module.__dict__[table].values())]
+
+
+def _name_of(called: Any) -> str:
+    told = spelled(getattr(called, "__func__", called))
+    name = told.get("function") if type(told) is dict else None
+    return name or type(called).__qualname__
+
+
+def take_code(facts: dict[str, Any], module: nn.Module) -> None:
+    """Add to the facts of a module that its code is part of a graph: its class, its hooks, a forward of its own.
+
+    >>> facts = {}
+    >>> take_code(facts, nn.Linear(2, 2))
+    >>> facts
+    {'class': 'torch.nn.modules.linear.Linear', 'hooks': {}}
+    """
+    facts["class"] = class_name(module)
+    facts["hooks"] = {table: _names_of_hooks(module, table) for table in HOOKS if module.__dict__[table]}
+    if "forward" in module.__dict__:
+        facts["forward"] = _name_of(module.__dict__["forward"])
 
 
 def class_name(module: Any) -> str:
@@ -222,12 +238,13 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         was, its = facts["class"].rpartition(".")[2], type(module).__qualname__
         yield f"{where} was a {was} when the program was captured; now it is a {its}", one_node
     for table in HOOKS if "hooks" in facts else ():
-        hooks, has = list(facts["hooks"].get(table, ())), names_of_hooks(module, table)
+        hooks, has = list(facts["hooks"].get(table, ())), _names_of_hooks(module, table)
         if has != hooks:
             what = "another hook than" if hooks and has else "a hook, and had none" if has else "no hook any more, as"
             yield f"{where} has {what} when the program was captured ({table.strip('_')})", one_node
-    if "hooks" in facts and "forward" in module.__dict__:
-        yield f"{where} has a forward of its own now, in the place of its class's", one_node
+    if "hooks" in facts and "forward" in module.__dict__ and facts.get("forward") != _name_of(module.forward):
+        place = facts.get("forward", "its class's")
+        yield f"{where} has a forward of its own now, in the place of {place}", one_node
     values = {name: spelled(module.__dict__.get(name, _ABSENT), graph.constants) for name in facts.get("values", {})}
     for name, was in facts.get("values", {}).items():
         now, held = values[name], _held(module, name)
@@ -443,8 +460,11 @@ class Bound:
         filled: list[tuple[dict[str, Any], str]],
     ) -> None:
         reads += [(state, table) for table in (*HOOKS, *_TABLES)]  # which may be replaced by others
-        if "hooks" in facts:
+        if "forward" in facts:
+            reads.append((state, "forward"))
+        elif "hooks" in facts:
             self._own.append(state)
+        if "hooks" in facts:
             for table in HOOKS:
                 (self._tables if facts["hooks"].get(table) else self._idle).append(state[table])
         for name in facts.get("values", {}):

@@ -44,16 +44,15 @@ from graphwright.hierarchy import paths_in
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime import (
-    HOOKS,
     GraphModule,
     class_name,
     facts_of_modules,
     holds_tensors,
     is_atom,
     is_plain_container,
-    names_of_hooks,
     overhear,
     spelled,
+    take_code,
 )
 from graphwright.source import is_installed, is_ours, user_frame
 
@@ -147,12 +146,10 @@ class ModuleReads:
     # ---- what was read
 
     def entered(self, module: nn.Module, path: str) -> None:
-        """The program's calls of a module run its forward, and its hooks."""
+        """The program's calls of a module run its forward, which may be its own, and its hooks."""
         if path:
             facts = self._recorder.ledger.module(path)
-            facts["class"] = class_name(module)
-            hooks = {name: names_of_hooks(module, name) for name in HOOKS}
-            facts["hooks"] = {name: names for name, names in hooks.items() if names}
+            take_code(facts, module)
             kind = type(module)
             if kind.__module__.partition(".")[0] not in NOT_OF_USERS:
                 self._recorder.ledger.forwards[kind] = kind.forward

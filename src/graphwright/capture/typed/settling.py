@@ -19,7 +19,7 @@ from graphwright.capture.proxies.calls_as_written import name_of_target, reshape
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.hierarchy import CopiedCall, copied_call, instead_of, path_of
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import is_region, results_of, values_for, written_and_given
+from graphwright.ops import gives_several, is_region, results_of, values_for, written_and_given
 from graphwright.runtime import expect
 from graphwright.source import CallSite
 
@@ -163,7 +163,7 @@ class Settling:
 
     def _is_item_of_region(self, node: Node) -> bool:
         region, index = node.args
-        return isinstance(region, Node) and is_region(region) and type(index) is int
+        return isinstance(region, Node) and is_region(region) and type(index) is int and gives_several(region)
 
     def _module(self, node: Node) -> nn.Module | None:
         """The module that is one node."""

@@ -19,7 +19,7 @@ from torch import nn
 from graphwright.errors import Problem
 from graphwright.ir import NestedGraph, Node
 from graphwright.ops import Make, raise_error, written_and_given
-from graphwright.runtime import HOOKS, class_name, expect, expect_kinds, expect_state, names_of_hooks, spelled
+from graphwright.runtime import expect, expect_kinds, expect_state, spelled, take_code
 from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.frames import Closure, Code, Frame
 from graphwright.script.program.surroundings import Surroundings
@@ -179,9 +179,7 @@ class Context:
     def take_code(self, module: nn.Module, path: str) -> None:
         """Take for granted the class and the hooks of an inner module whose code is compiled."""
         if path:
-            facts = self.premise(path)
-            facts["class"] = class_name(module)
-            facts["hooks"] = {table: names_of_hooks(module, table) for table in HOOKS if module.__dict__[table]}
+            take_code(self.premise(path), module)
 
     def take_absent(self, owner: ModuleRef, name: str) -> None:
         """Take for granted that a module has no attribute of its own under a name."""
