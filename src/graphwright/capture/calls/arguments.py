@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
 from types import CellType, FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import nn
+
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
-from graphwright.capture.proxies.objects import constructor_fields, is_object
+from graphwright.capture.proxies.objects import constructor_fields, is_object, late_fields
 from graphwright.errors import CaptureError
-from graphwright.ir import Argument
+from graphwright.ir import ATOMS, Argument, Node
 from graphwright.ops import generated, set_attribute
 from graphwright.runtime import attributes_of, new_object
-from graphwright.values import map_leaves
+from graphwright.values import is_record, map_leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["checks_items", "drained", "made_again"]
+__all__ = ["checks_items", "drained", "made_again", "share"]
 
 
 class _Drained(list):  # type: ignore[type-arg]
@@ -66,16 +71,8 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
     if is_named and not _closes_over_values(value):
         return value
     fields = None if is_named else constructor_fields(value)
-    if fields is not None:
-        return recorder.node(
-            "call_function", kind, (), {name: recorder.argument(item) for name, item in fields.items()}
-        )
-    if recorder.is_finishing and not is_named and is_object(value):
-        attributes = {name: recorder.argument(item) for name, item in attributes_of(value).items()}
-        made = recorder.node("call_function", new_object, (kind,), attributes, "made")
-        recorder.objects[id(value)] = lambda: made
-        recorder.keep.append(value)
-        return made
+    if fields is not None or ((recorder.is_finishing or is_record(value)) and not is_named and is_object(value)):
+        return _made(recorder, value, fields)
     what = f"a {kind.__module__}.{kind.__qualname__}"
     if is_named:
         what = f"a function that closes over values of the program, {value.__qualname__},"
@@ -86,6 +83,48 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
     )
     recorder.questions.refusals.refuse(error, "value")
     return None
+
+
+def share(recorder: TypedCapture, values: Iterable[Any]) -> None:
+    """Have each container and object be made once that what is about to be written holds in several places."""
+    counts: dict[int, int] = {}
+    path: set[int] = set()
+
+    def visit(value: Any) -> None:
+        items = _held_by(value)
+        if items is None or id(value) in path or id(value) in recorder.objects or counts.get(id(value)) == 2:
+            return
+        counts[id(value)] = counts.get(id(value), 0) + 1
+        path.add(id(value))
+        for item in items:
+            visit(item)
+        path.remove(id(value))
+        if counts[id(value)] == 2 and not isinstance(value, tuple):
+            recorder.objects[id(value)] = functools.partial(_made_once, recorder, value)
+
+    for value in values:
+        visit(value)
+
+
+def _made_once(recorder: TypedCapture, value: Any) -> Argument:
+    del recorder.objects[id(value)]
+    made, kind = recorder.argument(value), type(value)
+    if kind in (list, dict):  # which would be a literal in each place
+        made = recorder.node("call_function", kind, (made,), {}, kind.__name__)
+    recorder.objects[id(value)] = lambda: made
+    return made
+
+
+def _held_by(value: Any) -> Iterable[Any] | None:
+    """What a container or object holds that is written with it; None for what holds nothing of the kind."""
+    kind = type(value)
+    if kind in ATOMS or kind.__module__.startswith("graphwright.") or isinstance(value, nn.Module | torch.Tensor):
+        return None
+    if isinstance(value, dict):
+        return dict.values(value)
+    if isinstance(value, tuple | list | set | frozenset | collections.deque):
+        return value
+    return attributes_of(value).values() if is_object(value) else None
 
 
 def _closes_over_values(function: Callable[..., Any]) -> bool:
@@ -105,3 +144,16 @@ def _is_filled(cell: CellType) -> bool:
         return cell.cell_contents is not None
     except ValueError:
         return False
+
+
+def _made(recorder: TypedCapture, value: Any, fields: dict[str, Any] | None) -> Node:
+    """A node that makes an object again: by its constructor, where that takes these fields, else without it."""
+    kind = type(value)
+    held, late = (attributes_of(value), {}) if fields is None else (fields, late_fields(value, fields))
+    given = {name: recorder.argument(item) for name, item in held.items() if name not in late}
+    if fields is None:
+        return recorder.node("call_function", new_object, (kind,), given, "made")
+    made = recorder.node("call_function", kind, (), given)
+    for name, item in late.items():
+        recorder.node("call_function", operator.setitem, (made, name, recorder.argument(item)), {})
+    return made

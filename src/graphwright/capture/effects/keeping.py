@@ -491,7 +491,7 @@ class Keeping:
             tables = [table for module in _inside(shell) for table in self._of_module.get(id(module), ())]
         if not (tables := touched(tables)):
             return
-        found = [(table, key, now) for table in tables for key, now in table.unwritten()]
+        found = [*self.unwritten(tables)]
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder
         for (table, key, now), value in zip(found, values, strict=True):
@@ -513,7 +513,13 @@ class Keeping:
 
     def has_changed(self) -> bool:
         """Tell whether the program has changed what is not written yet."""
-        return any(True for table in touched(self._tables) for _ in table.unwritten())
+        return any(True for _ in self.unwritten())
+
+    def unwritten(self, tables: Iterable[Table] | None = None) -> Iterator[tuple[Table, Any, Any]]:
+        """Iterate over (the table, the name, what is there now) of what the program has changed and not written yet."""
+        for table in touched(self._tables) if tables is None else tables:
+            for key, now in table.unwritten():
+                yield table, key, now
 
     def is_untouched(self, path: str) -> bool:
         """Tell whether all holds what it held at first that a module and those below it, or an object, may have."""

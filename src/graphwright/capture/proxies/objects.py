@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -23,7 +24,7 @@ from graphwright.runtime import attributes_of
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Change", "Objects", "constructor_fields", "is_object", "is_plain_kind", "is_plain_object"]
+__all__ = ["Change", "Objects", "constructor_fields", "is_object", "is_plain_kind", "is_plain_object", "late_fields"]
 
 Change = tuple[Any, ...]  # a function, then what to call it with
 
@@ -134,10 +135,48 @@ class Objects:
 
 
 def constructor_fields(value: Any) -> dict[str, Any] | None:
-    """What to call a value's class with to make it again: the fields of a dataclass that are set."""
-    fields = getattr(type(value), "__dataclass_fields__", None)
+    """What to call a value's class with to make it again: the fields of a dataclass.
+
+    None where the constructor does more than to set them, or where they are not all that the value has.
+    """
+    kind = type(value)
+    fields = getattr(kind, "__dataclass_fields__", None)
     if fields is None:
         return None
     if isinstance(value, dict):  # an output class that is both: what it holds is what counts
-        return dict(value) if set(value) <= set(fields) else None
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        is_known = fields.keys() >= value.keys() | vars(value).keys()
+        return dict(value) if is_known and _holds_what_it_is_given(kind, value) else None
+    held = attributes_of(value)
+    return held if held.keys() == {*_set_by_constructor(kind)} else None
+
+
+def _set_by_constructor(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass whose constructor takes them all, and does no more than to set them; else none."""
+    code: Any = getattr(kind.__init__, "__code__", None)
+    is_made = code is not None and code.co_filename == "<string>"
+    is_set = kind.__setattr__ is object.__setattr__ or kind.__dataclass_params__.frozen
+    if not is_made or not is_set or hasattr(kind, "__post_init__"):
+        return ()
+    names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    return names if {*names} == {field.name for field in dataclasses.fields(kind)} else ()
+
+
+def _holds_what_it_is_given(kind: Any, names: Collection[str]) -> bool:
+    """Tell whether an output class that is a dict, too, holds what it is called with for some fields, as it is."""
+    given = {name: object() for name in kind.__dataclass_fields__ if name in names}
+    try:
+        return list(kind(**given).items()) == list(given.items())
+    except Exception:
+        return False
+
+
+def late_fields(value: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an output class that is a dict, too, that are given items after it is made.
+
+    Its constructor gives them in the order of the class, whatever the order in which it holds them.
+    """
+    kind: Any = type(value)
+    order = [field.name for field in dataclasses.fields(kind)] if issubclass(kind, dict) else []
+    places = [order.index(name) for name in fields] if order else []
+    first = next((i for i, (place, after) in enumerate(itertools.pairwise(places), 1) if after < place), len(fields))
+    return {name: fields[name] for name in list(fields)[first:]}

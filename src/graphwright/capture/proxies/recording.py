@@ -36,6 +36,7 @@ from graphwright.ir import (
     has_preserved_node_meta,
     nodes_in,
 )
+from graphwright.runtime import attributes_of, new_object
 from graphwright.source import CallSite, Scope, is_internal, user_frame
 from graphwright.values import is_named_tuple, is_record
 
@@ -296,10 +297,11 @@ class TracerBase:
         if kind is Graph:  # the body of a branch: two nodes never share one
             return copy.deepcopy(a)
         if is_record(a):
-            fields = constructor_fields(a) or {}
-            return self.create_node(
-                "call_function", kind, (), {name: self.create_arg(item) for name, item in fields.items()}
-            )
+            fields = constructor_fields(a)
+            function, arguments = (kind, ()) if fields is not None else (new_object, (kind,))
+            held = attributes_of(a) if fields is None else fields
+            named = {name: self.create_arg(item) for name, item in held.items()}
+            return self.create_node("call_function", function, arguments, named)
         if (callable(a) and getattr(a, "__name__", None)) or isinstance(a, type):
             return a
         raise NotImplementedError(f"argument of type: {kind}")

@@ -19,7 +19,7 @@ from torch import nn
 
 from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
-from graphwright.capture.calls.arguments import checks_items, drained, made_again
+from graphwright.capture.calls.arguments import checks_items, drained, made_again, share
 from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes, unforeseen
 from graphwright.capture.calls.facts import note_count
@@ -210,6 +210,8 @@ class Recorder:
         graph = self.graph
         last = graph._root.prev
         with self.finishing():
+            changes, unwritten = list(changes), () if self.keeping is None else self.keeping.unwritten()
+            share(self, (result, *[arg for change in changes for arg in change[1:]], *[now for *_, now in unwritten]))
             writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
             value = self.argument(result)
             if self.keeping is not None:
