@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import CaptureError, GuardError, trace
+from graphwright import CaptureError, GuardError, TracerWarning, trace
 
 # What there is before, what a part of the program does to it, and what is seen of it afterwards.
 WAYS = {
@@ -58,6 +59,9 @@ WAYS = {
     "a class of the module": ("Kept.n = 0", "Kept.n += 1", "Kept.n"),
     "a function of the module": ("count.calls = 0", "count(1)", "count.calls"),
     "a value of the module": ("restart()", "step()", "STEP"),
+    "a list in a context": ("log = []; token = HERE.set({'a': log})", "HERE.get()['a'].append(1)",
+                            "HERE.reset(token) or log"),
+    "a context": ("token = HERE.set(0)", "HERE.set(HERE.get() + 1)", "(HERE.get(), HERE.reset(token))"),
 }  # fmt: skip
 
 FORMS = {
@@ -70,12 +74,12 @@ FORMS = {
 }
 
 HEAD = """
-import array, functools, io, itertools, random, types, weakref
+import array, contextvars, functools, io, itertools, random, types, weakref
 import collections
 import numpy
 
 Pair = collections.namedtuple("Pair", "a b")
-LOG, STEP = [0], 0
+LOG, STEP, HERE = [0], 0, contextvars.ContextVar("HERE")
 
 class Box:
     def __init__(self): self.items = []
@@ -240,3 +244,57 @@ def test_a_module_that_no_module_has_must_not_be_changed() -> None:
     with pytest.raises(CaptureError, match="changes a module that Hiding has in 'hidden'"):
         trace(model, (torch.ones(3),))
     assert (model.hidden[0].seen, model.hidden[0].calls) == ([], 0)
+
+
+HEARD: contextvars.ContextVar[list[torch.Tensor] | None] = contextvars.ContextVar("HEARD", default=None)
+
+
+def listen(module: nn.Module, args: Any, output: torch.Tensor) -> None:
+    heard = HEARD.get()
+    if heard is not None:
+        if len(heard) == 0:
+            heard.append(args[0])
+        heard.append(output)
+
+
+class Dropping(nn.Module):
+    """Runs some of its layers, and gives what a hook has heard, as transformers' models collect hidden states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(3, 3)) for _ in range(2)])
+        for layer in self.layers:
+            layer.register_forward_hook(listen)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        heard: list[torch.Tensor] = []
+        token = HEARD.set(heard)
+        for layer in self.layers:
+            if x.sum() > 0:
+                x = layer(x)
+        HEARD.reset(token)
+        return x, tuple(heard)
+
+
+def test_hooks_hear_the_layers_that_run() -> None:
+    torch.manual_seed(0)
+    model = Dropping()
+    gm = trace(model, (torch.ones(2, 3),))
+    counts = set()
+    for x in (*INPUTS[:2], *torch.randn(8, 2, 3)):
+        (value, heard), (wanted, all_heard) = gm(x), model(x)
+        assert len(heard) == len(all_heard)
+        for mine, its in zip((value, *heard), (wanted, *all_heard), strict=True):
+            torch.testing.assert_close(mine, its)
+        counts.add(len(heard))
+    assert len(counts) > 1
+
+
+def test_what_a_program_leaves_in_a_context_is_said_and_gone() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        HEARD.set([x])
+        return x + 1
+
+    with pytest.warns(TracerWarning, match="sets the ContextVar 'HEARD', and leaves it so"):
+        trace(program, (torch.ones(2),))
+    assert HEARD.get() is None

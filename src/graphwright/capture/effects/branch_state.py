@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
 from types import CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import changeable, content, is_unchanged, refill
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
+from graphwright.capture.state.running import is_same_context, set_in_context
 from graphwright.capture.state.samples import Unlike
 from graphwright.source import PREFIX, codes_of, mentions
 from graphwright.values import Given, Template, filled
@@ -79,6 +81,9 @@ class State:
         cells_near = [cell for function in near for cell in function.__closure__ or ()]
         for cell in (*everything.values(), *cells_near):
             self.watch(content_of(cell), mentioned)
+        self._context = copy_context()
+        for value in set_in_context():
+            self.watch(value, mentioned)
         inner = _cells_inside(everything, near, self._functions)
         names, alive = (*names, *inner), (*alive, *inner)
         everything.update(inner)
@@ -154,6 +159,8 @@ class State:
             if seen_state(value) != before:
                 name = f"the class {value.__qualname__}" if isinstance(value, type) else f"a {type(value).__name__}"
                 raise Unlike(f"{name} is changed")
+        if not is_same_context(self._context, copy_context()):
+            raise Unlike("a ContextVar is set")
         for variables, name, value in self._outside:
             if variables.value(name) is not value:
                 raise Unlike(f"{name!r} of {variables.title} is assigned")

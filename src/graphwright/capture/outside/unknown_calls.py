@@ -15,6 +15,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorT
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.outside.world import WORLD, say_read
+from graphwright.capture.state.running import set_in_context
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import is_of_library, mentions, user_frame
 from graphwright.values import leaves
@@ -70,6 +71,8 @@ def say_unknown(recorder: Capture, what: str, args: tuple[Any, ...], kwargs: dic
         return
     if (value is None and not _gives(what)) or any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
         return
+    if what == "contextvars.ContextVar.get" and any(value is each for each in set_in_context()):
+        return  # by the program itself
     frame = user_frame(sys._getframe(1))
     if frame is not None and not is_of_library(frame.f_code.co_filename):
         say_read(recorder.typed, frame, f"{what}()")

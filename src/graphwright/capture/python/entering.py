@@ -19,7 +19,7 @@ __all__ = ["convert_methods", "converted_function", "initializer"]
 
 
 def convert_methods(shells: Shells, codes: Conversions) -> None:
-    """Give shells conversions of those forwards that are to be converted."""
+    """Give shells conversions of those forwards and hooks that are to be converted."""
 
     def convert(module: nn.Module, shell: nn.Module, path: str) -> None:
         if codes:
@@ -27,6 +27,9 @@ def convert_methods(shells: Shells, codes: Conversions) -> None:
             converted = converted_function(forward, codes)
             if converted is not forward:
                 shell.__dict__["forward"] = converted
+            for table in shell._forward_pre_hooks, shell._forward_hooks:
+                for key, hook in table.items():
+                    table[key] = converted_function(hook, codes)
 
     shells.each(convert)
 

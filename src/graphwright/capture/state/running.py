@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -16,14 +17,43 @@ from torch import nn
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["BOUNDARIES", "RUN", "Refusal", "capturing", "refusal", "run", "running", "stopping"]
+__all__ = [
+    "BOUNDARIES", "RUN", "Refusal", "capturing", "is_same_context", "refusal", "run", "running", "set_in_context",
+    "stopping",
+]  # fmt: skip
 
 _thread = threading.local()
+_outside: ContextVar[Context | None] = ContextVar("_outside", default=None)  # the context around the program
+_UNSET = object()
 
 
 def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Call the program: the frame of this is where a capture begins."""
-    return function(*args, **kwargs)
+    """Call the program: the frame of this is where a capture begins. What it sets in its context ends with it."""
+    context, outside = copy_context(), copy_context()
+    context.run(_outside.set, outside)
+    result = context.run(function, *args, **kwargs)
+    recorder = running()
+    if recorder is not None and recorder.typed is not None:
+        for variable in _differing(context, outside):
+            what = f"the program sets the ContextVar {variable.name!r}, and leaves it so: the captured program does not"
+            recorder.typed.ledger.say(what, "")
+    return result
+
+
+def set_in_context() -> list[Any]:
+    """The values of the ContextVars that the program which is captured has set."""
+    outside = _outside.get(None)
+    return [] if outside is None else [each.get(None) for each in _differing(copy_context(), outside)]
+
+
+def is_same_context(one: Context, other: Context) -> bool:
+    """Tell whether all ContextVars have the same values in two contexts."""
+    return not _differing(one, other)
+
+
+def _differing(one: Context, other: Context) -> list[ContextVar[Any]]:
+    variables = [*one, *[variable for variable in other if variable not in one]]
+    return [v for v in variables if v is not _outside and one.get(v, _UNSET) is not other.get(v, _UNSET)]
 
 
 RUN = run.__code__
