@@ -17,7 +17,7 @@ from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import changeable, content, is_unchanged, refill
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
-from graphwright.capture.state.running import is_same_context, set_in_context
+from graphwright.capture.state.running import is_in_context, set_in_context
 from graphwright.capture.state.samples import Unlike
 from graphwright.source import PREFIX, codes_of, mentions
 from graphwright.values import Given, Template, filled
@@ -159,7 +159,7 @@ class State:
             if seen_state(value) != before:
                 name = f"the class {value.__qualname__}" if isinstance(value, type) else f"a {type(value).__name__}"
                 raise Unlike(f"{name} is changed")
-        if not is_same_context(self._context, copy_context()):
+        if not is_in_context(self._context):
             raise Unlike("a ContextVar is set")
         for variables, name, value in self._outside:
             if variables.value(name) is not value:

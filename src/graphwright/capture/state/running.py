@@ -18,23 +18,25 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
 __all__ = [
-    "BOUNDARIES", "RUN", "Refusal", "capturing", "is_same_context", "refusal", "run", "running", "set_in_context",
+    "BOUNDARIES", "RUN", "Refusal", "capturing", "is_in_context", "refusal", "run", "running", "set_in_context",
     "stopping",
 ]  # fmt: skip
 
 _thread = threading.local()
-_outside: ContextVar[Context | None] = ContextVar("_outside", default=None)  # the context around the program
+_outside: ContextVar[list[Context]] = ContextVar("_outside")  # what the program starts with
 _UNSET = object()
 
 
 def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call the program: the frame of this is where a capture begins. What it sets in its context ends with it."""
-    context, outside = copy_context(), copy_context()
+    context = copy_context()
+    outside: list[Context] = []
     context.run(_outside.set, outside)
+    outside.append(context.copy())
     result = context.run(function, *args, **kwargs)
     recorder = running()
     if recorder is not None and recorder.typed is not None:
-        for variable in _differing(context, outside):
+        for variable in _differing(context, outside[0]):
             what = f"the program sets the ContextVar {variable.name!r}, and leaves it so: the captured program does not"
             recorder.typed.ledger.say(what, "")
     return result
@@ -42,18 +44,23 @@ def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
 
 def set_in_context() -> list[Any]:
     """The values of the ContextVars that the program which is captured has set."""
-    outside = _outside.get(None)
-    return [] if outside is None else [each.get(None) for each in _differing(copy_context(), outside)]
+    now, outside = copy_context(), _outside.get(None)
+    return [each.get(None) for each in _differing(now, outside[0])] if outside and not _is_same(now, outside[0]) else []
 
 
-def is_same_context(one: Context, other: Context) -> bool:
-    """Tell whether all ContextVars have the same values in two contexts."""
-    return not _differing(one, other)
+def is_in_context(context: Context) -> bool:
+    """Tell whether all ContextVars have the values that they have in a context."""
+    now = copy_context()
+    return _is_same(now, context) or not _differing(now, context)
+
+
+def _is_same(one: Context, other: Context) -> bool:
+    return [*map(id, one.values())] == [*map(id, other.values())]
 
 
 def _differing(one: Context, other: Context) -> list[ContextVar[Any]]:
     variables = [*one, *[variable for variable in other if variable not in one]]
-    return [v for v in variables if v is not _outside and one.get(v, _UNSET) is not other.get(v, _UNSET)]
+    return [each for each in variables if one.get(each, _UNSET) is not other.get(each, _UNSET)]
 
 
 RUN = run.__code__
