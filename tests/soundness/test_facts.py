@@ -378,6 +378,27 @@ def test_one_way_of_a_fork_asks_for_a_dtype_of_before_it(asks_with_key: bool) ->
         torch.set_default_dtype(torch.float32)
 
 
+class AsksClass(nn.Module):
+    """Looks its functions up by the class of a tensor, as einops does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.start = nn.Linear(3, 3), nn.Parameter(ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factors = {torch.Tensor: 2, nn.Parameter: 3}
+        started = self.start + 1
+        return self.linear(x) * factors[type(started)] + started * factors[type(self.linear(started))]
+
+
+def test_the_class_of_what_follows_from_a_parameter_is_asked() -> None:
+    torch.manual_seed(0)
+    model = AsksClass()
+    gm = trace(model, ones(2, 3))
+    for x in ones(2, 3), -ones(4, 3):
+        torch.testing.assert_close(gm(x), model(x), rtol=0, atol=0)
+
+
 def test_an_item_of_the_tensor_that_a_branch_gives_is_asked() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         either = x * 2 if x.sum() > 0 else x - 1

@@ -175,9 +175,10 @@ class Settling:
     def _take_held(self, node: Node, path: str, fact: str) -> None:
         """Take for granted the dtype or device of a tensor of the modules that a node reads, and those that copies do.
 
-        Not the rank: to look at each weight of each layer costs more than the chance that one gets another is worth.
+        Not the rank or class: to look at each weight of each layer costs more than the chance that one gets another is
+        worth.
         """
-        if fact == "rank":
+        if fact in ("rank", "class"):
             return
         tensors = self._recorder.tensors
         tensors.take_fact_at(path, fact)
