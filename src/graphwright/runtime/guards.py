@@ -27,6 +27,7 @@ __all__ = [
     "class_of_tensor",
     "device_of_each",
     "expect",
+    "expect_class",
     "expect_kinds",
     "expect_outside",
     "expect_state",
@@ -150,6 +151,20 @@ def expect(value: Any, captured: Any, where: str) -> None:
         )
 
 
+def expect_class(value: Any, captured: type, where: str) -> None:
+    """Raise GuardError unless a number that a program computes is of the class that it was of at capture.
+
+    >>> expect_class(2**3, int, "model.py:3: if isinstance(2**k, int):")
+    """
+    if type(value) is not captured:
+        raise GuardError(
+            f"the program was captured where this number was of class {captured.__name__}; "
+            f"now it is of class {type(value).__name__}",
+            at=where,
+            fix="make it one of a class of its own: float(n)",
+        )
+
+
 def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:
     """Raise GuardError unless arguments, each paired with its value at capture, have these values.
 
@@ -255,8 +270,8 @@ def shared(**values: Any) -> str:
 
 # What generated code calls to check what was taken for granted.
 EXPECTATIONS = (
-    expect, expect_kinds, expect_outside, expect_state, expect_tensors, expect_values, unlike, unlike_inputs, shared,
-    class_of_tensor, device_of_each,
+    expect, expect_class, expect_kinds, expect_outside, expect_state, expect_tensors, expect_values, unlike,
+    unlike_inputs, shared, class_of_tensor, device_of_each,
 )  # fmt: skip
 
 
@@ -337,6 +352,12 @@ def _of_one(node: Node) -> list[Guard]:
     return [Guard(f"{where} [{what}]", node, what, str(where))]
 
 
+def _of_class(node: Node) -> list[Guard]:
+    value, captured, where = node.args
+    what = f"{value} was of class {captured.__name__}"
+    return [Guard(f"{where} [{what}]", node, what, str(where))]
+
+
 def _of_inputs(node: Node) -> list[Guard]:
     return [_of_input(node, name, *captured) for name, (_, *captured) in node.kwargs.items()]
 
@@ -368,6 +389,7 @@ def _of_input(node: Node, name: str, captured: Any, *more: Any) -> Guard:
 
 _SAYS: dict[Any, Callable[[Node], list[Guard]]] = {
     **dict.fromkeys((expect, unlike), _of_one),
+    expect_class: _of_class,
     expect_state: _of_state,
     expect_outside: _of_outside,
     **dict.fromkeys((expect_kinds, expect_values, expect_tensors, unlike_inputs), _of_inputs),

@@ -15,11 +15,12 @@ import torch
 from graphwright.capture.containers.tables import make_text
 from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.flow.caught_errors import shown
+from graphwright.capture.numbers.classes import is_told_by
 from graphwright.capture.proxies.object_proxy import kind_of
 from graphwright.capture.proxies.run_text import formatted, text_of
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.symbols import UNKNOWN, is_symbolic
+from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import is_ours, user_frame
 
@@ -37,6 +38,9 @@ def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
     )
     if may_be_input and _is_asked_by_program():
         recorder.ledger.kind_asked()
+        symbol = symbol_of(args[0])
+        if symbol is not None and is_told_by(function, args):
+            with_examples(recorder).numbers.ask_class(symbol)
     return NotImplemented
 
 

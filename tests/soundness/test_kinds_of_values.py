@@ -1,0 +1,217 @@
+"""The class of a value, its text and its place in a container, where these follow from what only a run knows.
+
+Each program is captured on the first of some inputs, and gives for all of them what eager gives, or an error of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from graphwright import GraphwrightError, GuardError, trace
+
+POSITIVE, NEGATIVE, OTHER = torch.tensor([3.0, 1.0]), torch.tensor([-3.0, -1.0, -2.0]), torch.tensor([-1.0, 2.0, 4.0])
+WHOLE, FLOATS, FLAGS = torch.tensor([3, 1]), torch.tensor([3.5, 1.0]), torch.tensor([True, False])
+
+
+def run(program: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, str, Any]:
+    """What a program gives, what it prints, and what is in its arguments then."""
+    given, out = copy.deepcopy(args), io.StringIO()
+    with contextlib.redirect_stdout(out):
+        result = program(*given)
+    return result, out.getvalue(), given
+
+
+def told(value: Any, seen: dict[int, int] | None = None) -> Any:
+    """A value as plain data that compares: with the classes, and which containers in it are one."""
+    seen = {} if seen is None else seen
+    if isinstance(value, torch.Tensor):
+        return "tensor", value.dtype, value.tolist() if value.numel() else tuple(value.shape)
+    if isinstance(value, BaseException):
+        return type(value), told(value.args, seen)
+    if isinstance(value, float):
+        return "float", "nan" if math.isnan(value) else value
+    if not isinstance(value, list | tuple | dict | set):
+        return type(value), value
+    if id(value) in seen and value and not isinstance(value, tuple):
+        return "the one before", seen[id(value)]
+    seen[id(value)] = len(seen)
+    if isinstance(value, dict):
+        return type(value), [(told(key, seen), told(item, seen)) for key, item in value.items()]
+    return type(value), [told(item, seen) for item in value]
+
+
+def check(program: Callable[..., Any], *calls: tuple[Any, ...], most_refused: int | None = None) -> None:
+    """Each call gives what eager gives, or is refused."""
+    captured, refused = trace(program, copy.deepcopy(calls[0])), 0
+    for args in calls:
+        expected = run(program, args)
+        try:
+            found = run(captured, args)
+        except GraphwrightError:
+            refused += 1
+            continue
+        assert told(found) == told(expected)
+    assert refused <= (len(calls) - 1 if most_refused is None else most_refused)
+
+
+def asks_isinstance(x: Any) -> Any:
+    return isinstance(x[0].item(), int)
+
+
+def asks_type(x: Any) -> Any:
+    return type(x[0].item()), type(-x[0].item()) is float, type(abs(x[1].item() + 1)).__name__
+
+
+def asks_class(x: Any) -> Any:
+    return x[0].item().__class__.__name__
+
+
+def asks_in_a_helper(x: Any) -> Any:
+    return [kind_of(v) for v in x.tolist()]
+
+
+def kind_of(value: Any) -> str:
+    return "int" if isinstance(value, int) else "other"
+
+
+def asks_in_a_loop(x: Any) -> Any:
+    found = []
+    for v in x.tolist():
+        if isinstance(v, float):
+            found.append(v * 2)
+        else:
+            found.append(v)
+    return found
+
+
+def asks_of_each(x: Any) -> Any:
+    return all(isinstance(v, int) for v in x.tolist()), list(map(type, x.tolist()))
+
+
+def matches(x: Any) -> Any:
+    match x[0].item():
+        case bool():
+            return "bool"
+        case int():
+            return "int"
+        case _:
+            return "other"
+
+
+@functools.singledispatch
+def chosen(value: Any) -> str:
+    return "other"
+
+
+@chosen.register
+def _(value: int) -> str:
+    return "int"
+
+
+def dispatches(x: Any) -> Any:
+    return chosen(x[0].item())
+
+
+def as_dtype(x: Any) -> Any:
+    return (torch.arange(2) * x[0].item()).dtype, torch.full((2,), x[0].item()).dtype, torch.tensor(x.tolist()).dtype
+
+
+def as_index(x: Any) -> Any:
+    return torch.arange(8).reshape(4, 2)[x[0].item()].dim()
+
+
+OF_ITEMS = [
+    asks_isinstance, asks_type, asks_class, asks_in_a_helper, asks_in_a_loop, asks_of_each, matches, dispatches,
+    as_dtype,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", OF_ITEMS)
+def test_a_number_of_a_tensor_is_of_the_class_of_its_dtype(program: Callable[..., Any]) -> None:
+    check(program, (WHOLE,), (FLAGS,), (FLOATS,))
+    check(program, (FLOATS,), (WHOLE,), (FLAGS,))
+
+
+def test_a_truth_of_a_tensor_as_an_index() -> None:
+    check(as_index, (WHOLE,), (FLAGS,))
+
+
+def test_bool_of_a_number_is_a_bool() -> None:
+    for example in (FLAGS, WHOLE):
+        check(lambda x: (bool(x[0].item()), [bool(v) for v in x.tolist()]), (example,), (FLOATS,), most_refused=0)
+
+
+POWERS: dict[str, Callable[..., Any]] = {
+    "isinstance": lambda x, k: isinstance(2**k, int),
+    "type": lambda x, k: (type(pow(2, k)), (3**k).__class__),
+    "dtype": lambda x, k: (torch.arange(2) * 2**k).dtype,
+    "of a size": lambda x, k: isinstance(2 ** (k + x.shape[0] - 2), int),
+    "on a side": lambda x, k: isinstance(k**k if k else 1, int),
+    "in a loop": lambda x, k: [isinstance(2 ** (k + i), int) for i in range(x.shape[0])],
+    "with a branch": lambda x, k: x * 2 if isinstance(2**k, int) else x,
+    "by a class": lambda x, k: chosen(2**k),
+}
+
+
+@pytest.mark.parametrize("name", POWERS)
+def test_a_power_of_whole_numbers_may_be_a_float(name: str) -> None:
+    check(POWERS[name], (POSITIVE, 2), (POSITIVE, -2), (POSITIVE, 0))
+
+
+def test_the_class_of_the_root_of_a_number() -> None:
+    def root(k: float) -> Any:
+        return isinstance(k**0.5, complex), isinstance(k**2, float)
+
+    check(root, (2.0,), (-2.0,), (3.0,))
+
+
+EXTREMES: dict[str, Callable[..., Any]] = {
+    "max": lambda x, k: isinstance(max(k, 0.5), int),
+    "min": lambda x, k: type(min(1, k * 0.5)).__name__,
+    "dtype": lambda x, k: torch.arange(2).mul(max(k, 0.5)).dtype,
+    "default": lambda x, k: isinstance(max((v for v in x.tolist() if v > 0), default=0), int),
+    "sum": lambda x, k: type(sum(v for v in x.tolist() if v > 0)),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_one_of_several_numbers(name: str) -> None:
+    check(EXTREMES[name], (POSITIVE, 2), (NEGATIVE, -1), (OTHER, 0), (POSITIVE[:0], 1))
+
+
+def adds_up(x: Any) -> Any:
+    total = 0
+    for v in x.tolist():
+        total += v
+    return isinstance(total, int), type(total * 2)
+
+
+def test_what_a_loop_adds_up_may_be_what_it_starts_with() -> None:
+    check(adds_up, (POSITIVE,), (NEGATIVE,), (POSITIVE[:0],), most_refused=1)
+    with pytest.raises(GuardError, match="of class float; now it is of class int"):
+        trace(adds_up, (POSITIVE,))(POSITIVE[:0])
+
+
+LISTS: dict[str, Callable[..., Any]] = {
+    "tensor": lambda x: torch.tensor([i for i, v in enumerate(x.tolist()) if v > 0]).dtype,
+    "as_tensor": lambda x: torch.as_tensor([i for i, v in enumerate(x.tolist()) if v > 0]).is_floating_point(),
+    "asarray": lambda x: (torch.asarray([i * 2 for i in range(x.shape[0])]) * 2).dtype,
+    "rank": lambda x: torch.tensor([[i, i] for i, v in enumerate(x.tolist()) if v > 0]).dim(),
+    "new_tensor": lambda x: x.new_tensor([i for i, v in enumerate(x.tolist()) if v > 0]).dtype,
+    "given": lambda x: torch.tensor([i for i, v in enumerate(x.tolist()) if v > 0], dtype=torch.long).dtype,
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_tensor_of_a_list_that_may_be_empty(name: str) -> None:
+    is_told = name in ("new_tensor", "given")
+    check(LISTS[name], (POSITIVE,), (NEGATIVE,), (OTHER,), (POSITIVE[:0],), most_refused=0 if is_told else 3)
