@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphwright import GraphwrightError, GuardError, trace
+from graphwright import CaptureError, GraphwrightError, GuardError, trace
 
 POSITIVE, NEGATIVE, OTHER = torch.tensor([3.0, 1.0]), torch.tensor([-3.0, -1.0, -2.0]), torch.tensor([-1.0, 2.0, 4.0])
 WHOLE, FLOATS, FLAGS = torch.tensor([3, 1]), torch.tensor([3.5, 1.0]), torch.tensor([True, False])
@@ -215,3 +215,166 @@ LISTS: dict[str, Callable[..., Any]] = {
 def test_a_tensor_of_a_list_that_may_be_empty(name: str) -> None:
     is_told = name in ("new_tensor", "given")
     check(LISTS[name], (POSITIVE,), (NEGATIVE,), (OTHER,), (POSITIVE[:0],), most_refused=0 if is_told else 3)
+
+
+class Own(ValueError):
+    def __init__(self, count: int) -> None:
+        super().__init__(f"count={count}")
+        self.count = count
+
+
+def class_of_own(x: Any) -> Any:
+    try:
+        if x.sum() > 0:
+            raise ValueError("a")
+        return "none"
+    except Exception as e:
+        return {ValueError: "value"}.get(type(e), "other"), e.__class__.__name__, type(e) == ValueError  # noqa: E721
+
+
+def class_of_operation(x: Any) -> Any:
+    try:
+        y = x.view(-1, 2)
+    except RuntimeError as e:
+        return type(e).__name__, type(e) is RuntimeError
+    return y
+
+
+def name_of(error: BaseException) -> Any:
+    return type(error).__name__, error.__class__
+
+
+def class_in_a_helper(x: Any) -> Any:
+    try:
+        return x.item()
+    except Exception as e:
+        return name_of(e)
+
+
+def class_of_kept(x: Any) -> Any:
+    error = None
+    try:
+        if x.sum() > 0:
+            raise Own(x.shape[0])
+    except ValueError as e:
+        error = e
+    return error is None, type(error).__name__, isinstance(error, Own)
+
+
+def class_of_each(x: Any) -> Any:
+    errors = []
+    try:
+        if x.sum() > 0:
+            raise Own(x.shape[0])
+    except ValueError as e:
+        errors.append(e)
+    return [type(e) for e in errors] == [Own], [str(e) for e in errors]
+
+
+def text_of_one(x: Any) -> Any:
+    try:
+        if x.sum() > 0:
+            raise ValueError(f"bad {x.shape[0]}")
+    except ValueError as e:
+        return str(e)
+
+
+def text_of_two(x: Any) -> Any:
+    try:
+        if x.sum() > 0:
+            raise ValueError(f"bad {x.shape[0]}", 3)
+    except ValueError as e:
+        return str(e), f"{e}", f"{e!r}", e.args
+
+
+def text_of_own(x: Any) -> Any:
+    try:
+        if x.sum() > 0:
+            raise Own(x.shape[0])
+    except ValueError as e:
+        return str(e), e.args, e.count * 2
+
+
+def text_by_percent(x: Any) -> Any:
+    try:
+        raise ValueError("a %d" % x.shape[0], "b" + str(x.shape[0]), [f"{x.shape[0]}"])  # noqa: UP031
+    except ValueError as e:
+        return e.args
+
+
+def text_with_nothing_around(x: Any) -> Any:
+    try:
+        raise ValueError(f"bad {x.shape[0]}")
+    except ValueError as e:
+        return str(e), e.args
+
+
+def text_of_cause(x: Any) -> Any:
+    try:
+        try:
+            if x.sum() > 0:
+                raise ValueError(f"bad {x.shape[0]}")
+        except ValueError as e:
+            raise RuntimeError(f"outer: {e}") from e
+    except RuntimeError as e:
+        return str(e), str(e.__cause__), type(e.__cause__)
+
+
+def text_taken_apart(x: Any) -> Any:
+    def inner(n: int) -> int:
+        if n > 1:
+            raise ValueError(f"n={n}")
+        return n
+
+    try:
+        return inner(x.shape[0])
+    except ValueError as e:
+        return len(str(e)), str(e).startswith("n="), "n=3" in str(e), e.args[0][-1]
+
+
+def text_of_key(x: Any) -> Any:
+    try:
+        return {"a": 1}[f"k{x.shape[0]}"]
+    except KeyError as e:
+        return str(e), e.args[0]
+
+
+ERRORS = [
+    class_of_own, class_of_operation, class_in_a_helper, class_of_kept, class_of_each, text_of_one, text_of_two,
+    text_of_own, text_by_percent, text_with_nothing_around, text_of_cause, text_taken_apart, text_of_key,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ERRORS)
+def test_what_a_handler_asks_of_an_error(program: Callable[..., Any]) -> None:
+    check(program, (POSITIVE,), (NEGATIVE,), (torch.ones(3),), (POSITIVE * 2,), most_refused=2)
+    check(program, (NEGATIVE,), (POSITIVE,), (torch.ones(5),), most_refused=2)
+
+
+def test_what_only_a_try_of_python_gives_an_error_is_refused() -> None:
+    def asks(x: Any) -> Any:
+        try:
+            try:
+                if x.sum() > 0:
+                    raise ValueError("a")
+            except ValueError:
+                raise KeyError("b")  # noqa: B904
+        except KeyError as e:
+            return e.__context__ is None
+
+    with pytest.raises(CaptureError, match="reads __context__"):
+        trace(asks, (POSITIVE,))
+
+
+TEXTS: dict[str, Callable[..., Any]] = {
+    "str": lambda x: (str([x.shape[0]]), repr((x.shape[0], x.shape)), "%s" % ([x.shape[0]],)),  # noqa: UP031
+    "f-string": lambda x: f"{[x.shape[0]]} { {'n': x.shape} } {(x.shape[0] * 2,)!r}",
+    "range": lambda x: (str(range(x.shape[0])), repr(range(1, x.shape[0], 2)), f"{range(2, x.shape[0])}"),
+    "print": lambda x: print({"a": [x.shape, (x.shape[0],)]}, [f"n{x.shape[0]}"], [[x.shape[0] * 0.5]]),
+    "printed texts": lambda x: print(*[f"{n}" for n in x.shape], [f"{x.shape}", {"q": f"{x.shape[0]}"}], sep="|"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_of_a_container_shows_the_numbers_of_the_run(name: str) -> None:
+    check(TEXTS[name], (POSITIVE,), (NEGATIVE,), (torch.ones(5),), (torch.ones(0),))

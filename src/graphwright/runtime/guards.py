@@ -152,16 +152,16 @@ def expect(value: Any, captured: Any, where: str) -> None:
 
 
 def expect_class(value: Any, captured: type, where: str) -> None:
-    """Raise GuardError unless a number that a program computes is of the class that it was of at capture.
+    """Raise GuardError unless a number or error of a program is of the class that it was of at capture.
 
     >>> expect_class(2**3, int, "model.py:3: if isinstance(2**k, int):")
     """
     if type(value) is not captured:
         raise GuardError(
-            f"the program was captured where this number was of class {captured.__name__}; "
+            f"the program was captured where this was of class {captured.__name__}; "
             f"now it is of class {type(value).__name__}",
             at=where,
-            fix="make it one of a class of its own: float(n)",
+            fix="ask for no class, make a number one of a class of its own, float(n), or capture again",
         )
 
 

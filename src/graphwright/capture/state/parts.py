@@ -384,6 +384,9 @@ class Attempts(Protocol):
     def takes(self, error: BaseException) -> bool:
         """A side of a branch has raised an error as Python does. Tell whether a region is there to catch it."""
 
+    def catches_plainly(self) -> bool:
+        """Tell whether a `try` that is run as Python does may catch what is raised where the capture is."""
+
     def catches_here(self, frame: FrameType) -> bool:
         """Tell whether a frame runs the body of a `try` that is known here."""
 
@@ -427,6 +430,9 @@ class TypedAttempts(Attempts, Protocol):
 
     def forget(self) -> None:
         """Keep no frame alive."""
+
+    def class_of(self, error: Any) -> type:
+        """`type(error)` of an error that only a run knows."""
 
     def computed(self, symbol: Symbol) -> None:
         """A number is computed that may fail to be, once a node does it: in a `try`, that is done there."""
