@@ -5,11 +5,13 @@ Each program is captured on the first of some inputs, and gives for all of them 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import functools
 import io
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +36,7 @@ def told(value: Any, seen: dict[int, int] | None = None) -> Any:
     """A value as plain data that compares: with the classes, and which containers in it are one."""
     seen = {} if seen is None else seen
     if isinstance(value, torch.Tensor):
-        return "tensor", value.dtype, value.tolist() if value.numel() else tuple(value.shape)
+        return "tensor", value.dtype, str(value.tolist()), tuple(value.shape)
     if isinstance(value, BaseException):
         return type(value), told(value.args, seen)
     if isinstance(value, float):
@@ -378,3 +380,81 @@ TEXTS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_of_a_container_shows_the_numbers_of_the_run(name: str) -> None:
     check(TEXTS[name], (POSITIVE,), (NEGATIVE,), (torch.ones(5),), (torch.ones(0),))
+
+
+ONE, SAME = torch.ones(1), torch.tensor([math.nan])
+KEYS: dict[str, Callable[..., Any]] = {
+    "set": lambda x, y: (x * 1 in {x}, x in {x}, len({x, y, x})),
+    "dict": lambda x, y: ({x: 3}.get(x * 1, 0), y in {x: 1}, x in {x: 1, y: 2}),
+    "on a side": lambda x, y: x * 1 in {x} if x.sum() > 0 else 5,
+    "counted": lambda x, y: sorted({t: i for i, t in enumerate((x, y, x))}.values()),
+    "in a list": lambda x, y: x in [y],
+    "of what may be it": lambda x, y: x.contiguous() in {x},
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_tensors_are_keys_by_their_identity(name: str) -> None:
+    if name == "of what may be it":
+        with pytest.raises(CaptureError, match="tells tensors apart by their identity"):
+            trace(KEYS[name], (ONE, ONE.clone()))
+        return
+    check(KEYS[name], (ONE, ONE.clone()), (ONE, ONE), (SAME, SAME), (SAME, SAME.clone()))
+
+
+IDENTITIES: dict[str, Callable[..., Any]] = {
+    "is": lambda a, b: (a is b, a is not b),
+    "operator": lambda a, b: (operator.is_(a, b), operator.is_not(a, b)),
+    "constants": lambda a, b: (a is True, b is not False, a is None),
+    "computed": lambda a, b: a + 0 is b,
+    "member": lambda a, b: (a in [b], [a, b].count(1)),
+}
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_numbers_that_are_one_object(name: str) -> None:
+    large, real = 10**6, 2.5
+    others = [(1, 1), (1, 2), (True, 1), (True, True), (large, large), (large, int("1000000")), (real, real), (1.0, 1)]
+    for example in ((1, 1), (1.5, 2.5)):
+        check(IDENTITIES[name], example, *others)
+    with pytest.raises(CaptureError, match="one object"):
+        trace(lambda x: [v is x.tolist()[0] for v in x.tolist()], (POSITIVE,))
+
+
+Pair = collections.namedtuple("Pair", "a b")
+SEQUENCES: dict[str, Callable[..., Any]] = {
+    "sum": lambda t: t + t,
+    "times": lambda t: (t * 2, 2 * t),
+    "slice": lambda t: t[:1],
+    "equal": lambda t: (t == [2, 3], t == (2, 3)),
+    "text": lambda t: (str(t), f"{t}", repr([t])),
+    "copy": lambda t: (copy.copy(t), copy.deepcopy(t)),
+    "reduced": lambda t: functools.reduce(lambda a, b: a + b, [t, t]),
+    "given": lambda t: (t, {"a": t}),
+    "helper": lambda t: [twice(v) for v in (t, t)],
+}
+
+
+def twice(t: Any) -> Any:
+    return t + t
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_what_is_made_of_a_sequence_is_of_its_class(name: str) -> None:
+    classes = [list, tuple, torch.Size, lambda t: Pair(*t), list]
+    calls = [((kind([2, 3]) if callable(kind) else kind),) for kind in classes]
+    check(SEQUENCES[name], *calls)
+    check(SEQUENCES[name], *calls[1:])
+    check(lambda t: SEQUENCES[name](t), *calls)
+
+
+def test_what_is_made_of_a_dict_is_of_its_class() -> None:
+    given = [{"a": [1]}, collections.OrderedDict(a=[1]), collections.defaultdict(list, a=[1]), {"a": (1,)}]
+    check(lambda d: (d["a"] + d["a"], d | {"b": 1}, dict(d)), *[(each,) for each in given])
+
+
+def test_keys_that_are_equal_and_of_another_class() -> None:
+    tables = [({1: 2},), ({True: 2},), ({1.0: 2},), ({1: 3},)]
+    for calls in (tables, tables[1:], tables[2:]):
+        check(lambda d: ([*d], [k * 2 for k in d], str(d), d.get(1)), *calls)
+    check(lambda s: (sorted(s), True in s), ({1, 2},), ({True, 2},), ({1.0, 2.0},), ({2, 1},), most_refused=2)

@@ -85,10 +85,26 @@ def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
         elif isinstance(kind, type):
             if (isinstance(value, torch.Tensor) if kind is torch.Tensor else type(value) is kind) or value is kind:
                 continue
-        elif value is kind or (type(value) is type(kind) and value == kind):
+        elif value is kind or _is_like(value, kind):
             continue
         return _misfit(name, value, *captured[:2])
     return ""
+
+
+def _is_like(value: Any, captured: Any) -> bool:
+    """Tell whether a value is a captured one; in containers, True is another key or item than 1.
+
+    >>> _is_like([1, "a"], [1, "a"]), _is_like([True], [1]), _is_like(frozenset({1.0}), frozenset({1}))
+    (True, False, False)
+    """
+    kind = type(captured)
+    if type(value) is not kind or value != captured:
+        return False
+    if kind is list or kind is tuple:
+        return all(map(_is_like, value, captured))
+    if kind is frozenset or kind is set:
+        return {(type(item), item) for item in value} == {(type(item), item) for item in captured}
+    return True
 
 
 def _is_tensor(value: Any, dtype: Any, rank: int | None) -> bool:
@@ -171,7 +187,7 @@ def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:
     >>> expect_values("Model.forward", mask=(None, None), causal=(True, True))
     """
     for name, (value, captured) in pairs.items():
-        if value is not captured and (type(value) is not type(captured) or value != captured):
+        if value is not captured and not _is_like(value, captured):
             raise GuardError(
                 _misfit(name, value, captured), at=where, fix=f"capture again with an example that passes {name}"
             )
@@ -225,7 +241,7 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
     >>> expect_state("Model.forward", ("the global 'SCALE' of model", 2, 2))
     """
     for subject, value, captured in facts:
-        if value is not captured and (type(value) is not type(captured) or value != captured):
+        if value is not captured and not _is_like(value, captured):
             was, now = _both(captured, value, _brief)
             raise GuardError(
                 f"the program was captured for {was} in {subject}; now it is {now}",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.numbers.classes import (
-    ask_class,
     class_read,
     has_one_class,
     has_sure_class,
@@ -90,10 +89,6 @@ class Numbers:
     def hashed(self, symbol: Symbol) -> None:
         """A number is to be a key: have what it comes from guarded, where that can be."""
         hashed(symbol)
-
-    def ask_class(self, symbol: Symbol) -> None:
-        """The program asks for the class of a number: what it follows from is taken for granted."""
-        ask_class(self._recorder, symbol)
 
     def class_read(self, symbol: Symbol, frame: FrameType) -> None:
         """Code that runs in a frame of the program reads the `__class__` of a number."""

@@ -15,7 +15,7 @@ import torch
 from graphwright.capture.containers.tables import make_text
 from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.flow.caught_errors import shown
-from graphwright.capture.numbers.classes import is_told_by
+from graphwright.capture.numbers.classes import ask_class, is_told_by
 from graphwright.capture.proxies.object_proxy import ObjectProxy, kind_of
 from graphwright.capture.proxies.run_text import formatted, text_of, text_of_error
 from graphwright.capture.proxies.uncertain import asked_for_class
@@ -42,7 +42,7 @@ def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
         recorder.ledger.kind_asked()
         symbol = symbol_of(args[0])
         if symbol is not None and is_told_by(function, args):
-            with_examples(recorder).numbers.ask_class(symbol)
+            ask_class(with_examples(recorder), symbol)
     return NotImplemented
 
 

@@ -203,9 +203,6 @@ class TypedNumbers(Numbers, Protocol):
     def hashed(self, symbol: Symbol) -> None:
         """A number is to be a key: have what it comes from guarded, where that can be."""
 
-    def ask_class(self, symbol: Symbol) -> None:
-        """The program asks for the class of a number: what it follows from is taken for granted."""
-
     def class_read(self, symbol: Symbol, frame: FrameType) -> None:
         """Code that runs in a frame of the program reads the `__class__` of a number."""
 
