@@ -10,13 +10,16 @@ import contextlib
 import copy
 import functools
 import io
+import itertools
 import math
 import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from graphwright import CaptureError, GraphwrightError, GuardError, trace
 
@@ -458,3 +461,244 @@ def test_keys_that_are_equal_and_of_another_class() -> None:
     for calls in (tables, tables[1:], tables[2:]):
         check(lambda d: ([*d], [k * 2 for k in d], str(d), d.get(1)), *calls)
     check(lambda s: (sorted(s), True in s), ({1, 2},), ({True, 2},), ({1.0, 2.0},), ({2, 1},), most_refused=2)
+
+
+def turns(d: dict[str, Any]) -> dict[str, Any]:
+    d["a"] = d.pop("a")
+    return d
+
+
+def turns_on_a_side(x: Any) -> Any:
+    d = {"a": 1, "b": 2}
+    if x.sum() > 0:
+        d["a"] = d.pop("a")
+    return list(d), d, [*d.values()]
+
+
+def turns_on_either_side(x: Any) -> Any:
+    d = {"a": 1, "b": 2}
+    if x.sum() > 0:
+        del d["a"]
+        d["a"] = 1
+    else:
+        d["a"] = 5
+    return [k for k in d], str(d)  # noqa: C416
+
+
+def turns_in_a_loop(x: Any) -> Any:
+    d = {"a": 1, "b": 2}
+    for v in x.tolist():
+        if v > 0:
+            d["a"] = d.pop("a")
+    return list(d), d
+
+
+def turns_in_a_helper(x: Any) -> Any:
+    d = {"a": 1, "b": 2}
+    if x.sum() > 0:
+        turns(d)
+    return list(d), list(reversed(d)), list(zip(d, d.values(), strict=True))
+
+
+def moves_to_the_end(x: Any) -> Any:
+    d = collections.OrderedDict(a=1, b=2)
+    if x.sum() > 0:
+        d.move_to_end("a")
+    return list(d), next(iter(d)), d
+
+
+def turns_what_is_inside(x: Any) -> Any:
+    d = {"k": {"p": 1, "q": 2}}
+    if x.sum() > 0:
+        d["k"]["p"] = d["k"].pop("p")
+    return d, list(d["k"])
+
+
+def turns_in_an_object(x: Any) -> Any:
+    own = types.SimpleNamespace(d={"a": 1, "b": 2})
+    if x.sum() > 0:
+        turns(own.d)
+    return list(own.d)
+
+
+ORDERS = [
+    turns_on_a_side, turns_on_either_side, turns_in_a_loop, turns_in_a_helper, moves_to_the_end, turns_what_is_inside,
+    turns_in_an_object,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ORDERS)
+def test_the_order_of_a_dict_that_one_side_changes(program: Callable[..., Any]) -> None:
+    for calls in itertools.permutations([(POSITIVE,), (NEGATIVE,), (torch.tensor([2.0, -1.0]),)]):
+        check(program, *calls, most_refused=1)
+
+
+def test_the_order_of_a_dict_that_is_passed() -> None:
+    def program(x: Any, d: Any) -> Any:
+        if x.sum() > 0:
+            d["a"] = d.pop("a")
+        return list(d)
+
+    calls = [(x, d) for x in (POSITIVE, NEGATIVE) for d in ({"a": 1, "b": 2}, {"b": 2, "a": 1})]
+    for example in calls:
+        check(program, example, *calls, most_refused=2)
+
+
+class Keeping(nn.Module):
+    def __init__(self, run: Callable[..., Any]) -> None:
+        super().__init__()
+        self.run, self.table, self.items = run, {"a": 1, "b": 2}, [1, 2]
+
+    def forward(self, x: Any) -> Any:
+        return self.run(self, x)
+
+
+def counts_each(m: Any, x: Any) -> Any:
+    for key in m.table:
+        m.table[key] = m.table[key] + 1
+    return x * m.table["a"]
+
+
+def counts_one(m: Any, x: Any) -> Any:
+    m.table.pop("z", None)
+    m.table["b"] = 9
+    return x * len(m.table)
+
+
+def counts_in_a_list(m: Any, x: Any) -> Any:
+    m.items[0] += 1
+    return x * len(m.items) + sum(m.items)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "nothing": lambda m: None,
+    "one more": lambda m: (m.table.update(z=5), m.items.append(5)),
+    "one less": lambda m: (m.table.pop("b"), m.items.pop()),
+    "a value": lambda m: (m.table.update(a=7), m.items.__setitem__(1, 7)),
+    "the order": lambda m: (turns(m.table), m.items.reverse()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("run", [counts_each, counts_one, counts_in_a_list])
+def test_keys_of_a_dict_that_a_program_writes_to(run: Callable[..., Any], change: str) -> None:
+    gm, eager = trace(Keeping(run), (POSITIVE,)), Keeping(run)
+    for each in (gm, eager):
+        CHANGES[change](each)
+    for _ in range(2):
+        with contextlib.suppress(GraphwrightError):
+            found, expected = gm(POSITIVE), None
+            with contextlib.suppress(KeyError):
+                expected = eager(POSITIVE)
+            assert told((found, gm.table, gm.items)) == told((expected, eager.table, eager.items))
+            continue
+        assert change != "nothing"
+
+
+def test_the_order_of_what_is_kept_stays() -> None:
+    for run in (lambda m, x: turns(m.table) and x, lambda m, x: turns(m.table) if x.sum() > 0 else x):
+        with pytest.raises(CaptureError, match=r"changes the order of the keys of Keeping\.table"):
+            trace(Keeping(run), (POSITIVE,))
+
+
+def thrice_the_same(x: Any) -> Any:
+    out: list[list[float]] = [[]] * 3
+    for i, v in enumerate(x.tolist()):
+        out[i % 3].append(v)
+    return out[0], len(out[1])
+
+
+def first_has_a_name(x: Any) -> Any:
+    out: list[list[float]] = [[], []]
+    first = out[0]
+    for i, v in enumerate(x.tolist()):
+        out[i % 2].append(v)
+    return first, len(first)
+
+
+def value_has_a_name(x: Any) -> Any:
+    first: list[float] = []
+    out: dict[int, list[float]] = {0: first, 1: []}
+    for i, v in enumerate(x.tolist()):
+        out[i % 2].append(v)
+    return first, len(out[1])
+
+
+def dict_has_a_name(x: Any) -> Any:
+    tables: list[dict[int, float]] = [{}, {}]
+    first = tables[0]
+    for i, v in enumerate(x.tolist()):
+        tables[i % 2][i] = v
+    return first, len(tables)
+
+
+def set_has_a_name(x: Any) -> Any:
+    found: list[set[int]] = [set(), set()]
+    first = found[0]
+    for i in range(x.shape[0]):
+        found[i % 2].add(i)
+    return sorted(first), len(found[1])
+
+
+def queue_has_a_name(x: Any) -> Any:
+    queues = [collections.deque(), collections.deque()]  # type: ignore[var-annotated]
+    first = queues[0]
+    for i in range(x.shape[0]):
+        queues[i % 2].append(i)
+    return list(first), len(queues[1])
+
+
+def object_has_it(x: Any) -> Any:
+    rows: list[list[float]] = [[], []]
+    own = types.SimpleNamespace(rows=rows, first=rows[0])
+    for i, v in enumerate(x.tolist()):
+        own.rows[i % 2].append(v)
+    return own.first, len(own.rows[1])
+
+
+def tuple_has_it(x: Any) -> Any:
+    out: list[list[float]] = [[], [], []]
+    kept = out[0], out[1]
+    for i, v in enumerate(x.tolist()):
+        out[i % 3] += [v]
+    return kept
+
+
+def dict_of_one(x: Any) -> Any:
+    out = dict.fromkeys("ab", [])  # noqa: RUF024
+    for i, v in enumerate(x.tolist()):
+        out["ab"[i % 2]].append(v)
+    return out["a"]
+
+
+INSIDE = [
+    thrice_the_same, first_has_a_name, value_has_a_name, dict_has_a_name, set_has_a_name, queue_has_a_name,
+    object_has_it, tuple_has_it, dict_of_one,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", INSIDE)
+def test_what_is_inside_of_a_container_that_a_loop_fills(program: Callable[..., Any]) -> None:
+    calls = [(POSITIVE,), (NEGATIVE,), (torch.tensor([4.0, -1.0]),), (torch.ones(5),), (torch.ones(0),)]
+    check(program, *calls, most_refused=3)
+
+
+def test_two_arguments_that_a_loop_fills_may_be_one() -> None:
+    def program(x: Any, a: Any, b: Any) -> Any:
+        out = [a, b]
+        for i in range(x.shape[0]):
+            out[i % 2].append(i)
+        return len(a), len(b)
+
+    one: list[int] = [1]
+    check(program, (POSITIVE, [1], [2]), (POSITIVE, one, one), (NEGATIVE, [1], [2]))
+
+
+def test_containers_that_have_no_other_name_are_filled_at_any_size() -> None:
+    def program(x: Any) -> Any:
+        out: list[list[int]] = [[] for _ in range(3)]
+        for i in range(x.shape[0]):
+            out[i % 3].append(i)
+        return out[0], len(out[1])
+
+    check(program, (POSITIVE,), (NEGATIVE,), (torch.ones(5),), (torch.ones(0),), most_refused=0)
