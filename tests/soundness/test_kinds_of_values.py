@@ -702,3 +702,30 @@ def test_containers_that_have_no_other_name_are_filled_at_any_size() -> None:
         return out[0], len(out[1])
 
     check(program, (POSITIVE,), (NEGATIVE,), (torch.ones(5),), (torch.ones(0),), most_refused=0)
+
+
+SHARED: dict[str, Callable[..., Any]] = {
+    "list": lambda x: (lambda one: (one, one))([x.shape[0]]),
+    "inside": lambda x: (lambda one: (one, {"a": one, "b": [one]}))([x, 1]),
+    "dict": lambda x: (lambda one: [one, (one,)])({"a": x * 2}),
+    "times": lambda x: [[x.shape[0]]] * 3,
+    "set": lambda x: (lambda one: (one, one))({1, 2}),
+    "queue": lambda x: (lambda one: [one, one])(collections.deque([x.shape[0]], 3)),
+    "ordered": lambda x: (lambda one: [one, one])(collections.OrderedDict(a=[x])),
+    "alike": lambda x: ([x.shape[0]], [x.shape[0]]),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_container_that_is_given_in_several_places_is_one(name: str) -> None:
+    check(SHARED[name], (POSITIVE,), (NEGATIVE,), (torch.ones(5),), most_refused=0)
+
+
+def test_a_container_that_is_put_into_several_arguments_is_one() -> None:
+    def program(x: Any, a: Any, b: Any) -> Any:
+        one = [x.shape[0]]
+        a.append(one)
+        b["one"] = one
+        return one
+
+    check(program, (POSITIVE, [], {}), (NEGATIVE, [], {}), most_refused=0)

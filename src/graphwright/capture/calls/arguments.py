@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import CellType, FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
+from graphwright.capture.proxies.contents import content
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import constructor_fields, is_object
 from graphwright.errors import CaptureError
-from graphwright.ir import Argument
+from graphwright.ir import Argument, Node
 from graphwright.ops import generated, set_attribute
 from graphwright.runtime import attributes_of, new_object
 from graphwright.values import map_leaves
@@ -20,7 +23,7 @@ from graphwright.values import map_leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["checks_items", "drained", "made_again"]
+__all__ = ["checks_items", "drained", "in_several_places", "made_again", "once"]
 
 
 class _Drained(list):  # type: ignore[type-arg]
@@ -86,6 +89,40 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
     )
     recorder.questions.refusals.refuse(error, "value")
     return None
+
+
+def once(recorder: TypedCapture, value: Any, made: Argument) -> Argument:
+    """What is written for a container, as one node where the results of the program hold it in several places."""
+    if id(value) not in recorder.shared:
+        return made
+    node = made if isinstance(made, Node) else recorder.node("call_function", type(value), (made,), {}, "shared")
+    recorder.objects[id(value)] = lambda: node
+    return node
+
+
+def in_several_places(values: Any, but: Collection[int] = ()) -> frozenset[int]:
+    """The containers that some values hold more than once, by id, short of those that are known and what is in them.
+
+    >>> one = [1]
+    >>> in_several_places((one, {"a": one}, [2])) == {id(one)}
+    True
+    """
+    seen: set[int] = set()
+    found: set[int] = set()
+    waiting = [values]
+    while waiting:
+        value = waiting.pop()
+        if is_growing(value) or not isinstance(value, tuple | list | dict | set | collections.deque):
+            continue
+        if not isinstance(value, tuple):
+            if id(value) in but:
+                continue
+            if id(value) in seen:
+                found.add(id(value))
+                continue
+            seen.add(id(value))
+        waiting += content(value).values() if isinstance(value, dict) else value
+    return frozenset(found)
 
 
 def _closes_over_values(function: Callable[..., Any]) -> bool:

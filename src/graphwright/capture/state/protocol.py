@@ -331,6 +331,10 @@ class TypedCapture(Capture, Protocol):
         """What to enter to write values as they are at the end of the program, or of a way through it."""
 
     @property
+    def shared(self) -> frozenset[int]:
+        """The containers that the results of the program hold in several places, by id."""
+
+    @property
     def objects(self) -> dict[int, Callable[[], Node]]:
         """The objects of the user's classes among the inputs, by id."""
 

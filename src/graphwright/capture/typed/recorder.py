@@ -19,7 +19,7 @@ from torch import nn
 
 from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
-from graphwright.capture.calls.arguments import checks_items, drained, made_again
+from graphwright.capture.calls.arguments import checks_items, drained, in_several_places, made_again, once
 from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes, unforeseen
 from graphwright.capture.calls.facts import note_count
@@ -133,6 +133,7 @@ class Recorder:
         self.told_apart: set[int] = set()  # inputs of which the program asks which they are, by id
         self.hashed: list[TensorProxy] = []  # tensors by which the program knows something
         self.is_finishing = False
+        self.shared: frozenset[int] = frozenset()  # containers that the results hold in several places, by id
         self.log = log  # of the capture, where there is one
         self.ledger = Ledger(log)
         self.at_end: list[Callable[[], None]] = []  # that nothing has changed since which had better not
@@ -209,6 +210,8 @@ class Recorder:
         self.ambient.notice()
         graph = self.graph
         last = graph._root.prev
+        changes = list(changes)
+        self.shared = in_several_places((result, changes), self.objects)
         with self.finishing():
             writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
             value = self.argument(result)
@@ -536,7 +539,7 @@ class Recorder:
         if self.is_finishing and id(value) in self.objects:  # among the inputs: itself, not one like it
             return self.objects[id(value)]()
         if kind is list:
-            return [self.argument(item) for item in value]
+            return once(self, value, [self.argument(item) for item in value])
         if kind is slice:
             return slice(self.argument(value.start), self.argument(value.stop), self.argument(value.step))
         if isinstance(value, numpy.generic):
@@ -553,12 +556,12 @@ class Recorder:
         if is_named_result(value) and not self.is_finishing:
             return tuple([self.argument(item) for item in value])
         if kind is dict:
-            return {key: self.argument(item) for key, item in value.items()}
+            return once(self, value, {key: self.argument(item) for key, item in value.items()})
         if is_growing(value):
             return value.node_of()
         if isinstance(value, OpenIterable):
             return value.argument(self)
-        return made_again(self, value)
+        return once(self, value, made_again(self, value))
 
     def value(self, value: Any) -> Any:
         """A tensor that the program has as one whose data only a run knows; other values as they are."""
