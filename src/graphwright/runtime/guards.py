@@ -27,6 +27,7 @@ __all__ = [
     "class_of_tensor",
     "device_of_each",
     "expect",
+    "expect_class",
     "expect_kinds",
     "expect_outside",
     "expect_state",
@@ -84,10 +85,26 @@ def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
         elif isinstance(kind, type):
             if (isinstance(value, torch.Tensor) if kind is torch.Tensor else type(value) is kind) or value is kind:
                 continue
-        elif value is kind or (type(value) is type(kind) and value == kind):
+        elif value is kind or _is_like(value, kind):
             continue
         return _misfit(name, value, *captured[:2])
     return ""
+
+
+def _is_like(value: Any, captured: Any) -> bool:
+    """Tell whether a value is a captured one; in containers, True is another key or item than 1.
+
+    >>> _is_like([1, "a"], [1, "a"]), _is_like([True], [1]), _is_like(frozenset({1.0}), frozenset({1}))
+    (True, False, False)
+    """
+    kind = type(captured)
+    if type(value) is not kind or value != captured:
+        return False
+    if kind is list or kind is tuple:
+        return all(map(_is_like, value, captured))
+    if kind is frozenset or kind is set:
+        return {(type(item), item) for item in value} == {(type(item), item) for item in captured}
+    return True
 
 
 def _is_tensor(value: Any, dtype: Any, rank: int | None) -> bool:
@@ -150,13 +167,27 @@ def expect(value: Any, captured: Any, where: str) -> None:
         )
 
 
+def expect_class(value: Any, captured: type, where: str) -> None:
+    """Raise GuardError unless a number or error of a program is of the class that it was of at capture.
+
+    >>> expect_class(2**3, int, "model.py:3: if isinstance(2**k, int):")
+    """
+    if type(value) is not captured:
+        raise GuardError(
+            f"the program was captured where this was of class {captured.__name__}; "
+            f"now it is of class {type(value).__name__}",
+            at=where,
+            fix="ask for no class, make a number one of a class of its own, float(n), or capture again",
+        )
+
+
 def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:
     """Raise GuardError unless arguments, each paired with its value at capture, have these values.
 
     >>> expect_values("Model.forward", mask=(None, None), causal=(True, True))
     """
     for name, (value, captured) in pairs.items():
-        if value is not captured and (type(value) is not type(captured) or value != captured):
+        if value is not captured and not _is_like(value, captured):
             raise GuardError(
                 _misfit(name, value, captured), at=where, fix=f"capture again with an example that passes {name}"
             )
@@ -210,7 +241,7 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
     >>> expect_state("Model.forward", ("the global 'SCALE' of model", 2, 2))
     """
     for subject, value, captured in facts:
-        if value is not captured and (type(value) is not type(captured) or value != captured):
+        if value is not captured and not _is_like(value, captured):
             was, now = _both(captured, value, _brief)
             raise GuardError(
                 f"the program was captured for {was} in {subject}; now it is {now}",
@@ -255,8 +286,8 @@ def shared(**values: Any) -> str:
 
 # What generated code calls to check what was taken for granted.
 EXPECTATIONS = (
-    expect, expect_kinds, expect_outside, expect_state, expect_tensors, expect_values, unlike, unlike_inputs, shared,
-    class_of_tensor, device_of_each,
+    expect, expect_class, expect_kinds, expect_outside, expect_state, expect_tensors, expect_values, unlike,
+    unlike_inputs, shared, class_of_tensor, device_of_each,
 )  # fmt: skip
 
 
@@ -337,6 +368,12 @@ def _of_one(node: Node) -> list[Guard]:
     return [Guard(f"{where} [{what}]", node, what, str(where))]
 
 
+def _of_class(node: Node) -> list[Guard]:
+    value, captured, where = node.args
+    what = f"{value} was of class {captured.__name__}"
+    return [Guard(f"{where} [{what}]", node, what, str(where))]
+
+
 def _of_inputs(node: Node) -> list[Guard]:
     return [_of_input(node, name, *captured) for name, (_, *captured) in node.kwargs.items()]
 
@@ -368,6 +405,7 @@ def _of_input(node: Node, name: str, captured: Any, *more: Any) -> Guard:
 
 _SAYS: dict[Any, Callable[[Node], list[Guard]]] = {
     **dict.fromkeys((expect, unlike), _of_one),
+    expect_class: _of_class,
     expect_state: _of_state,
     expect_outside: _of_outside,
     **dict.fromkeys((expect_kinds, expect_values, expect_tensors, unlike_inputs), _of_inputs),

@@ -19,6 +19,7 @@ from graphwright.capture.calls.facts import program_frame
 from graphwright.capture.conversion.calls_left import is_called_by_runtime
 from graphwright.capture.conversion.conversion import is_converted, original_code
 from graphwright.capture.proxies.calls_as_written import LOOKS_AT_SIZES
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import Use, argument_at, calls_the_same, function_of_call, ignores, uses_of
 from graphwright.values import leaves
@@ -172,9 +173,19 @@ def unforeseen(
         return {"rank": example.dim(), "dtype": example.dtype}
     if function in LOOKS_AT_SIZES:
         return {"rank": example.dim()}
+    if function in _OF_VALUES and args and _may_be_empty(args[0]):  # then of one dimension, and the default dtype
+        return {"rank": example.dim()} if "dtype" in kwargs else {"rank": example.dim(), "dtype": example.dtype}
     if op == "call_module" or (args and isinstance(args[0], torch.Tensor) and _has_floats(args[0])):  # as nearly all
         return {}
     return {"dtype": example.dtype} if _is_the_default(function, example, args, kwargs) else {}
+
+
+_OF_VALUES = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})  # which look at values of Python
+
+
+def _may_be_empty(values: Any) -> bool:
+    """Tell whether there is a list among some values of which only a run knows how long it is."""
+    return is_growing(values) or (type(values) in (list, tuple) and any(map(_may_be_empty, values)))
 
 
 def _is_the_default(function: str, example: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.numbers.classes import ask_class
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.running import running
-from graphwright.capture.state.symbols import UNKNOWN, is_symbolic
+from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
@@ -25,7 +26,15 @@ from graphwright.ops import may_share_memory
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["identity_asked", "is_equal", "is_member", "is_same", "told_by"]
+__all__ = [
+    "has_key",
+    "identity_asked",
+    "is_equal",
+    "is_member",
+    "is_same",
+    "same_asked",
+    "told_by",
+]
 
 
 def is_same(left: Any, right: Any) -> Any:
@@ -66,9 +75,27 @@ def identity_asked(
     for value in args:
         if type(value) is TensorProxy:
             told_by(value)
+        elif is_symbolic(value):
+            _refuse_identity(value)
         else:
             _tell_apart(value)
     return NotImplemented
+
+
+def same_asked(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`operator.is_(a, b)` and `operator.is_not(a, b)`."""
+    if len(args) != 2:
+        return NotImplemented
+    found = is_same(*args)
+    return found if function is operator.is_ else not found if type(found) is bool else recorder.numbers.negation(found)
+
+
+def has_key(item: TensorProxy, values: Iterable[Any]) -> bool:
+    """`item in values` of a set or dict, where a tensor is found by its identity alone."""
+    keys = [value for value in values if type(value) is TensorProxy]
+    for tensor in (*keys, item):
+        told_by(tensor)
+    return any(key is item for key in keys)
 
 
 def told_by(tensor: TensorProxy) -> None:
@@ -95,14 +122,39 @@ def told_by(tensor: TensorProxy) -> None:
 
 def _is_same_number(left: Any, right: Any) -> Any:
     """`left is right` of numbers: a bool is the only one of its value, and so is a small integer."""
+    recorder: Any = running()
+    symbols = [symbol for side in (left, right) if (symbol := symbol_of(side)) is not None]
+    if len(symbols) == 2 and all(symbol.function == "input" for symbol in symbols):  # the caller's own objects
+        nodes = recorder.argument(left), recorder.argument(right)
+        return recorder.numbers.of_node(
+            recorder.node("call_function", operator.is_, nodes, {}, "is_same"), UNKNOWN, bool
+        )
+    recorder.ledger.kind_asked()
+    for symbol in symbols:
+        ask_class(recorder, symbol)
     kind = left.__class__
-    if kind is not right.__class__ or kind is float:
+    if kind is not right.__class__:
         return False
-    if kind is bool or left is right:
+    if kind is float:
+        for symbol in symbols if len(symbols) == 2 else ():
+            if symbol.function in ("opaque", "branch"):  # one that the program has already, may be
+                _refuse_identity(left)
+        return False
+    if kind is bool:
         return left == right
     most = next((side for side in (left, right) if not is_symbolic(side)), left)
     is_small = (most >= _SMALL.start) & (most < _SMALL.stop)
     return (left == right) & is_small
+
+
+def _refuse_identity(number: Any) -> None:
+    recorder: Any = running()
+    error = CaptureError(
+        "the program asks whether two numbers are one object, of which only a run knows",
+        at=recorder.where(),
+        fix="compare their values: a == b",
+    )
+    recorder.questions.refusals.refuse(error, "value")
 
 
 _SMALL = range(-5, 257)  # CPython keeps one object for each of these

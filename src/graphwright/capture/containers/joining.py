@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.containers.item_kinds import kind_of_item
+from graphwright.capture.numbers.classes import note_class
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
 from graphwright.capture.proxies.run_text import RunText, places_of
@@ -263,6 +264,7 @@ class Joining:
         is_data = recorder.questions.subjects.is_data
         symbol.is_data = is_data(subject) or any(is_symbolic(side) and is_data(side) for side in pair)
         recorder.region.numbers[symbol] = node
+        note_class(recorder, node, kind, pair)
         return as_number(symbol)
 
     def kind_name(self, value: Any) -> str:

@@ -139,6 +139,10 @@ class OpenRange(OpenIterable):
     def __iter__(self) -> Iterator[Any]:
         return iter(range(*map(int, self._bounds)))
 
+    def __repr__(self) -> str:
+        start, stop, step = (*([0] * (len(self._bounds) == 1)), *self._bounds, 1)[:3]
+        return f"range({start}, {stop})" if type(step) is int and step == 1 else f"range({start}, {stop}, {step})"
+
     def __len__(self) -> int:
         return len(range(*map(int, self._bounds)))
 

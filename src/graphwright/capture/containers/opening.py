@@ -6,7 +6,7 @@ import collections
 import functools
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -74,9 +74,30 @@ def make_growing(
             owner[key] = grown
     if id(whole) in getattr(recorder, "objects", ()) or is_held(whole, sys._getframe(1)):
         raise Unlike(f"{name} gets longer in a loop, and other parts of the program see it")
+    if _has_known_items(whole, sys._getframe(1)):
+        raise Unlike(f"what is in {name} is changed in a loop, and has another name in the program")
     held = grown.content()
     refill(whole, _unreadable(whole, Unbound(name, recorder.where(), place)))  # whoever else holds it
     return grown, held
+
+
+def _has_known_items(whole: Growable, frame: FrameType) -> bool:
+    """Tell whether the program reaches a list or dict in a container by another way, such as twice in this one."""
+    inner = [*_inside(whole)]
+    return len({*map(id, inner)}) < len(inner) or any(is_held(each, frame) for each in inner)
+
+
+def _inside(container: Container) -> Iterator[Any]:
+    """The lists, dicts and sets in a container, and those in them: once for each place."""
+    held = content(container)
+    waiting = [*(held.values() if isinstance(held, dict) else held)]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is tuple:
+            waiting += item
+        elif type(item) in OPENABLE:
+            yield item
+            waiting += item.values() if isinstance(item, dict) else item
 
 
 def _holds(container: Container, whole: Growable) -> bool:

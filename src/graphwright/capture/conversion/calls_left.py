@@ -1,13 +1,14 @@
-"""Calls that converted functions make as they are written, and not by way of the runtime."""
+"""Calls that converted functions make as they are written, and what they read by way of the runtime."""
 
 from __future__ import annotations
 
 import ast
 
-__all__ = ["LOOKS_AT_FRAME", "WARNS", "is_called_by_runtime"]
+__all__ = ["LOOKS_AT_FRAME", "OF_ERRORS", "WARNS", "is_called_by_runtime"]
 
 # What looks at the frame that calls it must be called by the user's code itself.
 LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec", "super", "breakpoint"})
+OF_ERRORS = frozenset({"__class__", "__cause__", "__context__", "__suppress_context__"})  # read by the runtime
 WARNS = frozenset({"warn", "warning"})
 _MAKES_TEXTS = frozenset({"str", "repr"})  # of messages, which are put together when they are needed
 

@@ -82,6 +82,7 @@ _of_class: CodeTable[bool] = CodeTable()  # whether it uses `type`
 _ASKING = frozenset(code for name, code in opcode.opmap.items() if name in ("MATCH_CLASS", "IS_OP") or "_NONE" in name)
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
+_ASK = frozenset({"id", "is_", "is_not"})  # functions that tell objects apart
 _STANDARD = os.path.dirname(os.__file__)  # what `contextlib` and its like ask is about what they made
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, errors.__file__))
 _looking: CodeTable[bool] = CodeTable()
@@ -183,7 +184,7 @@ def asks_identity(code: CodeType) -> bool:
 
 
 def _is_id(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "id"
+    return isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in _ASK
 
 
 def asks_class(code: CodeType) -> bool:
@@ -240,7 +241,7 @@ def _names(code: CodeType) -> set[str]:
 
 def _has_identity(code: CodeType) -> bool:
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return _IS in code.co_code[::2] or "id" in code.co_names or any(map(_has_identity, inner))
+    return _IS in code.co_code[::2] or not _ASK.isdisjoint(code.co_names) or any(map(_has_identity, inner))
 
 
 def compares_with_flag(code: CodeType) -> bool:

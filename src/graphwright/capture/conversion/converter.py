@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from graphwright.capture.conversion.calls_left import LOOKS_AT_FRAME, WARNS
+from graphwright.capture.conversion.calls_left import LOOKS_AT_FRAME, OF_ERRORS, WARNS
 from graphwright.capture.conversion.generators import gathered_call
 from graphwright.capture.conversion.unshared import unshared
 from graphwright.source import (
@@ -599,8 +599,8 @@ class Converter(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         self.generic_visit(node)
-        if node.attr == "__class__" and isinstance(node.value, ast.Name) and node.value.id in self._errors:
-            return self._call("class_of", node, node.value)
+        if node.attr in OF_ERRORS and isinstance(node.value, ast.Name) and node.value.id in self._errors:
+            return self._call("of_error", node, node.value, ast.Constant(node.attr))
         return node
 
     def visit_Name(self, node: ast.Name) -> Any:

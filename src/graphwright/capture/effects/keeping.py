@@ -401,6 +401,8 @@ class Keeping:
         """Have the capture start again if the program has changed what it was not expected to."""
         changed, made = self._items.learn(), []
         for table in touched(self._tables):
+            if table.has_other_order():
+                self._refuse(table, "", f"changes the order of the keys of {table.owner}", "make a new dict each time")
             for key, before, now in table.changes():
                 if is_closed(table.now):
                     self._refuse_closed(table)

@@ -12,6 +12,7 @@ from torch import nn
 
 from graphwright.capture.effects.held_tables import Field, Hidden, held_by, holds_the_same, reads_plainly, sets_plainly
 from graphwright.capture.effects.kept_kinds import is_same
+from graphwright.capture.proxies.growing import is_growing
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -45,6 +46,13 @@ class Table:
         for key, before in self.before.items():
             if key not in now and key not in self.aside:
                 yield key, before, ABSENT
+
+    def has_other_order(self) -> bool:
+        """Tell whether keys that were there before, and still are, stand in another order."""
+        if self.keys is None or not isinstance(self.now, dict) or is_growing(self.now):
+            return False
+        before = [key for key in self.before if key in self.now]
+        return not all(map(operator.is_, before, [key for key in self.now if key in self.before]))
 
     def unwritten(self) -> Iterator[tuple[Any, Any]]:
         """Iterate over (key, value) of what has changed since it was written last."""

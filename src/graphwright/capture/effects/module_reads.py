@@ -321,6 +321,11 @@ class ModuleReads:
         for path, keys in self._recorder.plan.kept:
             if keys:
                 written.setdefault(path, []).append(keys)
+        for path, name, value, _ in self._containers:
+            keys = written.get(f"{path}.{name}" if path else name)
+            if keys and () not in keys and isinstance(value, list | dict):
+                facts = self._recorder.ledger.module(path)
+                facts.setdefault("objects", {}).update(rest_of_container(name, value, keys))
         for path, facts in self._recorder.ledger.modules.items():
             for name in list(facts.get("values", ())):
                 keys = written.get(f"{path}.{name}" if path else name)

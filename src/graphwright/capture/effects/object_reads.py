@@ -96,7 +96,7 @@ def rest_of_container(name: str, value: Any, written: Collection[tuple[Any, ...]
     found = {name: {"class": class_name(value), "values": values}}
     for key, item in items:
         below = [keys[1:] for keys in written if keys[0] == key]
-        if not below:
+        if not below and (is_atom(item) or is_plain_container(item)):
             values[str(key)] = spelled(item)
         elif () not in below and isinstance(item, list | dict):
             found.update(rest_of_container(f"{name}.{key}", item, below))

@@ -32,6 +32,7 @@ from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Target
 from graphwright.ops import is_impure
+from graphwright.runtime import expect_class
 from graphwright.source import CodeTable, is_internal, source_behind, user_frame
 from graphwright.values import leaves
 
@@ -203,6 +204,16 @@ class Attempts(MadeErrors):
     def are_open(self) -> bool:
         """Whether the body of a `try` is being captured as a region."""
         return any(entry.kept is not None for entry in self._open)
+
+    def catches_plainly(self) -> bool:
+        """Tell whether a `try` that is run as Python does may catch what is raised where the capture is."""
+        recorder = self._recorder
+        return any(
+            entry.kept is None
+            and not (entry.is_final or entry.leaves)
+            and (entry.region is recorder.region or recorder.plan.ways.get(entry.place) == "fork")
+            for entry in self._open
+        )
 
     def forks(self, error: Raisable) -> bool:
         """Tell whether a `try` that is run as Python does, and cannot be a region, may catch an error."""
@@ -398,16 +409,28 @@ class Attempts(MadeErrors):
         """`str(error)`, `repr(error)`, `isinstance(error, kind)` and `type(error)`."""
         error, *kinds = args
         recorder = self._recorder
-        if function is type or not is_error(error):
-            if is_error(error):
-                examples, place, _ = self._caught[object_node(error)]
-                if len({type(example) for example in examples}) > 1:
-                    raise self.given_up(place, "a handler asks for the class of an error")
+        if not is_error(error):
             return function(*args) if function is not str else error
+        if function is type:
+            return self.class_of(error)
         if function is not isinstance:
             return text_of(error, function)
         node = recorder.node("call_function", isinstance, (object_node(error), kinds[0]), {}, "isinstance")
         return recorder.numbers.of_node(node, UNKNOWN, bool)
+
+    def class_of(self, error: ObjectProxy) -> type:
+        """`type(error)`, which is to be what it is for the example: an operation may raise an error of another."""
+        recorder, node = self._recorder, object_node(error)
+        examples, place, _ = self._caught[node]
+        if len({type(example) for example in examples}) > 1:
+            raise self.given_up(place, "a handler asks for the class of an error")
+        kind, key = type(examples[0]), ("class", node)
+        if not any(key in region.attributes for region in recorder.region.all()):
+            with self.quietly():
+                arguments = (node, kind, recorder.where() or "")
+                made = recorder.node("call_function", expect_class, arguments, {}, name="guard")
+            recorder.region.attributes[key] = made
+        return kind
 
     def comes_from(self, node: Node, error: Node) -> None:
         """A node gives what an error has."""

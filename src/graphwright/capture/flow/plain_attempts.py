@@ -47,7 +47,8 @@ def run_plainly(
                 raise
             for kinds, handler in handlers:
                 if kinds is None or isinstance(error, kinds()):
-                    left = handler(error)
+                    recorder = running()
+                    left = handler(error if recorder is None else recorder.questions.messages.received(error))
                     break
             else:
                 raise
@@ -164,6 +165,10 @@ class PlainAttempts(MadeErrors):
             return final()
 
         return run_plainly(parted, handlers, orelse, names, None if final is None else ended)
+
+    def catches_plainly(self) -> bool:
+        """Tell whether a handler may look at what is raised where the capture is: untyped values say so themselves."""
+        return False
 
     def catches_here(self, frame: FrameType | None) -> bool:
         """Tell whether it is known what catches: by the line alone."""

@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.numbers.classes import (
+    class_read,
+    has_one_class,
+    has_sure_class,
+    is_always_bool,
+    note_class,
+)
 from graphwright.capture.numbers.keys import hashed, is_fixed
 from graphwright.capture.numbers.known_sizes import size_of
 from graphwright.capture.proxies.growing import is_growing
@@ -17,6 +24,8 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Argument, Node
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.rungs import HasTruth, QuestionSubject
 
@@ -80,6 +89,10 @@ class Numbers:
     def hashed(self, symbol: Symbol) -> None:
         """A number is to be a key: have what it comes from guarded, where that can be."""
         hashed(symbol)
+
+    def class_read(self, symbol: Symbol, frame: FrameType) -> None:
+        """Code that runs in a frame of the program reads the `__class__` of a number."""
+        class_read(self._recorder, symbol, frame)
 
     def fix_sizes(self, tensor: TensorProxy) -> None:
         """Take the sizes of a tensor from the example; each that the program reads is guarded."""
@@ -155,6 +168,8 @@ class Numbers:
         symbol = self.data_symbol(hint, kind, "opaque", (node,))
         self._recorder.keep.append(node)  # known by its id
         self._recorder.region.numbers[symbol] = node
+        if not has_one_class(node):
+            note_class(self._recorder, node, kind)
         return as_number(symbol)
 
     def constant_symbol(self, value: Number) -> Symbol:
@@ -197,6 +212,8 @@ class Numbers:
             else:
                 name = symbol.name or (symbol.site.resolve().target if symbol.site is not None else "")
                 node = self._recorder.node("call_function", symbol.function, args, {}, symbol.function.__name__, name)
+                if not has_sure_class(symbol):
+                    note_class(self._recorder, node, symbol.kind)
             self._recorder.region.numbers[symbol] = node
         if self._recorder.region is not self._recorder.root:
             self._recorder.transforms.note(node, symbol.hint if symbol.has_value else symbol.sample)
@@ -217,12 +234,13 @@ class Numbers:
         symbol = symbol_of(value)
         if symbol is None:
             return bool(value)
-        return value if symbol.kind is bool else as_number(self.computed_symbol(bool, (symbol,)))
+        return value if is_always_bool(symbol) else as_number(self.computed_symbol(bool, (symbol,)))
 
     def loose_truth(self, value: Any) -> Any:
         """A value of which only the truth counts: what is written is the value itself."""
         if not isinstance(value, TensorProxy):
-            return self.truth(value)
+            symbol = symbol_of(value)
+            return value if symbol is not None and symbol.kind is bool else self.truth(value)
         hint = UNKNOWN if (truth := self.hint(value)) is None else truth
         return as_number(self.data_symbol(hint, bool, "truth", (value,)))
 

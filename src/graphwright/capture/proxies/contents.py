@@ -7,7 +7,7 @@ import operator
 from typing import Any, TypeAlias
 
 import numpy
-from torch import nn
+from torch import Tensor, nn
 
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
@@ -85,8 +85,6 @@ def refill(container: Container, held: Any) -> None:
             and all(map(operator.is_, now.values(), held.values()))
         ):
             return
-        if now.keys() == held.keys() and all(now[key] is held[key] for key in held):
-            return
         methods = _methods(container)
         methods.clear(container)
         for key, item in held.items():
@@ -104,10 +102,16 @@ def refill(container: Container, held: Any) -> None:
 def is_unchanged(one: Any, other: Any) -> bool:
     """Tell whether two contents of a container, as `content` gives them, are the same."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(one[key] is other[key] for key in one)
+        if len(one) != len(other) or not all(map(_is_same_key, one, other)):  # the order, too
+            return False
+        return all(map(operator.is_, one.values(), other.values()))
     if isinstance(one, list) and isinstance(other, list) and not is_growing(one):
         return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
     return one is other or (isinstance(one, set | bytes) and bool(one == other))
+
+
+def _is_same_key(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and not isinstance(one, Tensor) and bool(one == other))
 
 
 def _methods(container: dict[Any, Any]) -> Any:

@@ -8,7 +8,9 @@ example's real data to learn what comes out; a tensor that comes back from there
 from __future__ import annotations
 
 import copy
+import opcode
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
+from graphwright.source import user_frame
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ __all__ = [
 ]
 
 
+_READS = opcode.opmap["LOAD_ATTR"]
+
+
 class ObjectProxy:
     """An object outside of torch that the program computes; to isinstance it is what it is for the example."""
 
@@ -46,7 +52,12 @@ class ObjectProxy:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return type(_parts(self)[1])
+        recorder, example, _ = _parts(self)
+        if isinstance(example, BaseException) and recorder.is_running:
+            frame = sys._getframe(1)
+            if frame.f_code.co_code[frame.f_lasti] == _READS and user_frame(frame) is frame:
+                return recorder.attempts.class_of(self)
+        return type(example)
 
     def __getattr__(self, name: str) -> Any:
         recorder, example, _ = _parts(self)

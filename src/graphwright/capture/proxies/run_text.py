@@ -37,6 +37,7 @@ __all__ = [
     "places_of",
     "refused_texts",
     "text_of",
+    "text_of_error",
 ]
 
 _TEXTS = frozenset(
@@ -257,6 +258,13 @@ def text_of(recorder: Capture, value: Any, function: Callable[[Any], str] = str)
     node = recorder.node("call_function", function, (argument,), {}, "", recorder.target_name() or "text")
     hint = _hint(value)
     return _made(recorder, node, hint if hint is UNKNOWN else function(hint), [value])
+
+
+def text_of_error(error: Any) -> Any:
+    """`str(error)`, where that is a text of the run; None of all else."""
+    if not isinstance(error, BaseException) or len(error.args) != 1 or type(error.args[0]) is not RunText:
+        return None
+    return error.args[0] if type(error).__str__ is BaseException.__str__ else None
 
 
 def joined_texts(recorder: Capture, between: str, texts: Iterable[Any]) -> Any:

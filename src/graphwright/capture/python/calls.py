@@ -12,13 +12,14 @@ import copy
 import functools
 import heapq
 import math
+import operator
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import Any
 
 import torch
 
-from graphwright.capture.calls.identity import identity_asked
+from graphwright.capture.calls.identity import identity_asked, same_asked
 from graphwright.capture.calls.modes import MODES, mode_asked
 from graphwright.capture.calls.refusals import is_refused_value
 from graphwright.capture.containers.item_kinds import DICTS
@@ -153,7 +154,8 @@ _HEAP = functools.partial(heap, call)
 _BY_FUNCTION: dict[Any, Handlers] = {
     **{function: (number,) for function in vars(math).values() if type(function) is BuiltinFunctionType},
     int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
-    id: (identity_asked,), bool: (truth,), len: (length,), divmod: (divided,),
+    id: (identity_asked,), operator.is_: (same_asked,), operator.is_not: (same_asked,),
+    bool: (truth,), len: (length,), divmod: (divided,),
     str: (text_of_value, of_error), repr: (text_of_value, of_error), format: (text_as,),
     isinstance: (of_input, of_tensor, of_error), type: (of_input, of_tensor, of_error, class_of_value),
     torch.is_tensor: (of_input, of_tensor), **dict.fromkeys((hasattr, getattr, callable), (of_input,)),
@@ -171,6 +173,8 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     torch.broadcast_shapes: (shape_of_all,),
     **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
+
+
 _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
     dict: METHODS[dict] | {"get": (*METHODS[dict]["get"], looked_up, gotten)},
     list: METHODS[list] | {"sort": (_ORDERED,)},

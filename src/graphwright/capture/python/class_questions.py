@@ -15,18 +15,21 @@ import torch
 from graphwright.capture.containers.tables import make_text
 from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.flow.caught_errors import shown
-from graphwright.capture.proxies.object_proxy import kind_of
-from graphwright.capture.proxies.run_text import formatted, text_of
+from graphwright.capture.numbers.classes import ask_class, is_told_by
+from graphwright.capture.proxies.object_proxy import ObjectProxy, kind_of
+from graphwright.capture.proxies.run_text import formatted, text_of, text_of_error
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.symbols import UNKNOWN, is_symbolic
+from graphwright.capture.state.running import running
+from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
 from graphwright.source import is_ours, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["class_of_value", "of_error", "of_input", "of_tensor", "text_as", "text_of_value"]
+__all__ = ["class_of_value", "of_error", "of_handled", "of_input", "of_tensor", "text_as", "text_of_value"]
 
 
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -37,6 +40,9 @@ def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
     )
     if may_be_input and _is_asked_by_program():
         recorder.ledger.kind_asked()
+        symbol = symbol_of(args[0])
+        if symbol is not None and is_told_by(function, args):
+            ask_class(with_examples(recorder), symbol)
     return NotImplemented
 
 
@@ -71,9 +77,34 @@ _MAY_BE_INPUTS = frozenset({TensorProxy, list, tuple, dict, str})
 
 def of_error(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`str(error)`, `repr(error)`, `isinstance(error, kind)` and `type(error)`, of an error that only a run knows."""
+    if function is str and len(args) == 1 and (text := text_of_error(args[0])) is not None:
+        return text
     if len(args) in (1, 2) and shown(args[0]):
         return with_examples(recorder).attempts.asked(function, args)
     return NotImplemented
+
+
+def of_handled(error: Any, name: str) -> Any:
+    """`error.__class__`, `error.__cause__` and `error.__context__`, of an error that a handler got.
+
+    Raises CaptureError for what only Python's own `try` gives it.
+    """
+    recorder = running()
+    if recorder is None:
+        return getattr(error, name)
+    if name == "__class__":
+        found = of_error(recorder, type, (error,), {})
+        return type(error) if found is NotImplemented else found
+    if name == "__cause__" and type(error) is not ObjectProxy:
+        cause = error.__cause__
+        return None if cause is None else recorder.questions.messages.received(cause)
+    refused = CaptureError(
+        f"the program reads {name} of an error that it caught, which a captured program does not keep",
+        at=recorder.where(),
+        fix="raise the second error `from` the first one, and read __cause__",
+    )
+    recorder.questions.refusals.refuse(refused, "value")
+    return getattr(error, name)
 
 
 def class_of_value(

@@ -22,7 +22,7 @@ from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, percent
+from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, percent, text_of_error
 from graphwright.capture.python.number_calls import chosen
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic, symbol_of
@@ -221,6 +221,8 @@ def percent_of(template: str, values: Any) -> Any:
 def formatted_text(template: str, *values: Any) -> Any:
     """An f-string that is no message."""
     recorder = running()
+    if recorder is not None:
+        values = tuple([value if (text := text_of_error(value)) is None else text for value in values])
     if recorder is not None and make_text(recorder, values):
         return formatted(recorder, template, values)
     return template.format(*values)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from graphwright.capture.calls.identity import is_equal, is_member
+from graphwright.capture.calls.identity import has_key, is_equal, is_member
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import both, either, recorder_of
 from graphwright.capture.proxies.growing import is_growing
@@ -37,6 +37,8 @@ def contains(item: Any, values: Any) -> Any:
         if not values:
             return False
         return item.tracer.create_proxy("call_function", operator.contains, (tuple(values), item), {})
+    if type(item) is TensorProxy and isinstance(values, dict | set | frozenset):
+        return has_key(item, values)
     is_of_run = recorder_of(item) is not None or holds_symbolic(values)
     is_text = type(item) is RunText and (item.is_data or isinstance(values, tuple | list))
     if not isinstance(values, _SEARCHED) or not (is_of_run or is_text):

@@ -24,6 +24,7 @@ from graphwright.capture.flow.deciding import (
 from graphwright.capture.outside.said import warn
 from graphwright.capture.proxies.unbound import bound, variables
 from graphwright.capture.python.calls import call
+from graphwright.capture.python.class_questions import of_handled
 from graphwright.capture.python.comprehensions import as_dict, as_set, chained, decided, extended, listed
 from graphwright.capture.python.displays import (
     SPREAD,
@@ -43,7 +44,6 @@ from graphwright.capture.python.gathering import gathered
 from graphwright.capture.python.membership import contains, equal
 from graphwright.capture.python.messages import text
 from graphwright.capture.python.statements import attempt, check, context, each, raising, repeat, suppressed
-from graphwright.capture.state.running import running
 from graphwright.capture.state.samples import UNSET
 
 __all__ = ["RUNTIME"]
@@ -90,10 +90,7 @@ class Runtime:
         """`warnings.warn(...)`."""
         return warn(function, args, kwargs)
 
-    @staticmethod
-    def class_of(error: BaseException) -> Any:
-        """`error.__class__`, of an error that a handler got."""
-        return call(type, error) if running() is not None else error.__class__
+    of_error = staticmethod(of_handled)
 
     # subscripts, displays and texts
     SPREAD = SPREAD

@@ -203,6 +203,9 @@ class TypedNumbers(Numbers, Protocol):
     def hashed(self, symbol: Symbol) -> None:
         """A number is to be a key: have what it comes from guarded, where that can be."""
 
+    def class_read(self, symbol: Symbol, frame: FrameType) -> None:
+        """Code that runs in a frame of the program reads the `__class__` of a number."""
+
     def fix_sizes(self, tensor: TensorProxy) -> None:
         """Take the sizes of a tensor from the example; each that the program reads is guarded."""
 
@@ -378,6 +381,9 @@ class Attempts(Protocol):
     def takes(self, error: BaseException) -> bool:
         """A side of a branch has raised an error as Python does. Tell whether a region is there to catch it."""
 
+    def catches_plainly(self) -> bool:
+        """Tell whether a `try` that is run as Python does may catch what is raised where the capture is."""
+
     def catches_here(self, frame: FrameType) -> bool:
         """Tell whether a frame runs the body of a `try` that is known here."""
 
@@ -421,6 +427,9 @@ class TypedAttempts(Attempts, Protocol):
 
     def forget(self) -> None:
         """Keep no frame alive."""
+
+    def class_of(self, error: Any) -> type:
+        """`type(error)` of an error that only a run knows."""
 
     def computed(self, symbol: Symbol) -> None:
         """A number is computed that may fail to be, once a node does it: in a `try`, that is done there."""

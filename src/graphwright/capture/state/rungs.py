@@ -201,6 +201,9 @@ class Messages(Protocol):
     def is_shown(self, frame: FrameType) -> bool:
         """Tell whether a text that a line makes is shown to people: printed, logged, warned of or raised."""
 
+    def received(self, error: BaseException) -> BaseException:
+        """An error that a handler of the program gets: its texts are values of the run, for it may look at them."""
+
     def is_called_for_error(self, asking: FrameType | None) -> bool:
         """Tell whether a `raise` statement calls the function that asks: what that asks is the example's."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import torch
 
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
+from graphwright.source import user_frame
 from graphwright.values import UNKNOWN, leaves
 
 if TYPE_CHECKING:
@@ -196,6 +198,12 @@ class _Number:
     def __repr__(self) -> str:
         return str(self) if self.node.recorder.is_running else f"{type(self).__name__}({self.node})"
 
+    def _class_asked(self) -> None:
+        """Who reads the class of a number is told that of the example; where it is the program, that is noted."""
+        frame = sys._getframe(2)
+        if self.node.recorder.is_running and user_frame(frame) is frame:
+            self.node.recorder.numbers.class_read(self.node, frame)
+
     @property
     def real(self) -> Any:
         """The number itself."""
@@ -213,6 +221,8 @@ class _Number:
     def __getattr__(self, name: str) -> Any:
         """What else a number of Python's has: of the plain number, which is asked for."""
         if name.startswith("_") or not hasattr(self.node.kind, name):
+            if not name.startswith("_"):
+                self._class_asked()
             raise AttributeError(f"{self.node.kind.__name__!r} object has no attribute {name!r}")
         return getattr(self.node.kind(self.node.int_()), name)
 
@@ -290,6 +300,7 @@ class IntProxy(_Number, torch.SymInt):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
+        self._class_asked()
         return int
 
 
@@ -302,6 +313,7 @@ class FloatProxy(_Number, torch.SymFloat):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
+        self._class_asked()
         return float
 
 
@@ -310,6 +322,7 @@ class BoolProxy(_Number, torch.SymBool):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
+        self._class_asked()
         return bool
 
 

@@ -227,6 +227,8 @@ class Inputs:
         if isinstance(value, range):
             self._take(path, make(), value)
             return value
+        if isinstance(value, list | tuple | dict | set | frozenset | collections.deque):  # sums, slices and copies
+            self._recorder.ledger.asked.setdefault(path, set()).add("class")
         if kind in (set, frozenset, collections.deque):
             return self._collection(path, value, make, inner)
         if isinstance(value, tuple | list):

@@ -20,7 +20,7 @@ from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.hierarchy import CopiedCall, copied_call, instead_of, path_of
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import gives_several, is_region, results_of, values_for, written_and_given
-from graphwright.runtime import expect
+from graphwright.runtime import expect, expect_class
 from graphwright.source import CallSite
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class Settling:
             return
         measure = self._measure(node)
         if measure is not None:  # no tensor
-            if measure == fact:  # what it tells is what something is made with: `.to(x.dtype)`
+            # What it tells is what something is made with: `.to(x.dtype)`; a number is of the class of its dtype.
+            if measure == fact or (fact == "dtype" and measure in ("item", "tolist")):
                 self._mark_used(node, node.all_input_nodes, fact)
             return
         for user in node.users:  # the tensor may be what something else makes of it
@@ -194,20 +195,23 @@ class Settling:
                 if node in instead:
                     self._mark(instead[node], fact)
 
-    def _check(self, node: Node, fact: str, value: int | torch.dtype | torch.device, at: str) -> None:
+    def _check(self, node: Node, fact: str, value: int | type | torch.dtype | torch.device, at: str) -> None:
         """Check a fact of a value where it is made."""
-        graph = node.graph
+        graph, asked = node.graph, node
         with graph.inserting_after(node):
             if fact == "rank":
                 asked = graph.create_node("call_method", "dim", (node,), {}, "rank")
-            else:
+            elif not isinstance(value, type):  # else it is a number
                 asked = graph.call_function(getattr, (node, fact), name=fact)
         with graph.inserting_after(asked):
-            guard = graph.call_function(expect, (asked, value, at), name="guard")
+            check = expect_class if asked is node else expect
+            guard = graph.call_function(check, (asked, value, at), name="guard")
+        made = [guard] if asked is node else [asked, guard]
         for copied, _ in self._in_copies.get(node, ())[:1]:
-            copied.add_after(node, [asked, guard])
+            copied.add_after(node, made)
         if type(site := node._origin) is CallSite:  # in the call of the module that makes the value
-            asked._origin = guard._origin = site.part()
+            for each in made:
+                each._origin = site.part()
 
     def _owner(self, graph: Graph) -> Node | None:
         """The branch or loop that a graph is a body of."""

@@ -57,8 +57,8 @@ _OBJECTS = (types.SimpleNamespace, *CONTAINERS)
 _KEYS = {sorted: None, min: None, max: None, heapq.merge: None, heapq.nlargest: 2, heapq.nsmallest: 2, list.sort: None}
 _BODIES = {cond: (1, 2), while_loop: (0, 1), for_loop: (1,), transformed: (1,)}
 _ASK_FOR_CLASSES = frozenset({
-    isinstance, guards.expect, guards.expect_kinds, guards.expect_outside, guards.expect_state, guards.expect_tensors,
-    guards.expect_values, guards.unlike, guards.unlike_inputs, dispatch.choose,
+    isinstance, guards.expect, guards.expect_class, guards.expect_kinds, guards.expect_outside, guards.expect_state,
+    guards.expect_tensors, guards.expect_values, guards.unlike, guards.unlike_inputs, dispatch.choose,
 })  # fmt: skip
 _MOST = {copy.copy: 1, copy.deepcopy: 1, iter: 1, hasattr: 2, getattr: 3, read_field: 3, isinstance: 2}
 _PRINTED = {"sep", "end", "flush"}
