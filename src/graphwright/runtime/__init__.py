@@ -131,7 +131,7 @@ from graphwright.runtime.objects import (
     slots_of,
     state_of,
 )
-from graphwright.runtime.outside import ABSENT, Found, Outside, bound_in, differs
+from graphwright.runtime.outside import ABSENT, NAMES, Found, Outside, bound_in, differs
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.plain_values import (
     holds_tensors,
@@ -150,6 +150,7 @@ from graphwright.runtime.premises import (
     name_of_class,
     names_of_hooks,
     own_class,
+    own_names,
     said_of_modules,
 )
 from graphwright.runtime.processor import sums_bytes_exactly
@@ -196,6 +197,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ABSENT",
+    "NAMES",
     "add_constant",
     "FoundModules",
     "Plainness",
@@ -308,6 +310,7 @@ __all__ = [
     "copied_graph",
     "roll",
     "own_class",
+    "own_names",
     "share_graph",
     "mark_fork",
     "mark_opaque",

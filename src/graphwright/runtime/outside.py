@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from graphwright.runtime.objects import MOST_BYTES, state_of
+from graphwright.runtime.objects import MOST_BYTES, attributes_of, slots_of, state_of
 
-__all__ = ["ABSENT", "NOTHING", "Found", "Outside", "bound_in", "differs", "kept"]
+__all__ = ["ABSENT", "NAMES", "NOTHING", "Found", "Outside", "bound_in", "differs", "kept"]
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _BOUND = frozenset({MethodType, staticmethod, classmethod})
 _SHORT = 60  # how long what a message shows of a container is
 _MISSING: Any = object()
 ABSENT: Any = object()
+NAMES: Any = object()
 
 
 class Found(NamedTuple):
@@ -32,7 +33,8 @@ class Found(NamedTuple):
 
     `subject` says what it is, as in "the global 'SCALE' of train"; `held` is what a container held, `code` that of a
     function with its defaults; `but` are the places in the container that the program itself writes. A value of ABSENT
-    says that an object had no attribute of its own there, which would stand before that of its class.
+    says that an object had no attribute of its own there, which would stand before that of its class, or a dict no such
+    key; one of NAMES that its attributes are those whose names were `held`.
     """
 
     subject: str
@@ -48,6 +50,8 @@ class Found(NamedTuple):
         """Note what there is now."""
         if value is ABSENT:
             return cls(subject, owner, name, value)
+        if value is NAMES:
+            return cls(subject, owner, name, value, [*_attributes_of(owner)])
         return cls(subject, owner, name, value, kept(value), _code(value))
 
     def __str__(self) -> str:
@@ -55,14 +59,16 @@ class Found(NamedTuple):
 
     def is_plain(self) -> bool:
         """Tell whether people know a value by how it is written."""
-        is_short = self.held is not None and len(repr(self.held)) < _SHORT
+        is_short = self.held is not None and self.value is not NAMES and len(repr(self.held)) < _SHORT
         return type(self.value) in _EXACT or self.value is None or is_short
 
     def now(self) -> Any:
         """What there is now."""
         owner = self.owner
         if self.value is ABSENT:
-            return state_of(owner).get(self.name, _MISSING)
+            return _attributes_of(owner).get(self.name, _MISSING)
+        if self.value is NAMES:
+            return [*_attributes_of(owner)]
         if type(owner) is dict:
             return owner.get(self.name, _MISSING)
         if type(owner) is CellType:
@@ -83,6 +89,8 @@ class Found(NamedTuple):
         now, value = self.now(), self.value
         if value is ABSENT:
             return now is _MISSING
+        if value is NAMES:
+            return bool(now == self.held)
         if now is not value and not (type(now) in _EXACT and not differs(now, value)):
             is_method = type(now) is MethodType and type(value) is MethodType
             if not (is_method and now == value) and (self.held is None or type(now) is not type(value)):
@@ -90,6 +98,10 @@ class Found(NamedTuple):
         if self.held is not None and differs(_without(now, self.but), _without(self.held, self.but)):
             return False
         return self.code is None or _is_code(self.code, _code(now))
+
+
+def _attributes_of(owner: Any) -> Any:
+    return owner if type(owner) is dict else attributes_of(owner) if slots_of(type(owner)) else state_of(owner)
 
 
 def _without(value: Any, places: tuple[tuple[Any, ...], ...]) -> Any:

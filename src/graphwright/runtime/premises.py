@@ -23,6 +23,7 @@ from torch.nn.modules import module as _torch_module
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
 from graphwright.runtime.graph_facts import Facts, forwards_of
+from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.objects import attributes_of, slots_of, state_of
 from graphwright.runtime.plain_values import (
     BYTES,
@@ -45,6 +46,7 @@ __all__ = [
     "name_of_class",
     "names_of_hooks",
     "own_class",
+    "own_names",
     "said_of_modules",
     "unlike_modules",
 ]
@@ -150,6 +152,14 @@ def class_name(module: Any) -> str:
 def own_class(module: Any) -> type:
     """The class of a module or object; of a captured module, which has one for itself, the one that it was made of."""
     return next(kind for kind in type(module).__mro__ if not kind.__dict__.get("_is_instance_class"))
+
+
+def own_names(state: Mapping[str, Any]) -> list[str]:
+    """The names of the attributes of a module, short of those that torch and we keep there."""
+    return [name for name in state if name not in MODULE_TABLES and name not in _OURS]
+
+
+_OURS = frozenset({"_graphwright_state", "forward", "_compiled_call_impl", "_apply"})
 
 
 def name_of_class(kind: type) -> str:
@@ -274,6 +284,27 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for name in facts.get("absent", ()):
         if _held(module, name) is not _ABSENT:
             yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
+    if "names" in facts:
+        yield from _unlike_names(own_names(module.__dict__), facts["names"], facts.get("made", ()), where)
+    for name in facts.get("lacking", ()):
+        if hasattr(type(module), name):
+            kind = next(kind for kind in type(module).__mro__ if name in kind.__dict__ or kind is object)
+            yield f"{kind.__qualname__}.{name} is there now, and was not when the program was captured", _AGAIN
+
+
+def _unlike_names(now: list[str], was: list[str], made: Collection[str], what: str) -> Iterator[tuple[str, str]]:
+    """Which attributes there are more, or fewer, than a program found that looked for all; it has `made` some itself.
+
+    A module that was made of what a graph uses has none of them.
+    """
+    more = [name for name in now if name not in was and name not in made]
+    there = [name for name in now if name in was]
+    if more:
+        yield f"{what} has got {', '.join(more)} since the program was captured, which looks for all names", _AGAIN
+    elif there and there != was:
+        fewer = ", ".join(name for name in was if name not in there)
+        said = f"has lost {fewer}" if fewer else "has its attributes in another order"
+        yield f"{what} {said} since the program was captured, which looks for all names", _AGAIN
 
 
 def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -312,6 +343,8 @@ def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, s
             said = "it is no more there" if now is _ABSENT else f"it is {_shown_now(was, now)}"
             what = f"len({path})" if name == "len()" else f"{path}.{name}"
             yield f"{what} was {_shown(was)} when the program was captured; now {said}", _AGAIN
+    if "names" in facts and list(held) != facts["names"]:
+        yield from _unlike_names(list(held), facts["names"], (), path)
     for name in facts.get("absent", ()):
         if name in held:
             yield f"{path} has got an attribute {name!r} of its own since the program was captured", _AGAIN
@@ -388,9 +421,9 @@ class Bound:
     """
 
     __slots__ = (
-        "_classes", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys", "_now",
-        "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types", "_values", "_watch",
-        "_with_tensors", "facts",
+        "_classes", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys", "_lacking",
+        "_now", "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types", "_values",
+        "_watch", "_with_tensors", "facts",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Mapping[type, Any]) -> None:
@@ -405,6 +438,7 @@ class Bound:
         self._with_tensors: list[tuple[dict[str, Any], str, Any]] = []  # containers of tensors, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
+        self._lacking: list[tuple[type, str]] = []  # classes, and attributes that they are not to have
         self._typed: list[nn.Module] = []  # modules whose class is taken for granted
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
         filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
@@ -415,6 +449,7 @@ class Bound:
                 if path and "class" in of_one:
                     self._typed.append(module)
                 self._typed += [child for name in of_one.get("exact", ()) if (child := module._modules.get(name))]
+                self._lacking += [(type(module), name) for name in of_one.get("lacking", ())]
                 self._add(module.__dict__, of_one, reads, filled)
                 reads += [place for each in of_one.get("same", {}) for place in _places_of(module, each)]
         held = [table.get(name) for table, name in self._containers]
@@ -463,6 +498,8 @@ class Bound:
             for name in facts.get(f"{fact}s", {}):
                 held = next((state[each] for each in _TABLES if name in state[each]), state)
                 self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
+        if "names" in facts:
+            self._keys.append((state, list(state)))
         reads += [(state["_modules"], name) for name in facts.get("kinds", {})]
         absent = facts.get("absent", ())
         reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
@@ -493,6 +530,8 @@ class Bound:
             value = state.get(name)
             reads.append((state, name))
         held = {} if issubclass(type(value), dict) else state_of(value)
+        if "names" in facts and held:
+            self._keys.append((held, list(held)))
         reads += [(held, each) for each in facts.get("absent", ())]
         if slots_of(type(value)):
             self._slots += [(value, each, _ABSENT) for each in facts.get("absent", ())]
@@ -507,7 +546,7 @@ class Bound:
         tables = [*self._tables, *self._own, *[table for table, _ in self._keys]]
         for reads in (self._now, self._filled):
             tables += reads[0] if len(reads) == 3 else []
-        return Watched(tables, self._idle, self._typed, self._types, self._classes, self._forwards)
+        return Watched(tables, self._idle, self._typed, self._types, self._classes, self._forwards, self._lacking)
 
     def holds(self) -> bool:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
@@ -524,6 +563,8 @@ class Bound:
         if [*map(type, self._typed)] != self._types:
             return False
         if self._classes and [*map(_FORWARD, self._classes)] != self._forwards:
+            return False
+        if any(hasattr(kind, name) for kind, name in self._lacking):
             return False
         if self._own and any(map(_CONTAINS, self._own, repeat("forward"))):
             return False

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.runtime import class_name, name_of_class
+from graphwright.runtime import class_name, name_of_class, own_names
 from graphwright.source import mentions
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Asker:
     asks_exactly: bool  # by `type(module)`, and not by `isinstance` alone
     asks_identity: bool
     keys: frozenset[str]  # its texts that may be names, if it looks at `__dict__`
+    walks: bool  # whether it looks at `__dict__` or `dir(...)`, where it may go over all names
 
 
 def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool) -> Asker | None:
@@ -46,10 +47,11 @@ def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool) -> Aske
         classes = [kind for kind in found if isinstance(kind, type) and issubclass(kind, nn.Module)]
     sees_dict = ("vars",) in mentioned.paths or "__dict__" in mentioned.attributes
     keys = frozenset(filter(str.isidentifier, _texts(code))) if sees_dict else frozenset()
-    if not classes and not asks_identity and not keys:
+    walks = sees_dict or ("dir",) in mentioned.paths
+    if not classes and not asks_identity and not keys and not walks:
         return None
     asks_exactly = ("type",) in mentioned.paths or "__class__" in mentioned.attributes
-    return Asker(mentioned.attributes, frozenset(classes) - {nn.Module}, asks_exactly, asks_identity, keys)
+    return Asker(mentioned.attributes, frozenset(classes) - {nn.Module}, asks_exactly, asks_identity, keys, walks)
 
 
 def _texts(code: CodeType) -> Iterator[str]:
@@ -80,10 +82,13 @@ def take_answers(
                 answers.update({name_of_class(kind): isinstance(value, kind) for kind in asker.classes})
                 if asker.asks_exactly:
                     ledger.module(path).setdefault("exact", {})[name] = class_name(value)
-        for path, name, value in [("", "", root), *places] if asker.keys else ():
+        for path, name, value in [("", "", root), *places] if asker.keys or asker.walks else ():
             if isinstance(value, nn.Module) and not is_leaf(value, _dotted(path, name)):
-                absent = ledger.module(_dotted(path, name)).setdefault("absent", [])
+                facts = ledger.module(_dotted(path, name))
+                absent = facts.setdefault("absent", [])
                 absent += [key for key in sorted(asker.keys - set(absent)) if not _has(value, key)]
+                if asker.walks:
+                    facts["names"] = own_names(value.__dict__)
         ones = [place for place in places if _is_mentioned(asker, *place)] if asker.asks_identity else []
         if len(ones) > 1:
             firsts = {id(value): _dotted(path, name) for path, name, value in reversed(ones)}

@@ -106,6 +106,8 @@ class ModuleReads:
                 self._place(name, value, shell, path, aside, uses)
             elif (held is PLAIN or (isinstance(held, Grows) and held.is_assumed)) and holds_tensors(value):
                 self._containers.append((path, name, value, True))
+        if isinstance(shell, nn.ParameterDict) and "_keys" in module.__dict__:
+            self.value(path, "_keys", module.__dict__["_keys"])
         for name in uses.of_class:
             if name not in module.__dict__:
                 self.missed(path, name)  # an attribute of its own would stand before that of the class
@@ -213,17 +215,18 @@ class ModuleReads:
         attributes: frozenset[str],
         askers: Iterable[Asker],
         looked_for: frozenset[str],
+        walks: bool,
     ) -> dict[str, dict[str, Any]]:
         """What the ledger has of modules, short of what the program itself writes, and of whose class that is.
 
         The program reads the `attributes` of objects, and what `function` leads to mentions others; it has `looked_for`
-        some that may be missing. `askers` are its functions that may ask of which class modules are, or whether two are
-        one.
+        some that may be missing, and `walks` over the names of some. `askers` are its functions that may ask of which
+        class modules are, or whether two are one.
         """
         targets, written = paths_in(graph), written_attributes(graph)
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written
         say_made(self._recorder, graph, self.found_missing)
-        self._take_objects(function, attributes, looked_for, kept)
+        self._take_objects(function, attributes, looked_for, kept, walks)
         self._take_methods(attributes)
         kept -= self._take_containers(graph, attributes | looked_for, targets | written)
         self._take_written(kept)
@@ -241,6 +244,10 @@ class ModuleReads:
             for fact, held in facts.items():
                 if fact in ("values", "is_none", "dtypes", "devices", "shapes"):
                     held = {name: value for name, value in held.items() if prefix + name not in kept}
+                elif fact == "names":
+                    below = _names_below(kept | self._recorder.ledger.unset, prefix)
+                    made = [name for name in below if name not in held]
+                    own |= {"made": made} if made else {}
                 elif fact == "absent":
                     held = [name for name in held if prefix + name not in kept]
                 elif fact == "holds":
@@ -252,6 +259,9 @@ class ModuleReads:
             if unused:
                 own["unused"] = unused
             module = self._module(path)
+            if module is not None:
+                lacking = [name for name in own.get("absent", ()) if not hasattr(type(module), name)]
+                own |= {"lacking": lacking} if lacking else {}
             if path and module is not None:
                 own["class"] = class_name(module)
             if own:
@@ -333,7 +343,12 @@ class ModuleReads:
                     facts.setdefault("objects", {}).update(rest_of_container(name, module.__dict__[name], keys))
 
     def _take_objects(
-        self, function: Callable[..., Any], attributes: frozenset[str], looked_for: frozenset[str], kept: set[str]
+        self,
+        function: Callable[..., Any],
+        attributes: frozenset[str],
+        looked_for: frozenset[str],
+        kept: set[str],
+        walks: bool,
     ) -> None:
         """Take for granted what the objects have that modules hold, short of what the program itself writes."""
         if not self._objects:
@@ -363,6 +378,9 @@ class ModuleReads:
                 absent = [each for each in facts.get("absent", ()) if f"{prefix}{inner}.{each}" not in state]
                 if values or path or type(self.shells.root_module) is not nn.Module:  # else a function holds it
                     taken = {"class": facts["class"], "values": values} | ({"absent": absent} if absent else {})
+                    is_made = any(each.startswith(f"{prefix}{inner}.") for each in state)
+                    if walks and "names" in facts and not is_made:
+                        taken["names"] = facts["names"]
                     self._recorder.ledger.module(path).setdefault("objects", {})[inner] = taken
 
     def _module(self, path: str) -> nn.Module | None:
@@ -377,6 +395,11 @@ class ModuleReads:
             module = self._module(path)
             if module is not None and type(module) is not nn.Module and not self._recorder.is_leaf(module, path):
                 yield path
+
+
+def _names_below(paths: Iterable[str], prefix: str) -> list[str]:
+    """The first names of the paths that start with a prefix."""
+    return sorted({path[len(prefix) :].partition(".")[0] for path in paths if path.startswith(prefix)})
 
 
 def _paths_around(targets: Iterable[str]) -> set[str]:
@@ -425,6 +448,23 @@ class _Watched(dict[str, Any]):
     def _ready(self) -> dict[str, Any]:
         """The table, with all that is in it as the program may have it."""
         return self
+
+    def asked(self, frame: FrameType | None = None) -> None:
+        """The program asks whether a name is here, past what `nn.Module` does itself; without a frame, our code does."""
+        if frame is None or self._reads.is_program(frame):
+            self._reads.walked(self._path, self.table, list(dict.keys(self)))
+
+    def __contains__(self, name: object) -> bool:
+        frame = sys._getframe(1)
+        if frame.f_code.co_filename != _OF_WALKS:
+            self.asked(frame)
+        return super().__contains__(name)
+
+    def get(self, *args: Any) -> Any:
+        frame = sys._getframe(1)
+        if frame.f_code.co_filename != _OF_WALKS:
+            self.asked(frame)
+        return dict.get(self._ready(), *args)
 
     def __iter__(self) -> Iterator[str]:
         self._walked(sys._getframe(1))
@@ -494,9 +534,12 @@ class _Parameters(_Tensors):
     def __contains__(self, name: object) -> bool:
         if dict.__contains__(self, name):
             return True
+        frame = sys._getframe(1)
+        code = frame.f_code
+        if code.co_filename != _OF_WALKS:
+            self.asked(frame)
         if name not in self._aside:
             return False
-        code = sys._getframe(1).f_code
         if code is _DELETE:  # which looks in `__dict__` last
             self._state[str(name)] = self._aside.pop(str(name))
         if code is _WRITE:
@@ -532,9 +575,6 @@ class _Modules(_Watched):
             self._reads.shells.ready(shell)
         return self
 
-    def get(self, *args: Any) -> Any:
-        return dict.get(self._ready(), *args)
-
     def pop(self, *args: Any) -> Any:
         return dict.pop(self._ready(), *args)
 
@@ -548,9 +588,11 @@ class _Modules(_Watched):
         return dict.copy(self._ready())
 
     def __contains__(self, name: object) -> bool:
+        frame = sys._getframe(1)
+        if frame.f_code.co_filename != _OF_WALKS:
+            self.asked(frame)
         if dict.__contains__(self, name):
             return True
-        frame = sys._getframe(1)
         if frame.f_code is _LOOK_UP and frame.f_back is not None and self._reads.is_program(frame.f_back):
             self._reads.missed(self._path, str(name))
             self._reads.looked_for(self._path, str(name), frame.f_back)

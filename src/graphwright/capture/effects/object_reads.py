@@ -72,6 +72,7 @@ def _look(
     else:
         missing = ((hideable(type(value)) & mentioned) | looked_for) - attributes_of(value).keys()
         absent = sorted(name for name in missing if not name.startswith("__"))
+        found[path]["names"] = [*attributes_of(value)]
         if absent:
             found[path]["absent"] = absent
     for name, item in enumerate(value) if isinstance(value, list | tuple) else held_by(value).items():

@@ -414,12 +414,10 @@ class Program:
             erase_unused(graph)
         graph.lint()
         if run.recorder.reads is not None:
-            keep_modules(
-                graph,
-                run.recorder.reads.facts(
-                    graph, self.function, self.world.attributes(), self.world.askers, frozenset(self.world.looked_for)
-                ),
-            )
+            world, reads = self.world, run.recorder.reads
+            looked_for = frozenset(world.looked_for)
+            facts = reads.facts(graph, self.function, world.attributes(), world.askers, looked_for, world.walks)
+            keep_modules(graph, facts)
             keep_buffers(graph, run.recorder.ledger.buffers)
             keep_unset(graph, run.recorder.ledger.unset)
             keep_forwards(graph, run.recorder.ledger.forwards)

@@ -1,0 +1,149 @@
+"""Where a name leads: what modules, classes and objects of the user's have under it, and what kind of thing that is."""
+
+from __future__ import annotations
+
+import array
+import collections
+import sys
+import threading
+from collections.abc import Mapping
+from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
+
+from torch import nn
+
+from graphwright.capture.effects.held_tables import is_state
+from graphwright.capture.effects.variables import MISSING
+from graphwright.capture.proxies.objects import is_object
+from graphwright.ops import Names
+from graphwright.runtime import attributes_of
+from graphwright.source import is_foreign, is_foreign_class, is_foreign_file
+
+__all__ = [
+    "CONSTRUCTORS", "CONTAINERS", "MOST", "TABLES", "attribute", "content", "covered", "fields", "has_attributes",
+    "has_state", "is_definition", "is_foreign_definition", "is_small", "methods_of_python", "module_of", "of_class",
+    "title",
+]  # fmt: skip
+
+TABLES = (list, dict, set)
+CONTAINERS = (
+    *TABLES, tuple, collections.deque, bytearray, array.array,
+    collections.ChainMap, collections.UserDict, collections.UserList, MappingProxyType,
+)  # fmt: skip
+MOST = 256  # items of a container that are compared at each call
+CONSTRUCTORS = ("__new__", "__init__", "__post_init__")
+_NOT_FOLLOWED = frozenset({  # by the program itself: the capture looks at objects, too
+    *CONSTRUCTORS, "__getattribute__", "__repr__", "__del__", "__init_subclass__", "__reduce__", "__reduce_ex__",
+    "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__dir__", "__sizeof__", "__class_getitem__",
+})  # fmt: skip
+
+
+def has_state(value: Any) -> bool:
+    """Tell whether a value is a container or an object whose content is state of the program."""
+    return type(value) in TABLES or (is_state(value) and not is_foreign_class(type(value)))
+
+
+def attribute(value: Any, name: str) -> tuple[Any, Any, str]:
+    """What has an attribute of a module, class or object of the user's, its value, and what to call it."""
+    if isinstance(value, ModuleType):
+        file = getattr(value, "__file__", None) or ""
+        if file and is_foreign_file(file):
+            return None, MISSING, ""
+        names = vars(value)
+        return names, names.get(name, MISSING), f"the global {name!r} of {value.__name__}"
+    if isinstance(value, nn.Module) or value is MISSING:
+        return None, MISSING, ""
+    if isinstance(value, type):
+        owner = value if of_class(value, name) is not MISSING else type(value)
+        return owner, of_class(owner, name), f"{owner.__qualname__}.{name}"
+    if type(value) is FunctionType and not is_foreign(value.__code__):
+        return value, vars(value).get(name, MISSING), f"{value.__qualname__}.{name}"
+    kind = type(value)
+    if is_object(value) or isinstance(value, threading.local):
+        held = attributes_of(value)
+        if name in held:
+            return value, held[name], f"{name!r} of a {kind.__qualname__}"
+        if not is_foreign_class(kind):
+            return kind, of_class(kind, name), f"{kind.__qualname__}.{name}"
+    return None, MISSING, ""
+
+
+def has_attributes(value: Any) -> bool:
+    """Tell whether what functions read of anything may be an attribute of a value."""
+    if isinstance(value, nn.Module | threading.local) or type(value) is SimpleNamespace:
+        return True
+    return is_object(value) and not is_foreign_class(type(value))
+
+
+def of_class(kind: type, name: str) -> Any:
+    """What the user's part of a class has under a name."""
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return MISSING if is_foreign_class(base) else base.__dict__[name]
+    return MISSING
+
+
+def methods_of_python(kind: type) -> list[str]:
+    """The methods of a class that Python calls without a name, those of operators and `with`, and `forward`."""
+    names = {name: None for base in kind.__mro__ if not is_foreign_class(base) for name in vars(base)}
+    special = [name for name in names if name.startswith("__") and name.endswith("__") and name not in _NOT_FOLLOWED]
+    return [name for name in special if callable(of_class(kind, name))] + ["forward"]
+
+
+def covered(kind: type, name: str) -> list[type]:
+    """The user's classes whose method of a name `super()` leads to, from that of a class."""
+    found: list[type] = []
+    for base in kind.__mro__:
+        if name in vars(base):
+            found.append(base)
+            function = getattr(vars(base)[name], "__func__", vars(base)[name])
+            if type(function) is not FunctionType or "super" not in function.__code__.co_names:
+                break
+    return [base for base in found[1:] if not is_foreign_class(base)]
+
+
+def fields(kind: type) -> Any:
+    return getattr(kind, "__dataclass_fields__", ())
+
+
+def is_definition(value: Any) -> bool:
+    return isinstance(value, FunctionType | MethodType | staticmethod | classmethod | property)
+
+
+def is_foreign_definition(value: Any) -> bool:
+    function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+    return type(function) is not FunctionType or is_foreign(function.__code__)
+
+
+def is_small(value: Any, most: int = MOST) -> bool:
+    return _count(value, most) <= most
+
+
+def _count(value: Any, most: int) -> int:
+    if not isinstance(value, CONTAINERS):
+        return 1
+    count = len(value)
+    values = dict.values(value) if isinstance(value, dict) else value.values() if isinstance(value, Mapping) else value
+    for item in values:
+        if count > most:
+            break
+        count += _count(item, most - count) - 1
+    return max(count, 1)
+
+
+def content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def module_of(names: dict[str, Any]) -> str | Names:
+    """The name of the module whose global names these are."""
+    name = names.get("__name__")
+    is_module = isinstance(name, str) and vars(sys.modules.get(name, object)) is names
+    return str(name) if is_module else Names(names)
+
+
+def title(names: dict[str, Any]) -> str:
+    return str(names.get("__name__", "a module"))
