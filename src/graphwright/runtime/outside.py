@@ -101,6 +101,8 @@ class Found(NamedTuple):
 
 
 def _attributes_of(owner: Any) -> Any:
+    if isinstance(owner, type):  # Python itself adds others
+        return {name: value for name, value in vars(owner).items() if not name.startswith("__")}
     return owner if type(owner) is dict else attributes_of(owner) if slots_of(type(owner)) else state_of(owner)
 
 

@@ -12,7 +12,7 @@ import collections
 import copy
 import functools
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from itertools import repeat
 from typing import Any
 
@@ -286,10 +286,16 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
     if "names" in facts:
         yield from _unlike_names(own_names(module.__dict__), facts["names"], facts.get("made", ()), where)
+    for name, keys in facts.get("closed", {}).items():
+        held = module.__dict__.get(name)
+        more = [key for key in held if key not in keys] if type(held) is dict else ()
+        if more:
+            what = f"{_dotted(path, name)} has {more[0]!r}, which the program did not find there when it was captured"
+            yield what, _AGAIN
     for name in facts.get("lacking", ()):
         if hasattr(type(module), name):
-            kind = next(kind for kind in type(module).__mro__ if name in kind.__dict__ or kind is object)
-            yield f"{kind.__qualname__}.{name} is there now, and was not when the program was captured", _AGAIN
+            owner = next(base for base in type(module).__mro__ if name in base.__dict__ or base is object)
+            yield f"{owner.__qualname__}.{name} is there now, and was not when the program was captured", _AGAIN
 
 
 def _unlike_names(now: list[str], was: list[str], made: Collection[str], what: str) -> Iterator[tuple[str, str]]:
@@ -421,9 +427,9 @@ class Bound:
     """
 
     __slots__ = (
-        "_classes", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys", "_lacking",
-        "_now", "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types", "_values",
-        "_watch", "_with_tensors", "facts",
+        "_classes", "_closed", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys",
+        "_lacking", "_now", "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types",
+        "_values", "_watch", "_with_tensors", "facts",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Mapping[type, Any]) -> None:
@@ -438,6 +444,7 @@ class Bound:
         self._with_tensors: list[tuple[dict[str, Any], str, Any]] = []  # containers of tensors, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
+        self._closed: list[tuple[dict[str, Any], str, Set[Any]]] = []  # dicts, and all keys that they may have
         self._lacking: list[tuple[type, str]] = []  # classes, and attributes that they are not to have
         self._typed: list[nn.Module] = []  # modules whose class is taken for granted
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
@@ -459,7 +466,8 @@ class Bound:
         self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
         self._values = [table.get(name, _ABSENT) for table, name in reads]
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
-        self._is_plain = not any((self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors))
+        others = self._closed, self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors
+        self._is_plain = not any(others)
         self._watch = Watch([self.watched()])
 
     def _add_path(self, root: nn.Module, path: str) -> None:
@@ -498,6 +506,7 @@ class Bound:
             for name in facts.get(f"{fact}s", {}):
                 held = next((state[each] for each in _TABLES if name in state[each]), state)
                 self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
+        self._closed += [(state, name, set(keys)) for name, keys in facts.get("closed", {}).items()]
         if "names" in facts:
             self._keys.append((state, list(state)))
         reads += [(state["_modules"], name) for name in facts.get("kinds", {})]
@@ -586,6 +595,8 @@ class Bound:
             return False
         if any(getattr(table.get(name), fact, None) != was for table, name, fact, was in self._of_tensors):
             return False
+        if any(not table.get(name, _EMPTY).keys() <= keys for table, name, keys in self._closed):
+            return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
         return not any(_inside(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
@@ -596,6 +607,7 @@ def _may_be_filled(value: Any) -> bool:
     return isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and any(map(_may_be_filled, value)))
 
 
+_EMPTY: dict[str, Any] = {}
 _CONTAINS, _IS, _FORWARD = operator.contains, operator.is_, operator.attrgetter("forward")
 _GET: Callable[..., Any] = dict.get
 _NONES = repeat(None)

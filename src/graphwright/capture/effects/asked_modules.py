@@ -38,7 +38,7 @@ class Asker:
     walks: bool  # whether it looks at `__dict__` or `dir(...)`, where it may go over all names
 
 
-def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool) -> Asker | None:
+def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool, walks: bool) -> Asker | None:
     """What a function may ask that has these global names, None if that is nothing."""
     mentioned = mentions(code)
     classes: list[type] = []
@@ -47,7 +47,6 @@ def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool) -> Aske
         classes = [kind for kind in found if isinstance(kind, type) and issubclass(kind, nn.Module)]
     sees_dict = ("vars",) in mentioned.paths or "__dict__" in mentioned.attributes
     keys = frozenset(filter(str.isidentifier, _texts(code))) if sees_dict else frozenset()
-    walks = sees_dict or ("dir",) in mentioned.paths
     if not classes and not asks_identity and not keys and not walks:
         return None
     asks_exactly = ("type",) in mentioned.paths or "__class__" in mentioned.attributes
@@ -83,7 +82,7 @@ def take_answers(
                 if asker.asks_exactly:
                     ledger.module(path).setdefault("exact", {})[name] = class_name(value)
         for path, name, value in [("", "", root), *places] if asker.keys or asker.walks else ():
-            if isinstance(value, nn.Module) and not is_leaf(value, _dotted(path, name)):
+            if isinstance(value, nn.Module):
                 facts = ledger.module(_dotted(path, name))
                 absent = facts.setdefault("absent", [])
                 absent += [key for key in sorted(asker.keys - set(absent)) if not _has(value, key)]

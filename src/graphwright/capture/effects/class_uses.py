@@ -54,7 +54,7 @@ def uses_of_class(kind: type) -> Uses:
             frozenset(name for name in mentioned if _is_plain_attribute(kind, name)),
             frozenset(name for name in methods if not name.startswith("__") and name not in OWN),
             any(_is_global("type", code) for code in reached),
-            is_own or not mentioned.isdisjoint({"__dict__", "vars"}),
+            is_own or not mentioned.isdisjoint({"__dict__", "vars", "dir"}),
         )
     return known
 

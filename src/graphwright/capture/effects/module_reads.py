@@ -16,6 +16,7 @@ import array
 import collections
 import dis
 import functools
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FrameType
@@ -41,8 +42,8 @@ from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
 from graphwright.errors import CaptureError
 from graphwright.hierarchy import paths_in
-from graphwright.ir import Graph
-from graphwright.ops import written_attributes
+from graphwright.ir import Graph, Node, nodes_in
+from graphwright.ops import is_region, written_attributes
 from graphwright.runtime import (
     HOOKS,
     GraphModule,
@@ -56,6 +57,7 @@ from graphwright.runtime import (
     spelled,
 )
 from graphwright.source import is_installed, is_ours, user_frame
+from graphwright.values import RecordKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -127,7 +129,7 @@ class ModuleReads:
         elif not is_atom(value) and kind not in _TABLES and is_state(value):
             self._objects.append((path, name, value))
         elif isinstance(value, _CONTAINERS):
-            is_mentioned = name in uses.mentioned or uses.sees_tables
+            is_mentioned = name in uses.mentioned or uses.sees_tables or plan.walks_tables
             if is_mentioned and is_plain_container(value):
                 self.value(path, name, value)
             elif holds_objects(value):
@@ -136,7 +138,7 @@ class ModuleReads:
                 self._containers.append((path, name, value, is_mentioned))
         elif is_atom(value):
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
-            if has_to_stay or hasattr(type(shell), name):
+            if has_to_stay or plan.sees_tables or hasattr(type(shell), name):
                 self.value(path, name, value)
             elif shell.__dict__.get(name) is value:
                 aside[name] = shell.__dict__.pop(name)
@@ -238,6 +240,7 @@ class ModuleReads:
         for path in self._owners(around):
             self._recorder.ledger.module(path)
         self._take_rest_of_containers()
+        self._close_containers(graph)
         for path, facts in sorted(self._recorder.ledger.modules.items()):
             prefix = f"{path}." if path else ""
             own: dict[str, Any] = {}
@@ -253,7 +256,7 @@ class ModuleReads:
                 elif fact == "holds":
                     written = {each.removeprefix(prefix) for each in kept if each.startswith(prefix)}
                     held = {table: names for table, names in held.items() if table == "_modules" or not written}
-                if held or fact == "hooks":
+                if held or fact in ("hooks", "names"):
                     own[fact] = held
             unused = [name for name in own.get("holds", {}).get("_modules", ()) if prefix + name not in used]
             if unused:
@@ -342,6 +345,25 @@ class ModuleReads:
                     del facts["values"][name]
                     facts.setdefault("objects", {}).update(rest_of_container(name, module.__dict__[name], keys))
 
+    def _close_containers(self, graph: Graph) -> None:
+        """Of a dict to which the program adds under keys that it has, take for granted that there are no others."""
+        added = {
+            path: kind.held.items
+            for (path, keys), kind in self._recorder.plan.kept.items()
+            if not keys and isinstance(kind, Grows) and isinstance(kind.held, RecordKind) and kind.held.kind is dict
+        }
+        if not added or any(node.target in _ADDS and [*nodes_in(node.args[1])] for node in graph.all_nodes()):
+            return
+        users: dict[str, list[Node]] = {}
+        for node in graph.find_nodes(op="get_attr"):
+            users.setdefault(str(node.target), []).extend(node.users)
+        for path, items in added.items():
+            owner, _, name = path.rpartition(".")
+            module = self._module(owner)
+            is_plain = all(node.target in _OF_ITEMS or is_region(node) for node in users.get(path, ()))
+            if is_plain and module is not None and type(module.__dict__.get(name)) is dict:
+                self._recorder.ledger.module(owner).setdefault("closed", {})[name] = list(items)
+
     def _take_objects(
         self,
         function: Callable[..., Any],
@@ -397,6 +419,10 @@ class ModuleReads:
                 yield path
 
 
+_ADDS = frozenset({operator.setitem, operator.contains})
+_OF_ITEMS = _ADDS | {operator.getitem}
+
+
 def _names_below(paths: Iterable[str], prefix: str) -> list[str]:
     """The first names of the paths that start with a prefix."""
     return sorted({path[len(prefix) :].partition(".")[0] for path in paths if path.startswith(prefix)})
@@ -450,7 +476,7 @@ class _Watched(dict[str, Any]):
         return self
 
     def asked(self, frame: FrameType | None = None) -> None:
-        """The program asks whether a name is here, past what `nn.Module` does itself; without a frame, our code does."""
+        """The program asks whether a name is here, past what `nn.Module` does; without a frame, our code does."""
         if frame is None or self._reads.is_program(frame):
             self._reads.walked(self._path, self.table, list(dict.keys(self)))
 

@@ -22,7 +22,12 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.opaque import holds_values
-from graphwright.capture.conversion.conversion import asks_identity
+from graphwright.capture.conversion.conversion import (
+    asks_by_name,
+    asks_identity,
+    searches_attributes,
+    searches_globals,
+)
 from graphwright.capture.effects.asked_modules import Asker, asker_of
 from graphwright.capture.effects.object_reads import hideable
 from graphwright.capture.effects.variables import MISSING, Owner, Variables
@@ -98,6 +103,8 @@ class World:
         self._makable: set[type] = set()  # those whose constructors the program may call
         self.looked_for: set[str] = set()  # attributes that may be missing where the program looks
         self.looked_up: set[str] = set()  # those of them that it may look for in the dict of an object
+        self._lists = False  # whether it may do so with those of classes
+        self.sees_tables = False  # whether it may look at attributes in tables of them
         self.walks = False  # whether it may go over the names of all attributes of something
         self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
         self._settled: set[tuple[type | int, str]] = set()
@@ -107,9 +114,9 @@ class World:
         self._is_started = False
         self.chooses_by_class = False  # whether a function of `functools.singledispatch` is among them
         self.names_subclass = False  # whether one of them mentions a class of tensors of its own
-        self.unknown: set[CodeType] = set()  # functions of the user's that call what is not known to compute only
+        self.unknown: set[CodeType] = set()  # functions of the user's whose calls tell: unknown ones, computed names
         self.askers: list[Asker] = []  # what functions may ask of modules
-        self.uncaught: dict[CodeType, None] = {}  # functions without source that have handlers for exceptions
+        self.unseen: dict[CodeType, str] = {}  # functions that do what is not seen, and what that is
         self._leaves: tuple[Any, ...] = ()  # functions that are one node
 
     # ---- passes
@@ -279,13 +286,15 @@ class World:
         self._codes.add((id(code), id(names)))
         self._keep += [code, names]
         if catches(code) and not linecache.getlines(code.co_filename):
-            self.uncaught[code] = None
-        asker = asker_of(code, names, asks_identity(code))
+            self.unseen[code] = "has no source: what its `except` catches in other runs is not caught"
+        asker = asker_of(code, names, asks_identity(code), searches_attributes(code))
         if asker is not None:
             self.askers.append(asker)
         if is_foreign(code):
             return
-        if mentions_unknown(code, names):
+        if searches_globals(code):
+            self.unseen[code] = "looks global variables up by names that it computes: what is there stays as it is"
+        if mentions_unknown(code, names) or asks_by_name(code):
             self.unknown.add(code)
         mentioned = mentions(code)
         for path in sorted(mentioned.paths):
@@ -297,7 +306,9 @@ class World:
         self.looked_for |= mentioned.texts
         if not _TABLES_OF_NAMES.isdisjoint(mentioned.paths) or "__dict__" in mentioned.attributes:
             self.looked_up |= mentioned.texts
-        self.walks |= not _WALKED.isdisjoint(mentioned.paths) or "__dict__" in mentioned.attributes
+        self.sees_tables |= not _WALKED.isdisjoint(mentioned.paths) or "__dict__" in mentioned.attributes
+        self._lists |= ("dir",) in mentioned.paths
+        self.walks |= searches_attributes(code)
         for name in sorted(mentioned.attributes | mentioned.written | mentioned.texts):
             self._attributes.setdefault(name, code)
         for name in sorted(mentioned.texts) if ("globals",) in mentioned.paths else ():
@@ -459,6 +470,9 @@ class World:
                 pairs += [(key, name) for name in held if name in self._attributes]
                 missing = {*self._hideable(type(each.value)) & self._attributes.keys(), *self.looked_for} - held.keys()
                 pairs += [(key, name) for name in sorted(missing)]
+            for base in dict.fromkeys(base for kind in self._classes if self._lists for base in kind.__mro__):
+                if not is_foreign_class(base) and (id(base), "__dict__") not in self._found:
+                    self._take(base, "__dict__", f"the attributes of {base.__qualname__}", NAMES)
             for each in self._objects.values() if self.walks else ():
                 if (id(each.value), "__dict__") not in self._found and not isinstance(each.value, nn.Module):
                     self._take(each.value, "__dict__", f"the attributes of {each.subject}", NAMES)

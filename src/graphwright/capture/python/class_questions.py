@@ -44,6 +44,8 @@ _TELL = (torch.Tensor, torch.nn.Module)  # what they are asked for
 
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for the class of what may be an input, or hang on one: it is noted, and Python answers."""
+    if function is getattr and len(args) == 2:
+        return NotImplemented  # it asks for an attribute that is there, of whatever class
     typed = recorder.typed
     may_be_input = args and (
         type(args[0]) in _MAY_BE_INPUTS or (typed is not None and id(args[0]) in typed.objects) or is_symbolic(args[0])

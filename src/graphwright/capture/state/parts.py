@@ -536,6 +536,9 @@ class Callers(Protocol):
     def may_look_for(self, name: str, in_dicts: bool) -> bool:
         """Tell whether the program may find out that something has no attribute of this name."""
 
+    def mention(self, name: str, code: CodeType) -> None:
+        """The program looks for an attribute by a name that it may have computed."""
+
     def outside(self) -> Iterable[Any]:
         """The variables outside of functions and modules that the program may change."""
 

@@ -454,6 +454,13 @@ class Program:
             run.recorder.ledger.join(other.recorder.ledger)
         return run
 
+    def _see_tables(self, plan: Plan) -> None:
+        """Have shells show all attributes where the program looks at tables of them, which tell nobody."""
+        before = plan.sees_tables, plan.walks_tables
+        plan.sees_tables, plan.walks_tables = self.world.sees_tables, self.world.walks
+        if (plan.sees_tables, plan.walks_tables) != before:
+            raise Restart("the program looks at tables of attributes")
+
     def _examples(self, attempt: _Attempt) -> Examples:
         """Stand-ins for a pass: those of the pass before, as long as they are what they were."""
         known = self.examples
@@ -502,6 +509,7 @@ class Program:
         program = self.subject.function(self.subject.root_module, self.method)
         entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
         self.world.start([program], entered, keeping, plan.leaves, own)
+        self._see_tables(plan)
         watch_world()
         watch_random_state()
         watch_process_state()
@@ -533,14 +541,14 @@ class Program:
                     raise why from error
         modes.leave()  # what follows asks torch itself
         keeping.learn()
+        self._see_tables(plan)
         self.world.finish()
         recorder.ledger.find(self.world.found())
         if self.world.chooses_by_class:
             recorder.ledger.kind_asked()
         recorder.ledger.asks_classes |= self.world.names_subclass
-        for code in self.world.uncaught:
-            what = f"{code.co_name} has no source: what its `except` catches in other runs is not caught"
-            recorder.ledger.say(what, f"{code.co_filename}:{code.co_firstlineno}")
+        for code, what in self.world.unseen.items():
+            recorder.ledger.say(f"{code.co_name} {what}", f"{code.co_filename}:{code.co_firstlineno}")
         if watch_world():
             raise Restart("modules that read the world are imported")
         if recorder.callers.overheard.keys() - overheard.keys():
