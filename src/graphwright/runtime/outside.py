@@ -62,6 +62,11 @@ class Found(NamedTuple):
         is_short = self.held is not None and self.value is not NAMES and len(repr(self.held)) < _SHORT
         return type(self.value) in _EXACT or self.value is None or is_short
 
+    def is_one(self) -> bool:
+        """Tell whether all that counts is that the very object is in a dict."""
+        is_marked = self.value is ABSENT or self.value is NAMES
+        return type(self.owner) is dict and self.held is None and self.code is None and not is_marked
+
     def now(self) -> Any:
         """What there is now."""
         owner = self.owner
@@ -82,7 +87,8 @@ class Found(NamedTuple):
         try:
             return object.__getattribute__(owner, self.name)  # past what its class does about it
         except AttributeError:
-            return state_of(owner).get(self.name, _MISSING)
+            is_of_torch = type(owner).__module__.startswith("torch.backends")  # which computes its flags
+            return getattr(owner, self.name, _MISSING) if is_of_torch else state_of(owner).get(self.name, _MISSING)
 
     def is_there(self) -> bool:
         """Tell whether there still is what was found."""
@@ -248,14 +254,19 @@ class Outside:
 
     def __init__(self, found: Iterable[Found] = (), what: Iterable[str] | None = None) -> None:
         self.found = tuple(found)
+        plain = [each for each in self.found if each.is_one()]
+        self._rest = [each for each in self.found if not each.is_one()]
+        self._plain = tuple(map(list, zip(*[(each.owner, each.name, each.value) for each in plain], strict=True)))
         self.what = tuple(map(str, self.found) if what is None else what)  # what was found, for people
 
     def changed(self) -> Found | None:
         """What is not there any more as it was, if anything."""
-        for found in self.found:
-            if not found.is_there():
-                return found
-        return None
+        looked_at: Iterable[Found] = self._rest
+        if self._plain:
+            owners, names, values = self._plain
+            if not all(map(operator.is_, map(dict.get, owners, names), values)):
+                looked_at = self.found
+        return next((found for found in looked_at if not found.is_there()), None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Outside:
         return self

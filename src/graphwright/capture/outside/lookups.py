@@ -6,10 +6,11 @@ import array
 import collections
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
+import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import is_state
@@ -17,7 +18,7 @@ from graphwright.capture.effects.variables import MISSING
 from graphwright.capture.proxies.objects import is_object
 from graphwright.ops import Names
 from graphwright.runtime import attributes_of
-from graphwright.source import is_foreign, is_foreign_class, is_foreign_file
+from graphwright.source import Mentions, is_foreign, is_foreign_class, is_foreign_file
 
 __all__ = [
     "CONSTRUCTORS", "CONTAINERS", "MOST", "TABLES", "attribute", "content", "covered", "fields", "has_attributes",
@@ -46,8 +47,7 @@ def has_state(value: Any) -> bool:
 def attribute(value: Any, name: str) -> tuple[Any, Any, str]:
     """What has an attribute of a module, class or object of the user's, its value, and what to call it."""
     if isinstance(value, ModuleType):
-        file = getattr(value, "__file__", None) or ""
-        if file and is_foreign_file(file):
+        if is_foreign_module(value):
             return None, MISSING, ""
         names = vars(value)
         return names, names.get(name, MISSING), f"the global {name!r} of {value.__name__}"
@@ -66,6 +66,43 @@ def attribute(value: Any, name: str) -> tuple[Any, Any, str]:
         if not is_foreign_class(kind):
             return kind, of_class(kind, name), f"{kind.__qualname__}.{name}"
     return None, MISSING, ""
+
+
+def is_foreign_module(module: ModuleType) -> bool:
+    """Tell whether a module is no part of the user's program."""
+    file = getattr(module, "__file__", None) or ""
+    return is_foreign_file(file) if file else module.__name__ in sys.builtin_module_names
+
+
+def _is_of_backends(value: Any) -> bool:
+    """Tell whether a value is a module of `torch.backends`, or what stands in the place of one."""
+    name = value.__name__ if isinstance(value, ModuleType) else type(value).__module__
+    return name.startswith("torch.backends")
+
+
+_BACKENDS = frozenset(name for name, held in vars(torch.backends).items() if _is_of_backends(held))
+
+
+def flags_of(names: dict[str, Any], mentioned: Mentions) -> Iterator[tuple[Any, str, str]]:
+    """The flags of torch's backends that a function may read: what has each, its name, and what to call it."""
+    for owner in _backends_in(names, mentioned):
+        for name in sorted(mentioned.attributes - mentioned.written) if _is_of_backends(owner) else ():
+            if isinstance(getattr(owner, name, None), bool | int | float | str):
+                yield owner, name, f"{getattr(owner, '__name__', type(owner).__qualname__)}.{name}"
+
+
+def _backends_in(names: dict[str, Any], mentioned: Mentions) -> Iterator[Any]:
+    for path in mentioned.paths:
+        owner = names.get(path[0])
+        if isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] == "torch":
+            for atom in path[1:]:
+                if not _is_of_backends(owner) and atom not in ("backends", *_BACKENDS):
+                    break
+                owner = getattr(owner, atom, None)
+            yield owner
+    for name, _, taken in mentioned.imports:
+        if name.startswith("torch.backends") and name in sys.modules:
+            yield from (sys.modules[name], *[getattr(sys.modules[name], each, None) for each in taken])
 
 
 def has_attributes(value: Any) -> bool:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import builtins
 import functools
+import importlib.util
 import itertools
 import linecache
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -42,10 +44,12 @@ from graphwright.capture.outside.lookups import (
     content,
     covered,
     fields,
+    flags_of,
     has_attributes,
     has_state,
     is_definition,
     is_foreign_definition,
+    is_foreign_module,
     is_small,
     methods_of_python,
     module_of,
@@ -70,6 +74,9 @@ _ERRORS = frozenset({("AttributeError",), ("Exception",)})  # by which a program
 _WALKED = frozenset({("vars",), ("dir",)})
 _TABLES_OF_NAMES = frozenset({("vars",), ("globals",)})
 _CACHE = type(functools.lru_cache(len))
+
+
+_USUAL = frozenset({"torch", "numpy"})  # whose modules go by short names
 
 
 class _Reached(NamedTuple):
@@ -311,8 +318,28 @@ class World:
         self.walks |= searches_attributes(code)
         for name in sorted(mentioned.attributes | mentioned.written | mentioned.texts):
             self._attributes.setdefault(name, code)
+        for module in mentioned.imports:
+            self._import(code, names, *module)
+        for owner, name, subject in flags_of(names, mentioned):
+            if (id(owner), name) not in self._found:
+                self._take(owner, name, subject, getattr(owner, name))
         for name in sorted(mentioned.texts) if ("globals",) in mentioned.paths else ():
             self._path(names, (name,), code)
+
+    def _import(self, code: CodeType, names: dict[str, Any], name: str, level: int, taken: tuple[str, ...]) -> None:
+        """Note what is in a module of the user's that a function imports when it runs."""
+        package = str(names.get("__package__") or names.get("__name__"))
+        parts = (name if not level else importlib.util.resolve_name("." * level + name, package)).split(".")
+        for path in itertools.accumulate(parts, "{}.{}".format):
+            module = sys.modules.get(path)
+            if not isinstance(module, ModuleType) or is_foreign_module(module):
+                return
+            inside, mentioned = vars(module), mentions(code).attributes
+            if (id(sys.modules), path) not in self._found:
+                self._take(sys.modules, path, f"the module {path!r}", module)
+            wanted = {*(mentioned & inside.keys()), *(taken if path == ".".join(parts) else ())}
+            for each in sorted(wanted):
+                self._path(inside, (each,), code)
 
     def _path(self, names: dict[str, Any], path: tuple[str, ...], code: CodeType) -> None:
         """Note what is found under a global name, or under attributes of what is found there."""
@@ -356,7 +383,9 @@ class World:
         if id(value) not in self._own:
             self._apart.note(value, subject, name, code)
         is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (isinstance(value, CONTAINERS) and is_small(value))
-        is_chosen = is_atom(value) and not isinstance(value, ModuleType) and getattr(value, "__name__", None) != name
+        is_chosen = is_atom(value) and getattr(value, "__name__", None) != name
+        if isinstance(value, ModuleType):
+            is_chosen = not is_foreign_module(value) or (is_chosen and value.__name__.partition(".")[0] not in _USUAL)
         is_module = isinstance(value, nn.Module)
         is_one = is_module or has_attributes(value)  # which one it is counts, past what it holds
         if is_data or is_chosen or is_one or (is_definition(value) and not is_foreign_definition(value)):
