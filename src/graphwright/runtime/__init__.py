@@ -21,6 +21,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
     premises.py       what it took for granted of modules, checked
+    premises_text.py  the same in words
     plain_values.py   values that data tells, spelled and compared
     graph_facts.py    what is kept of that with a graph
     foreign.py        modules of other systems, read as captured ones
@@ -147,12 +148,13 @@ from graphwright.runtime.premises import (
     Bound,
     bound,
     class_name,
+    inside_of,
     name_of_class,
     names_of_hooks,
     own_class,
     own_names,
-    said_of_modules,
 )
+from graphwright.runtime.premises_text import said_of_modules
 from graphwright.runtime.processor import sums_bytes_exactly
 from graphwright.runtime.reporting.capture_report import (
     CaptureFacts,
@@ -310,6 +312,7 @@ __all__ = [
     "copied_graph",
     "roll",
     "own_class",
+    "inside_of",
     "own_names",
     "share_graph",
     "mark_fork",
@@ -367,6 +370,7 @@ FLOORS = (
     "guards",
     "outside",
     "premises",
+    "premises_text",
     "plain_values",
     "graph_facts",
     "foreign",

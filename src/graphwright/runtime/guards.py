@@ -18,7 +18,7 @@ from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.graph_facts import facts_of_modules
 from graphwright.runtime.outside import ABSENT, NAMES, Outside
-from graphwright.runtime.premises import said_of_modules
+from graphwright.runtime.premises_text import said_of_modules
 
 __all__ = [
     "EXPECTATIONS",

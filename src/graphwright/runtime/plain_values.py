@@ -10,6 +10,7 @@ import enum
 import functools
 import hashlib
 import numbers
+import operator
 import pathlib
 import re
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ _NAMES = (*_FUNCTIONS, MethodType, type)
 _VALUES = (  # that their text tells, short of the plain ones
     numbers.Number, numpy.generic, bytes, range, slice, torch.device, torch.layout, torch.memory_format,
     datetime.date, datetime.time, datetime.timedelta, pathlib.PurePath, re.Pattern,
+    operator.attrgetter, operator.itemgetter, operator.methodcaller,
 )  # fmt: skip
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype})
 _TOLD_BY_TEXT = (enum.Enum, ModuleType, *_NAMES, *_VALUES)

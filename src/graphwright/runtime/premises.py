@@ -23,7 +23,6 @@ from torch.nn.modules import module as _torch_module
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
 from graphwright.runtime.graph_facts import Facts, forwards_of
-from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.objects import attributes_of, slots_of, state_of
 from graphwright.runtime.plain_values import (
     BYTES,
@@ -35,6 +34,7 @@ from graphwright.runtime.plain_values import (
     kinds_in,
     spelled,
 )
+from graphwright.runtime.premises_text import NAMED, OF_TENSORS, dotted, shown, shown_now
 from graphwright.runtime.watching import Watch, Watched
 
 __all__ = [
@@ -43,11 +43,11 @@ __all__ = [
     "asked_dtypes",
     "bound",
     "class_name",
+    "inside_of",
     "name_of_class",
     "names_of_hooks",
     "own_class",
     "own_names",
-    "said_of_modules",
     "unlike_modules",
 ]
 
@@ -55,81 +55,6 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 _TABLES = ("_modules", "_parameters", "_buffers")
 _ABSENT: Any = object()
 _CONTAINERS = (list, dict, set, collections.deque)  # whose content may become another
-
-
-def said_of_modules(facts: Mapping[str, Facts]) -> str:
-    """Say what is taken for granted of modules, in one sentence; of many modules, what most of it is.
-
-    >>> said_of_modules({"": {"values": {"heads": 4}}, "layers": {"holds": {"_modules": ["0", "1"]}, "hooks": {}}})
-    'self.heads is 4; layers holds 0, 1; the code and hooks of 1 module'
-    """
-    alike: dict[str, list[str]] = {}
-    for path, of_one in facts.items():
-        for name, value in of_one.get("values", {}).items():
-            alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, name))
-        for fact, text in _OF_TENSORS.items():
-            for name, was in of_one.get(f"{fact}s", {}).items():
-                alike.setdefault(f"{name} is {text} {was}", []).append(_dotted(path, name))
-        for owner, held in of_one.get("objects", {}).items():
-            for name, value in held["values"].items():
-                alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, f"{owner}.{name}"))
-    said = [
-        f"{'self.' if len(places) > 1 else places[0].rpartition('.')[0] + '.'}{text}"
-        + (f" in {len(places)} modules" if len(places) > 1 else "")
-        for text, places in alike.items()
-    ]
-    holds = [
-        f"{path or 'self'} holds {', '.join(names) or 'nothing'}"
-        for path, of_one in facts.items()
-        for names in of_one.get("holds", {}).values()
-    ]
-    said = [*_few(said), *_few(holds)]
-    called = sum("hooks" in of_one for of_one in facts.values())
-    said += [f"the code and hooks of {called} module{'s' * (called > 1)}"] if called else []
-    return "; ".join(said) or f"the class of {len(facts)} module{'s' * (len(facts) > 1)}"
-
-
-def _few(texts: list[str]) -> list[str]:
-    return texts if len(texts) <= _MOST else [*texts[:_MOST], f"{len(texts) - _MOST} more"]
-
-
-_MOST = 8  # texts of one kind that a sentence has
-
-
-def _dotted(path: str, name: str) -> str:
-    return f"self.{path}.{name}" if path else f"self.{name}"
-
-
-def _shown(value: Any) -> str:
-    text = _text_of(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _text_of(value: Any) -> str:
-    """The text of what `spelled` gives."""
-    if type(value) is dict and list(value) in _NAMED:
-        told = next(iter(value.values()))
-        return str(told[0] if type(told) is list else told)
-    if type(value) is dict and list(value) == ["partial"]:
-        function, args, keywords = value["partial"]
-        named = [f"{name}={_text_of(item)}" for name, item in keywords.items()]
-        return f"partial({', '.join([_text_of(function), *map(_text_of, args), *named])})"
-    if type(value) is dict:
-        return f"{{{', '.join(f'{key!r}: {_text_of(item)}' for key, item in value.items())}}}"
-    if type(value) is tuple:
-        return f"({', '.join(map(_text_of, value))}{',' * (len(value) == 1)})"
-    return f"[{', '.join(map(_text_of, value))}]" if type(value) is list else repr(value)
-
-
-def _shown_now(was: Any, now: Any) -> str:
-    """What a value is now, as it differs from what it was."""
-    text = _shown(now)
-    return text if text != _shown(was) else f"another {type(now).__name__}" if type(now) is not type(was) else "another"
-
-
-_LONGEST = 80
-_OF_TENSORS = {"dtype": "of", "device": "on", "shape": "of"}
-_NAMED = (["function"], ["member"], ["bytes"], ["value"], ["package"], ["tensor"])
 
 
 def names_of_hooks(module: nn.Module, table: str) -> list[str]:
@@ -156,10 +81,10 @@ def own_class(module: Any) -> type:
 
 def own_names(state: Mapping[str, Any]) -> list[str]:
     """The names of the attributes of a module, short of those that torch and we keep there."""
-    return [name for name in state if name not in MODULE_TABLES and name not in _OURS]
+    return [name for name in state if name not in _NOT_OF_USERS]
 
 
-_OURS = frozenset({"_graphwright_state", "forward", "_compiled_call_impl", "_apply"})
+_NOT_OF_USERS = frozenset({*nn.Module().__dict__, "_graphwright_state", "forward", "_compiled_call_impl", "_apply"})
 
 
 def name_of_class(kind: type) -> str:
@@ -190,7 +115,7 @@ def asked_dtypes(root: nn.Module, facts: Mapping[str, Facts], at: str) -> Iterat
         for name, was in of_one.get("dtypes", {}).items():
             held = _held(module, name) if isinstance(module, nn.Module) else None
             if isinstance(held, torch.Tensor):
-                yield _dotted(".".join(filter(None, (at, path))), name), held, was
+                yield dotted(".".join(filter(None, (at, path))), name), held, was
 
 
 def _idle_everywhere(facts: Mapping[str, Facts]) -> list[dict[Any, Any]]:
@@ -242,55 +167,55 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for name, was in facts.get("values", {}).items():
         now, held = values[name], _held(module, name)
         if not is_told(module.__dict__.get(name, _ABSENT), was, graph.constants):
-            if held is _ABSENT and (not path or (type(was) is dict and list(was) == _NAMED[0])):
+            if held is _ABSENT and (not path or (type(was) is dict and list(was) == NAMED[0])):
                 continue  # a part of the program, made of what its graph uses; or a function, which no file holds
             kind = "no more there" if held is _ABSENT else f"a {type(held).__name__}"
-            said = f"now it is {kind if now is _ABSENT else _shown_now(was, now)}"
-            what = f"{_dotted(path, name)} was {_shown(was)} when the program was captured; {said}"
+            said = f"now it is {kind if now is _ABSENT else shown_now(was, now)}"
+            what = f"{dotted(path, name)} was {shown(was)} when the program was captured; {said}"
             can_stay_open = type(was) in (bool, int, float)
-            yield what, f"{_AGAIN}, or with dynamic=[{_dotted(path, name)!r}]" if can_stay_open else _AGAIN
+            yield what, f"{_AGAIN}, or with dynamic=[{dotted(path, name)!r}]" if can_stay_open else _AGAIN
     for inner, of_object in facts.get("objects", {}).items():
         if not path and _held(module, inner.partition(".")[0]) is _ABSENT:
             continue  # such a part, too
-        yield from _unlike_object(_object_at(module, inner), _dotted(path, inner), of_object)
+        yield from _unlike_object(_object_at(module, inner), dotted(path, inner), of_object, graph.constants)
     for table, names in facts.get("holds", {}).items():
         yield from _unlike_table(module, path, table, names, facts.get("unused", ()), graph)
     for name, was in facts.get("is_none", {}).items():
         held = _held(module, name)
         if held is not _ABSENT and (held is None) != was:
             said = "None" if was else "there"
-            yield f"{_dotted(path, name)} was {said} when the program was captured; now it is not", _AGAIN
-    for fact, text in _OF_TENSORS.items():
+            yield f"{dotted(path, name)} was {said} when the program was captured; now it is not", _AGAIN
+    for fact, text in OF_TENSORS.items():
         for name, was in facts.get(f"{fact}s", {}).items():
             now = str(getattr(_held(module, name), fact, was))
             if now != was:
-                what = f"{_dotted(path, name)} was {text} {was} when the program was captured; now it is {text} {now}"
+                what = f"{dotted(path, name)} was {text} {was} when the program was captured; now it is {text} {now}"
                 yield what, "convert the original model, then capture it"
     for name, answers in facts.get("kinds", {}).items():
         held = _held(module, name)
         kinds = {name_of_class(kind) for kind in type(held).__mro__}
         for kind in (kind for kind, was in answers.items() if held is not _ABSENT and (kind in kinds) != was):
             was, now = f"{'a' if answers[kind] else 'no'} {kind.rpartition('.')[2]}", type(held).__qualname__
-            yield f"{_dotted(path, name)} was {was} when the program was captured; now it is a {now}", _AGAIN
+            yield f"{dotted(path, name)} was {was} when the program was captured; now it is a {now}", _AGAIN
     for name, was in facts.get("exact", {}).items():
         held = _held(module, name)
         if held is not _ABSENT and class_name(held) != was:
             was, now = was.rpartition(".")[2], type(held).__qualname__
             yield (
-                f"{_dotted(path, name)} was a {was} and no other class when it was captured; now it is a {now}",
+                f"{dotted(path, name)} was a {was} and no other class when it was captured; now it is a {now}",
                 _AGAIN,
             )
     yield from _unlike_ones(module, facts.get("same", {}))
     for name in facts.get("absent", ()):
         if _held(module, name) is not _ABSENT:
-            yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
+            yield f"{dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
     if "names" in facts:
         yield from _unlike_names(own_names(module.__dict__), facts["names"], facts.get("made", ()), where)
     for name, keys in facts.get("closed", {}).items():
         held = module.__dict__.get(name)
         more = [key for key in held if key not in keys] if type(held) is dict else ()
         if more:
-            what = f"{_dotted(path, name)} has {more[0]!r}, which the program did not find there when it was captured"
+            what = f"{dotted(path, name)} has {more[0]!r}, which the program did not find there when it was captured"
             yield what, _AGAIN
     for name in facts.get("lacking", ()):
         if hasattr(type(module), name):
@@ -315,7 +240,7 @@ def _unlike_names(now: list[str], was: list[str], made: Collection[str], what: s
 
 def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Which modules or tensors were one and are two now, or were two and are one."""
-    held = {path: next(iter(_places_of(root, path)), ({}, ""))[0].get(path.rpartition(".")[2]) for path in same}
+    held = {path: _held_at(root, path) for path in same}
     one_of = {id(held[path]): path for path in same.values() if held[path] is not None}
     for path, first in same.items():
         if held[path] is None or held[first] is None:
@@ -326,29 +251,49 @@ def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str
             yield f"self.{path} was not self.{one_of[id(held[path])]} when the program was captured; now it is", _AGAIN
 
 
+def _held_at(root: nn.Module, path: str) -> Any:
+    holder, name = _holder_of(root, path)
+    if isinstance(holder, nn.Module):
+        held = _held(holder, name)
+        return None if held is _ABSENT else held
+    return inside_of(holder).get(name)
+
+
+def _holder_of(root: nn.Module, path: str) -> tuple[Any, str]:
+    """The module, object or container in which a module, tensor or object of a path is, and its name there."""
+    *owners, name = path.split(".")
+    holder: Any = root
+    for owner in owners:
+        if isinstance(holder, nn.Module):
+            found = _held(holder, owner)
+            holder = None if found is _ABSENT else found
+        else:
+            holder = inside_of(holder).get(owner)
+    return holder, name
+
+
 def _places_of(root: nn.Module, path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The table in which a module, tensor or object of a path is, and its name there."""
-    owner, _, name = path.rpartition(".")
-    module = _module_at(root, owner)
-    if isinstance(module, nn.Module):
-        tables = (*[module.__dict__[table] for table in _TABLES], module.__dict__)
-        yield from ((table, name) for table in tables if name in table)
+    """The table in which a module or tensor of a path is, or an object, and its name there."""
+    holder, name = _holder_of(root, path)
+    tables = [holder.__dict__[table] for table in _TABLES] if isinstance(holder, nn.Module) else []
+    yield from ((table, name) for table in (*tables, state_of(holder)) if name in table)
 
 
-def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, str]]:
+def _unlike_object(value: Any, path: str, facts: Facts, constants: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What an object has become: of another class, or with another value in an attribute."""
     if class_name(value) != facts["class"]:
         was, now = facts["class"].rpartition(".")[2], type(value).__qualname__
         kind = f"a {now}" if now != was else f"another {now}"
         yield f"{path} was a {was} when the program was captured; now it is {kind}", _AGAIN
         return
-    held = _inside(value)
+    held = inside_of(value)
     for name, was in facts["values"].items():
         now = spelled(held.get(name, _ABSENT))
-        if type(now) is not type(was) or now != was:
-            said = "it is no more there" if now is _ABSENT else f"it is {_shown_now(was, now)}"
+        is_tensor = type(was) is dict and list(was) == ["tensor"]
+        if not is_told(held.get(name), was, constants) if is_tensor else type(now) is not type(was) or now != was:
+            said = "it is no more there" if now is _ABSENT else f"it is {shown_now(was, now)}"
             what = f"len({path})" if name == "len()" else f"{path}.{name}"
-            yield f"{what} was {_shown(was)} when the program was captured; now {said}", _AGAIN
+            yield f"{what} was {shown(was)} when the program was captured; now {said}", _AGAIN
     if "names" in facts and list(held) != facts["names"]:
         yield from _unlike_names(list(held), facts["names"], (), path)
     for name in facts.get("absent", ()):
@@ -359,13 +304,15 @@ def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, s
 def _object_at(module: nn.Module, path: str) -> Any:
     value: Any = module
     for atom in path.split("."):
-        value = _inside(value).get(atom)
+        value = inside_of(value).get(atom)
     return value
 
 
-def _inside(value: Any) -> dict[str, Any]:
+def inside_of(value: Any) -> dict[str, Any]:
     """What an object has by attribute, a container by place or key and with its length, each under a text."""
     kind = type(value)  # its `__class__` is what its class says, and may run anything
+    if issubclass(kind, functools.partial):
+        return {"func": value.func, "args": value.args, "keywords": value.keywords}
     if issubclass(kind, list | tuple | dict):
         items = value.items() if issubclass(kind, dict) else enumerate(value)
         return {"len()": len(value), **{str(key): item for key, item in items}}
@@ -458,7 +405,12 @@ class Bound:
                 self._typed += [child for name in of_one.get("exact", ()) if (child := module._modules.get(name))]
                 self._lacking += [(type(module), name) for name in of_one.get("lacking", ())]
                 self._add(module.__dict__, of_one, reads, filled)
-                reads += [place for each in of_one.get("same", {}) for place in _places_of(module, each)]
+                for each in of_one.get("same", {}):
+                    places = list(_places_of(module, each))
+                    reads += places
+                    holder, name = _holder_of(module, each)
+                    if not places and not isinstance(holder, nn.Module):  # in a slot, or a container
+                        self._slots.append((holder, name, inside_of(holder).get(name, _ABSENT)))
         held = [table.get(name) for table, name in self._containers]
         self._contents = [(copy.deepcopy(value), kinds_in(value)) for value in held]
         self._then = [dict(table) for table in self._tables]
@@ -502,7 +454,7 @@ class Bound:
         for name, is_none in facts.get("is_none", {}).items():
             held = next((state[each] for each in _TABLES if name in state[each]), state)
             (reads if is_none else filled).append((held, name))
-        for fact in _OF_TENSORS:
+        for fact in OF_TENSORS:
             for name in facts.get(f"{fact}s", {}):
                 held = next((state[each] for each in _TABLES if name in state[each]), state)
                 self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
@@ -530,10 +482,10 @@ class Bound:
         *owners, name = path.split(".")
         holder: Any = None
         for owner in owners:
-            holder = state.get(owner) if holder is None else _inside(holder).get(owner)
+            holder = state.get(owner) if holder is None else inside_of(holder).get(owner)
             state = state_of(holder)
         if owners and name not in state:  # in a container
-            value = _inside(holder).get(name)
+            value = inside_of(holder).get(name)
             self._slots.append((holder, name, value))
         else:
             value = state.get(name)
@@ -546,7 +498,7 @@ class Bound:
             self._slots += [(value, each, _ABSENT) for each in facts.get("absent", ())]
         for each in facts["values"]:
             if each not in held:
-                self._slots.append((value, each, _inside(value).get(each, _ABSENT)))
+                self._slots.append((value, each, inside_of(value).get(each, _ABSENT)))
             else:
                 self._add_value(held, each, reads)
 
@@ -599,7 +551,7 @@ class Bound:
             return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
-        return not any(_inside(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
+        return not any(inside_of(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
 
 
 def _may_be_filled(value: Any) -> bool:

@@ -47,9 +47,9 @@ from graphwright.capture.effects.kept_kinds import (
 )
 from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, touched
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
-from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.effects.unreadable import Unreadable
 from graphwright.capture.effects.variables import Variables
+from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound

@@ -5,21 +5,17 @@ module writes outside of its constructor, where it is compared in order or goes 
 reads is taken for granted, and stands in the ledger: numbers, truths, texts and functions; which parameters are None;
 the names in tables that were walked; the class, hooks and forward of modules that were entered.
 
-A shell gives its plain attributes away until the program asks for them, so that those which it does not read stay free:
-`nn.Module.__getattr__` looks for what `__dict__` lacks in the tables of parameters, buffers and submodules, and these
-tell.
+How its tables tell what it reads is in watched_tables.py.
 """
 
 from __future__ import annotations
 
 import array
 import collections
-import dis
 import functools
 import operator
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -38,6 +34,7 @@ from graphwright.capture.effects.object_reads import (
     rest_of_container,
     values_of,
 )
+from graphwright.capture.effects.watched_tables import WATCHED
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
 from graphwright.errors import CaptureError
@@ -63,12 +60,8 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
-__all__ = ["ModuleReads", "aside_of"]
+__all__ = ["ModuleReads"]
 
-_LOOK_UP, _WRITE, _DELETE = (
-    method.__code__ for method in (nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__)
-)
-_OF_WALKS = nn.Module.named_modules.__code__.co_filename
 _NO_OTHERS: dict[str, str] = {}
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, array.array, numpy.ndarray)
@@ -94,7 +87,7 @@ class ModuleReads:
         aside: dict[str, Any] = {}
         state, is_kept_by_name = shell.__dict__, isinstance(shell, _KEPT_BY_NAME)
         others = self._others.get(path, _NO_OTHERS)
-        for kind in _WATCHED:
+        for kind in WATCHED:
             state[kind.table] = table = kind(state[kind.table])
             table._state, table._reads, table._path, table._aside = state, self, path, aside
             table._is_kept_by_name, table._others = is_kept_by_name, others
@@ -113,6 +106,8 @@ class ModuleReads:
         for name in uses.of_class:
             if name not in module.__dict__:
                 self.missed(path, name)  # an attribute of its own would stand before that of the class
+                if isinstance(getattr(type(module), name, None), functools.cached_property):
+                    self.found_missing[path, name] = "", True
         if isinstance(module, GraphModule):
             overhear(shell, lambda graph: self._expected(path, graph))
 
@@ -140,8 +135,10 @@ class ModuleReads:
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
             if has_to_stay or plan.sees_tables or hasattr(type(shell), name):
                 self.value(path, name, value)
-            elif shell.__dict__.get(name) is value:
+            elif name in shell.__dict__:
                 aside[name] = shell.__dict__.pop(name)
+        elif isinstance(value, functools.partial):  # with tensors
+            self._objects.append((path, name, value))
 
     def _expected(self, path: str, graph: Graph) -> None:
         """Take for granted what a captured module inside of the program does."""
@@ -228,7 +225,7 @@ class ModuleReads:
         targets, written = paths_in(graph), written_attributes(graph)
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written
         say_made(self._recorder, graph, self.found_missing)
-        self._take_objects(function, attributes, looked_for, kept, walks)
+        self._take_objects(function, attributes, looked_for, kept, walks, graph)
         self._take_methods(attributes)
         kept -= self._take_containers(graph, attributes | looked_for, targets | written)
         self._take_written(kept)
@@ -371,6 +368,7 @@ class ModuleReads:
         looked_for: frozenset[str],
         kept: set[str],
         walks: bool,
+        graph: Graph,
     ) -> None:
         """Take for granted what the objects have that modules hold, short of what the program itself writes."""
         if not self._objects:
@@ -383,19 +381,27 @@ class ModuleReads:
         mentioned = mentioned_by(kinds, function) | attributes
         seen: set[int] = set()
         firsts: dict[int, str] = {}
+        changed: set[int] = set()
+        for path, name, value in self._objects:
+            full = f"{path}.{name}" if path else name
+            is_container = isinstance(value, list | tuple | dict)
+            if full in state or (is_container and any(each.startswith(f"{full}.") for each in state)):
+                changed.add(id(value))
+                if is_container:  # the same objects may be elsewhere, too
+                    values_of(name, value, mentioned, seen, looked_for)
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""
             full = f"{prefix}{name}"
             is_one = not isinstance(value, _CONTAINERS) and (not path or name in mentioned)
             if is_one and firsts.setdefault(id(value), full) != full:
                 self.one(path, name, firsts[id(value)])
-            is_changed = isinstance(value, list | tuple | dict) and any(each.startswith(f"{full}.") for each in state)
-            if full in state or is_changed or (path and name not in mentioned):
+            if id(value) in changed or (path and name not in mentioned):
                 continue
             objects = values_of(name, value, mentioned, seen, looked_for)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
             for inner, facts in objects.items():
+                facts["values"] |= self._tensors_in(f"{prefix}{inner}", facts.pop("tensors", {}), graph)
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
                 absent = [each for each in facts.get("absent", ()) if f"{prefix}{inner}.{each}" not in state]
                 if values or path or type(self.shells.root_module) is not nn.Module:  # else a function holds it
@@ -404,6 +410,17 @@ class ModuleReads:
                     if walks and "names" in facts and not is_made:
                         taken["names"] = facts["names"]
                     self._recorder.ledger.module(path).setdefault("objects", {})[inner] = taken
+
+    def _tensors_in(self, owner: str, tensors: dict[str, torch.Tensor], graph: Graph) -> dict[str, Any]:
+        """Take for granted which tensors an object has: those of modules are the same as there; others are told."""
+        told: dict[str, Any] = {}
+        for name, tensor in tensors.items():
+            path = self._recorder.tensors.path(tensor)
+            if path is None or path in graph.constants:
+                told[name] = spelled(tensor, graph.constants)
+            else:
+                self.one(owner, name, path)
+        return told
 
     def _module(self, path: str) -> nn.Module | None:
         module: Any = self.shells.root_module
@@ -437,192 +454,3 @@ def _paths_around(targets: Iterable[str]) -> set[str]:
             found.add(path)
             path = path.rpartition(".")[0]
     return found
-
-
-def aside_of(shell: nn.Module) -> dict[str, Any]:
-    """The attributes of a shell that the program has not asked for."""
-    table = shell.__dict__["_parameters"]
-    return table._aside if isinstance(table, _Watched) else {}
-
-
-class _Watched(dict[str, Any]):
-    """A table of a shell, which tells what the program reads of it."""
-
-    __slots__ = ("_aside", "_is_kept_by_name", "_others", "_path", "_reads", "_state")
-    table = ""
-    _state: dict[str, Any]  # of the shell
-    _reads: ModuleReads
-    _path: str
-    _aside: dict[str, Any]
-    _is_kept_by_name: bool
-    _others: dict[str, str]
-
-    def _walked(self, frame: FrameType) -> None:
-        if self._reads.is_program(frame):
-            names = list(dict.keys(self))
-            self._reads.walked(self._path, self.table, names)
-            others = self._others
-            if frame.f_code.co_filename == _OF_WALKS and frame.f_code is not _LOOK_UP:  # each once: all are compared
-                prefix = f"{self._path}." if self._path else ""
-                others = {name: others.get(name, prefix + name) for name in names if dict.get(self, name) is not None}
-            for name in others.keys() & names:
-                self._reads.one(self._path, name, others[name])
-            if self.table != "_modules":
-                for name, value in dict.items(self):
-                    self._reads.tensor(self._path, name, value)
-
-    def _ready(self) -> dict[str, Any]:
-        """The table, with all that is in it as the program may have it."""
-        return self
-
-    def asked(self, frame: FrameType | None = None) -> None:
-        """The program asks whether a name is here, past what `nn.Module` does; without a frame, our code does."""
-        if frame is None or self._reads.is_program(frame):
-            self._reads.walked(self._path, self.table, list(dict.keys(self)))
-
-    def __contains__(self, name: object) -> bool:
-        frame = sys._getframe(1)
-        if frame.f_code.co_filename != _OF_WALKS:
-            self.asked(frame)
-        return super().__contains__(name)
-
-    def get(self, *args: Any) -> Any:
-        frame = sys._getframe(1)
-        if frame.f_code.co_filename != _OF_WALKS:
-            self.asked(frame)
-        return dict.get(self._ready(), *args)
-
-    def __iter__(self) -> Iterator[str]:
-        self._walked(sys._getframe(1))
-        return super().__iter__()
-
-    def __len__(self) -> int:
-        self._walked(sys._getframe(1))
-        return super().__len__()
-
-    def items(self) -> Any:
-        self._walked(sys._getframe(1))
-        return dict.items(self._ready())
-
-    def keys(self) -> Any:
-        self._walked(sys._getframe(1))
-        return super().keys()
-
-    def values(self) -> Any:
-        self._walked(sys._getframe(1))
-        return dict.values(self._ready())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(dict.items(self._ready())),)
-
-
-class _Tensors(_Watched):
-    __slots__ = ()
-
-    def __getitem__(self, name: str) -> Any:
-        return self._tensor(name, sys._getframe(1))
-
-    def _tensor(self, name: str, frame: FrameType) -> Any:
-        value = dict.__getitem__(self, name)
-        if self._reads.is_program(frame):
-            if name in self._others:
-                self._reads.one(self._path, name, self._others[name])
-            if value is None or self.table != "_parameters" or _tests_for_none(_reader(frame)):
-                self._reads.tensor(self._path, name, value)
-            if self._is_kept_by_name:
-                self._walked(frame)
-        return value
-
-
-def _reader(frame: FrameType) -> CodeType:
-    """The code that reads an attribute, where `frame` may be that of `nn.Module.__getattr__`."""
-    is_lookup = frame.f_code is _LOOK_UP and frame.f_back is not None
-    return frame.f_back.f_code if is_lookup else frame.f_code  # type: ignore[union-attr]
-
-
-_ASKS = frozenset({"is_none", "is_given"})  # what `x is None` and `x is not None` become
-
-
-@functools.lru_cache(4096)
-def _tests_for_none(code: CodeType) -> bool:
-    """Tell whether a function, as it was written or as it was converted, asks whether anything is None."""
-    return not _ASKS.isdisjoint(code.co_names) or any(
-        step.opname == "IS_OP" or step.opname.endswith("_NONE") for step in dis.get_instructions(code)
-    )
-
-
-class _Parameters(_Tensors):
-    """The first table in which `nn.Module.__getattr__` looks: it has the attributes that stand aside, too."""
-
-    __slots__ = ()
-    table = "_parameters"
-
-    def __contains__(self, name: object) -> bool:
-        if dict.__contains__(self, name):
-            return True
-        frame = sys._getframe(1)
-        code = frame.f_code
-        if code.co_filename != _OF_WALKS:
-            self.asked(frame)
-        if name not in self._aside:
-            return False
-        if code is _DELETE:  # which looks in `__dict__` last
-            self._state[str(name)] = self._aside.pop(str(name))
-        if code is _WRITE:
-            self._reads.written(self._path, str(name))
-        return code is _LOOK_UP
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self._aside and not dict.__contains__(self, name):
-            value = self._aside[name]
-            self._reads.value(self._path, name, value)
-            return value
-        return self._tensor(name, sys._getframe(1))
-
-
-class _Buffers(_Tensors):
-    __slots__ = ()
-    table = "_buffers"
-
-
-class _Modules(_Watched):
-    """The last table in which `nn.Module.__getattr__` looks: what is not there either is an attribute of nobody's."""
-
-    __slots__ = ()
-    table = "_modules"
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self._others and self._reads.is_program(sys._getframe(1)):
-            self._reads.one(self._path, name, self._others[name])
-        return self._reads.shells.ready(dict.__getitem__(self, name))
-
-    def _ready(self) -> dict[str, Any]:
-        for shell in dict.values(self):
-            self._reads.shells.ready(shell)
-        return self
-
-    def pop(self, *args: Any) -> Any:
-        return dict.pop(self._ready(), *args)
-
-    def popitem(self) -> tuple[str, Any]:
-        return dict.popitem(self._ready())
-
-    def setdefault(self, *args: Any) -> Any:
-        return dict.setdefault(self._ready(), *args)
-
-    def copy(self) -> dict[str, Any]:
-        return dict.copy(self._ready())
-
-    def __contains__(self, name: object) -> bool:
-        frame = sys._getframe(1)
-        if frame.f_code.co_filename != _OF_WALKS:
-            self.asked(frame)
-        if dict.__contains__(self, name):
-            return True
-        if frame.f_code is _LOOK_UP and frame.f_back is not None and self._reads.is_program(frame.f_back):
-            self._reads.missed(self._path, str(name))
-            self._reads.looked_for(self._path, str(name), frame.f_back)
-        return False
-
-
-_WATCHED: tuple[type[_Watched], ...] = (_Parameters, _Buffers, _Modules)

@@ -16,10 +16,10 @@ from torch import nn
 
 from graphwright.capture.effects.class_uses import methods_of, wrapped_in
 from graphwright.capture.effects.held_tables import held_by, is_state
-from graphwright.runtime import attributes_of, class_name, is_atom, is_plain_container, spelled
+from graphwright.runtime import attributes_of, class_name, inside_of, is_atom, is_plain_container, spelled
 from graphwright.source import is_foreign_class
 
-__all__ = ["hideable", "holds_objects", "kinds_in", "mentioned_by", "rest_of_container", "values_of"]
+__all__ = ["hideable", "holds_objects", "is_looked_into", "kinds_in", "mentioned_by", "rest_of_container", "values_of"]
 
 _DEPTH = 3
 _MOST = 64  # items of a container
@@ -66,23 +66,27 @@ def _look(
     seen.add(id(value))
     values: dict[str, Any] = {}
     found[path] = {"class": class_name(value), "values": values}
-    is_container = isinstance(value, list | tuple | dict)
-    if is_container:
+    is_container = isinstance(value, list | tuple | dict | functools.partial)
+    if isinstance(value, list | tuple | dict):
         values["len()"] = len(value)
-    else:
+    elif not is_container:
         missing = ((hideable(type(value)) & mentioned) | looked_for) - attributes_of(value).keys()
         absent = sorted(name for name in missing if not name.startswith("__"))
         found[path]["names"] = [*attributes_of(value)]
         if absent:
             found[path]["absent"] = absent
-    for name, item in enumerate(value) if isinstance(value, list | tuple) else held_by(value).items():
+    for name, item in inside_of(value).items():
+        if name == "len()":
+            continue
         if name not in mentioned and not is_container:
             continue
-        if is_atom(item) or is_plain_container(item):
+        if isinstance(item, torch.Tensor):
+            found[path].setdefault("tensors", {})[str(name)] = item
+        elif is_atom(item) or is_plain_container(item):
             values[str(name)] = spelled(item)
         elif isinstance(item, nn.Module):  # its code is part of the program
             found[f"{path}.{name}"] = {"class": class_name(item), "values": {}}
-        elif (not isinstance(item, torch.Tensor | nn.Module) and is_state(item)) or holds_objects(item):
+        elif is_state(item) or is_looked_into(item):
             _look(f"{path}.{name}", item, names, found, seen, depth + 1)
 
 
@@ -113,13 +117,28 @@ def kinds_in(value: Any, depth: int = 0) -> Iterator[type]:
             yield from kinds_in(item, depth + 1)
 
 
-def holds_objects(value: Any) -> bool:
+def holds_objects(value: Any, depth: int = _DEPTH) -> bool:
     """Tell whether a list, tuple or dict holds objects of the user's classes, by place or by names without a dot."""
+    items = _items_of(value)
+    if depth and any(type(item) in (list, tuple, dict) and holds_objects(item, depth - 1) for item in items):
+        return True
+    return any(is_state(item) for item in items if not isinstance(item, torch.Tensor | nn.Module))
+
+
+def is_looked_into(value: Any) -> bool:
+    """Tell whether a value holds objects, or tensors of which a program may read one by what holds it."""
+    if isinstance(value, functools.partial):
+        return not is_atom(value)
+    return holds_objects(value) or any(isinstance(item, torch.Tensor) for item in _items_of(value))
+
+
+def _items_of(value: Any) -> Collection[Any]:
+    """What is in a list, tuple or dict, by place or by names without a dot."""
     if type(value) not in (list, tuple, dict) or len(value) > _MOST:
-        return False
-    items = value.values() if isinstance(value, dict) else value
-    is_named = not isinstance(value, dict) or all(type(key) is str and "." not in key for key in value)
-    return is_named and any(is_state(item) for item in items if not isinstance(item, torch.Tensor | nn.Module))
+        return ()
+    if type(value) is dict:
+        return value.values() if all(type(key) is str and "." not in key for key in value) else ()
+    return value  # type: ignore[no-any-return]
 
 
 def mentioned_by(kinds: Iterable[type], function: Callable[..., Any]) -> frozenset[str]:

@@ -35,7 +35,7 @@ from graphwright.capture.effects.object_reads import hideable
 from graphwright.capture.effects.variables import MISSING, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart, modules_in
-from graphwright.capture.outside.lookups import (
+from graphwright.capture.outside.named import (
     CONSTRUCTORS,
     CONTAINERS,
     MOST,
@@ -53,6 +53,7 @@ from graphwright.capture.outside.lookups import (
     is_small,
     methods_of_python,
     module_of,
+    names_called,
     of_class,
     title,
 )
@@ -77,6 +78,9 @@ _CACHE = type(functools.lru_cache(len))
 
 
 _USUAL = frozenset({"torch", "numpy"})  # whose modules go by short names
+
+
+_HOLDERS = frozenset({list, tuple, dict})
 
 
 class _Reached(NamedTuple):
@@ -150,7 +154,7 @@ class World:
                         if not name.startswith("_"):
                             self._apart.note(value, type(module).__name__, name)
                             self._apart.note_modules(value, type(module).__name__, name, own)
-                            self._follow(value)
+                            self._follow_held(value)
                             self._behind(value, f"{name!r} of a {type(module).__name__}", module)
             try:
                 for function in functions:
@@ -236,8 +240,21 @@ class World:
 
     # ---- functions
 
+    def _follow_held(self, value: Any, depth: int = 3) -> None:
+        """Look where the attribute of a module leads, or what is in it."""
+        if type(value) in _HOLDERS:
+            items = value.values() if isinstance(value, dict) else value
+            for item in itertools.islice(items, MOST if depth else 0):
+                self._follow_held(item, depth - 1)
+            return
+        if type(value) is MethodType and of_class(type(value.__self__), value.__func__.__name__) is value.__func__:
+            self._attributes.setdefault(value.__func__.__name__, value.__func__.__code__)
+        self._follow(value)
+
     def _follow(self, value: Any) -> None:
         """Look where a function leads, however it is wrapped; a class to what making an object of it calls."""
+        for name in names_called(value):
+            self._attributes.setdefault(name, _NO_CODE)
         for _ in range(10):
             if any(value is leaf for leaf in self._leaves):  # it runs as it is
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import operator
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -66,6 +67,20 @@ def attribute(value: Any, name: str) -> tuple[Any, Any, str]:
         if not is_foreign_class(kind):
             return kind, of_class(kind, name), f"{kind.__qualname__}.{name}"
     return None, MISSING, ""
+
+
+def names_called(value: Any) -> list[str]:
+    """The attributes that a function in C reads: `operator.attrgetter("first.second")`.
+
+    >>> names_called(operator.attrgetter("first.second")), names_called(len)
+    (['first', 'second'], [])
+    """
+    if not isinstance(value, operator.attrgetter | operator.methodcaller):
+        return []
+    given = value.__reduce__()[1]  # of a call with keywords, the name stands in the function that makes it again
+    texts = given if given else value.__reduce__()[0].args  # type: ignore[union-attr]
+    texts = texts if isinstance(value, operator.attrgetter) else texts[:1]
+    return [atom for text in texts if isinstance(text, str) for atom in text.split(".")]
 
 
 def is_foreign_module(module: ModuleType) -> bool:
