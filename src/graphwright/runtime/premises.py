@@ -14,6 +14,7 @@ import functools
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from itertools import repeat
+from types import MethodType
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ __all__ = [
     "asked_dtypes",
     "bound",
     "class_name",
+    "generators_in",
     "inside_of",
     "name_of_class",
     "names_of_hooks",
@@ -211,6 +213,10 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             yield f"{dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
     if "names" in facts:
         yield from _unlike_names(own_names(module.__dict__), facts["names"], facts.get("made", ()), where)
+    drawn = generators_in(graph) if facts.get("drawn") else set()
+    for name in facts.get("drawn", ()) if drawn else ():
+        if id(module.__dict__.get(name, _ABSENT)) not in drawn and name in module.__dict__:
+            yield f"{dotted(path, name)} is another generator than that of which the captured program draws", _AGAIN
     for name, keys in facts.get("closed", {}).items():
         held = module.__dict__.get(name)
         more = [key for key in held if key not in keys] if type(held) is dict else ()
@@ -221,6 +227,11 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         if hasattr(type(module), name):
             owner = next(base for base in type(module).__mro__ if name in base.__dict__ or base is object)
             yield f"{owner.__qualname__}.{name} is there now, and was not when the program was captured", _AGAIN
+
+
+def generators_in(graph: Graph) -> set[int]:
+    """The ids of the objects whose methods a graph calls: generators of random numbers among them."""
+    return {id(node.target.__self__) for node in graph.all_nodes() if hasattr(node.target, "__self__")}
 
 
 def _unlike_names(now: list[str], was: list[str], made: Collection[str], what: str) -> Iterator[tuple[str, str]]:
@@ -253,7 +264,7 @@ def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str
 
 def _held_at(root: nn.Module, path: str) -> Any:
     holder, name = _holder_of(root, path)
-    if isinstance(holder, nn.Module):
+    if issubclass(type(holder), nn.Module):
         held = _held(holder, name)
         return None if held is _ABSENT else held
     return inside_of(holder).get(name)
@@ -264,7 +275,7 @@ def _holder_of(root: nn.Module, path: str) -> tuple[Any, str]:
     *owners, name = path.split(".")
     holder: Any = root
     for owner in owners:
-        if isinstance(holder, nn.Module):
+        if issubclass(type(holder), nn.Module):
             found = _held(holder, owner)
             holder = None if found is _ABSENT else found
         else:
@@ -275,7 +286,7 @@ def _holder_of(root: nn.Module, path: str) -> tuple[Any, str]:
 def _places_of(root: nn.Module, path: str) -> Iterator[tuple[dict[str, Any], str]]:
     """The table in which a module or tensor of a path is, or an object, and its name there."""
     holder, name = _holder_of(root, path)
-    tables = [holder.__dict__[table] for table in _TABLES] if isinstance(holder, nn.Module) else []
+    tables = [holder.__dict__[table] for table in _TABLES] if issubclass(type(holder), nn.Module) else []
     yield from ((table, name) for table in (*tables, state_of(holder)) if name in table)
 
 
@@ -292,7 +303,7 @@ def _unlike_object(value: Any, path: str, facts: Facts, constants: Mapping[str, 
         is_tensor = type(was) is dict and list(was) == ["tensor"]
         if not is_told(held.get(name), was, constants) if is_tensor else type(now) is not type(was) or now != was:
             said = "it is no more there" if now is _ABSENT else f"it is {shown_now(was, now)}"
-            what = f"len({path})" if name == "len()" else f"{path}.{name}"
+            what = f"{name[:-2]}({path})" if name.endswith("()") else f"{path}.{name}"
             yield f"{what} was {shown(was)} when the program was captured; now {said}", _AGAIN
     if "names" in facts and list(held) != facts["names"]:
         yield from _unlike_names(list(held), facts["names"], (), path)
@@ -313,6 +324,13 @@ def inside_of(value: Any) -> dict[str, Any]:
     kind = type(value)  # its `__class__` is what its class says, and may run anything
     if issubclass(kind, functools.partial):
         return {"func": value.func, "args": value.args, "keywords": value.keywords}
+    if issubclass(kind, MethodType):
+        return {"__self__": value.__self__}
+    if issubclass(kind, nn.Module):
+        state = value.__dict__
+        hooks = [hook for table in HOOKS for hook in state[table].values()]
+        inner = {name: held for table in _TABLES for name, held in state[table].items()}
+        return {**state, **inner, "hooks()": len(hooks)}
     if issubclass(kind, list | tuple | dict):
         items = value.items() if issubclass(kind, dict) else enumerate(value)
         return {"len()": len(value), **{str(key): item for key, item in items}}
@@ -334,6 +352,11 @@ def _unlike_table(
     if more or fewer:
         what = f"has got {', '.join(more)}" if more else f"has lost {', '.join(fewer)}"
         yield f"{path or type(module).__qualname__} {what} since the program was captured", _AGAIN
+    elif [name for name in now if name in names] != [name for name in names if name in now]:
+        yield (
+            f"{path or type(module).__qualname__} has what it holds in another order than when it was captured",
+            _AGAIN,
+        )
 
 
 def _used(graph: Graph) -> set[str]:
@@ -409,7 +432,7 @@ class Bound:
                     places = list(_places_of(module, each))
                     reads += places
                     holder, name = _holder_of(module, each)
-                    if not places and not isinstance(holder, nn.Module):  # in a slot, or a container
+                    if not places and not issubclass(type(holder), nn.Module):  # in a slot, or a container
                         self._slots.append((holder, name, inside_of(holder).get(name, _ABSENT)))
         held = [table.get(name) for table, name in self._containers]
         self._contents = [(copy.deepcopy(value), kinds_in(value)) for value in held]
@@ -447,9 +470,8 @@ class Bound:
         for path, of_object in facts.get("objects", {}).items():
             self._add_object(state, path, of_object, reads)
         for table in facts.get("holds", {}):
-            if table != "_modules":
-                self._keys.append((state[table], list(state[table])))
-            elif not any(state[table] is known for known in self._tables):
+            self._keys.append((state[table], list(state[table])))
+            if table == "_modules" and not any(state[table] is known for known in self._tables):
                 self._tables.append(state[table])
         for name, is_none in facts.get("is_none", {}).items():
             held = next((state[each] for each in _TABLES if name in state[each]), state)
@@ -458,10 +480,11 @@ class Bound:
             for name in facts.get(f"{fact}s", {}):
                 held = next((state[each] for each in _TABLES if name in state[each]), state)
                 self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
+        reads += [(state, name) for name in facts.get("drawn", ())]
         self._closed += [(state, name, set(keys)) for name, keys in facts.get("closed", {}).items()]
         if "names" in facts:
             self._keys.append((state, list(state)))
-        reads += [(state["_modules"], name) for name in facts.get("kinds", {})]
+        reads += [(state["_modules"], name) for name in {**facts.get("kinds", {}), **facts.get("exact", {})}]
         absent = facts.get("absent", ())
         reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
 
@@ -496,8 +519,15 @@ class Bound:
         reads += [(held, each) for each in facts.get("absent", ())]
         if slots_of(type(value)):
             self._slots += [(value, each, _ABSENT) for each in facts.get("absent", ())]
+        if issubclass(type(value), nn.Module):
+            self._idle += [held[table] for table in HOOKS if not held[table]]
+            held = _OfModule({each: table for table in (held, *[held[each] for each in _TABLES]) for each in table})
         for each in facts["values"]:
-            if each not in held:
+            if isinstance(held, _OfModule) and each in held:
+                self._add_value(held[each], each, reads)
+            elif isinstance(held, _OfModule) and facts["values"][each] == 0 and each == "hooks()":
+                continue
+            elif each not in held:
                 self._slots.append((value, each, inside_of(value).get(each, _ABSENT)))
             else:
                 self._add_value(held, each, reads)
@@ -552,6 +582,10 @@ class Bound:
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
         return not any(inside_of(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
+
+
+class _OfModule(dict[str, Any]):
+    """The tables of a module by the names in them."""
 
 
 def _may_be_filled(value: Any) -> bool:

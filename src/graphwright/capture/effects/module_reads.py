@@ -14,8 +14,9 @@ import array
 import collections
 import functools
 import operator
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FrameType
+from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -28,6 +29,7 @@ from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.kept_kinds import PLAIN, Grows
 from graphwright.capture.effects.made_where_missing import say_made
 from graphwright.capture.effects.object_reads import (
+    holds_modules,
     holds_objects,
     kinds_in,
     mentioned_by,
@@ -46,6 +48,7 @@ from graphwright.runtime import (
     GraphModule,
     class_name,
     facts_of_modules,
+    generators_in,
     holds_tensors,
     is_atom,
     is_plain_container,
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
 __all__ = ["ModuleReads"]
 
 _NO_OTHERS: dict[str, str] = {}
+_GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, array.array, numpy.ndarray)
 _FILLED = (list, dict, set, collections.deque, bytearray)  # what may be written to
@@ -80,6 +84,7 @@ class ModuleReads:
         self.found_missing: dict[tuple[str, str], tuple[str, bool]] = {}  # those looked for: where, and by whom
         self._containers: list[tuple[str, str, Any, bool]] = []  # that modules hold: whether their methods mention them
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
+        self._generators: list[tuple[str, str, Any]] = []  # of random numbers, likewise
         shells.each(self._watch)
         recorder.at_end.append(self._refuse_replaced)
 
@@ -127,17 +132,22 @@ class ModuleReads:
             is_mentioned = name in uses.mentioned or uses.sees_tables or plan.walks_tables
             if is_mentioned and is_plain_container(value):
                 self.value(path, name, value)
-            elif holds_objects(value):
+            elif holds_objects(value) or holds_modules(value):
                 self._objects.append((path, name, value))
             elif is_plain_container(value) or holds_tensors(value):
                 self._containers.append((path, name, value, is_mentioned))
         elif is_atom(value):
+            owner = self.shells.tree.paths.get(id(value.__self__)) if kind is MethodType else None
+            if owner and (not path or name in uses.mentioned):
+                self.one(path, f"{name}.__self__", owner)
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
             if has_to_stay or plan.sees_tables or hasattr(type(shell), name):
                 self.value(path, name, value)
             elif name in shell.__dict__:
                 aside[name] = shell.__dict__.pop(name)
-        elif isinstance(value, functools.partial):  # with tensors
+        elif isinstance(value, _GENERATORS):
+            self._generators.append((path, name, value))
+        elif isinstance(value, functools.partial | nn.Module):  # with tensors, or hidden
             self._objects.append((path, name, value))
 
     def _expected(self, path: str, graph: Graph) -> None:
@@ -227,6 +237,7 @@ class ModuleReads:
         say_made(self._recorder, graph, self.found_missing)
         self._take_objects(function, attributes, looked_for, kept, walks, graph)
         self._take_methods(attributes)
+        self._take_generators(graph)
         kept -= self._take_containers(graph, attributes | looked_for, targets | written)
         self._take_written(kept)
         self._refuse_shared(kept)
@@ -320,6 +331,13 @@ class ModuleReads:
                         "leaf_functions=[...]",
                     )
 
+    def _take_generators(self, graph: Graph) -> None:
+        """Take for granted from which generators of random numbers the graph draws: it has the very objects."""
+        drawn = generators_in(graph) if self._generators else ()
+        for path, name, value in self._generators:
+            if id(value) in drawn:
+                self._recorder.ledger.module(path).setdefault("drawn", []).append(name)
+
     def _take_methods(self, attributes: frozenset[str]) -> None:
         """Take for granted that no module has an attribute of its own in the place of a method that is mentioned."""
         for module, path in self.shells.tree.modules:
@@ -379,7 +397,7 @@ class ModuleReads:
             kind for *_, value in self._objects for kind in kinds_in(value)
         }
         mentioned = mentioned_by(kinds, function) | attributes
-        seen: set[int] = set()
+        seen: set[int] = {*self.shells.tree.paths}
         firsts: dict[int, str] = {}
         changed: set[int] = set()
         for path, name, value in self._objects:
@@ -395,13 +413,14 @@ class ModuleReads:
             is_one = not isinstance(value, _CONTAINERS) and (not path or name in mentioned)
             if is_one and firsts.setdefault(id(value), full) != full:
                 self.one(path, name, firsts[id(value)])
-            if id(value) in changed or (path and name not in mentioned):
+            is_free = not is_state(value) and not holds_objects(value)  # it holds modules, or tensors
+            if id(value) in changed or ((path or is_free) and name not in mentioned):
                 continue
             objects = values_of(name, value, mentioned, seen, looked_for)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
             for inner, facts in objects.items():
-                facts["values"] |= self._tensors_in(f"{prefix}{inner}", facts.pop("tensors", {}), graph)
+                facts["values"] |= self._held_in(f"{prefix}{inner}", facts.pop("held", {}), graph)
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
                 absent = [each for each in facts.get("absent", ()) if f"{prefix}{inner}.{each}" not in state]
                 if values or path or type(self.shells.root_module) is not nn.Module:  # else a function holds it
@@ -411,15 +430,16 @@ class ModuleReads:
                         taken["names"] = facts["names"]
                     self._recorder.ledger.module(path).setdefault("objects", {})[inner] = taken
 
-    def _tensors_in(self, owner: str, tensors: dict[str, torch.Tensor], graph: Graph) -> dict[str, Any]:
-        """Take for granted which tensors an object has: those of modules are the same as there; others are told."""
+    def _held_in(self, owner: str, held: dict[str, Any], graph: Graph) -> dict[str, Any]:
+        """Take for granted which tensors and modules an object has: those of the program; other tensors are told."""
         told: dict[str, Any] = {}
-        for name, tensor in tensors.items():
-            path = self._recorder.tensors.path(tensor)
-            if path is None or path in graph.constants:
-                told[name] = spelled(tensor, graph.constants)
-            else:
+        for name, value in held.items():
+            is_module = isinstance(value, nn.Module)
+            path = self.shells.tree.paths.get(id(value)) if is_module else self._recorder.tensors.path(value)
+            if path and path not in graph.constants:
                 self.one(owner, name, path)
+            elif not is_module:
+                told[name] = spelled(value, graph.constants)
         return told
 
     def _module(self, path: str) -> nn.Module | None:

@@ -19,7 +19,10 @@ from graphwright.capture.effects.held_tables import held_by, is_state
 from graphwright.runtime import attributes_of, class_name, inside_of, is_atom, is_plain_container, spelled
 from graphwright.source import is_foreign_class
 
-__all__ = ["hideable", "holds_objects", "is_looked_into", "kinds_in", "mentioned_by", "rest_of_container", "values_of"]
+__all__ = [
+    "hideable", "holds_modules", "holds_objects", "is_looked_into", "kinds_in", "mentioned_by", "rest_of_container",
+    "values_of",
+]  # fmt: skip
 
 _DEPTH = 3
 _MOST = 64  # items of a container
@@ -61,6 +64,8 @@ def _look(
     depth: int,
 ) -> None:
     mentioned, looked_for = names
+    if isinstance(value, nn.Module):
+        _look_at_module(path, value, found, seen)
     if id(value) in seen or depth > _DEPTH:
         return
     seen.add(id(value))
@@ -81,13 +86,34 @@ def _look(
         if name not in mentioned and not is_container:
             continue
         if isinstance(item, torch.Tensor):
-            found[path].setdefault("tensors", {})[str(name)] = item
+            found[path].setdefault("held", {})[str(name)] = item
         elif is_atom(item) or is_plain_container(item):
             values[str(name)] = spelled(item)
         elif isinstance(item, nn.Module):  # its code is part of the program
-            found[f"{path}.{name}"] = {"class": class_name(item), "values": {}}
+            if id(item) in seen:  # which of the program's own it is
+                found[path].setdefault("held", {})[str(name)] = item
+            _look_at_module(f"{path}.{name}", item, found, seen)
         elif is_state(item) or is_looked_into(item):
             _look(f"{path}.{name}", item, names, found, seen, depth + 1)
+
+
+def _look_at_module(path: str, module: nn.Module, found: dict[str, dict[str, Any]], seen: set[int]) -> None:
+    """The class of a module that is no part of the program's tree, and all that it has; of one that is, the class."""
+    values: dict[str, Any] = {}
+    found[path] = {"class": class_name(module), "values": values}
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    for name, item in inside_of(module).items():
+        if isinstance(item, torch.Tensor):
+            found[path].setdefault("held", {})[name] = item
+        elif isinstance(item, nn.Module):
+            _look_at_module(f"{path}.{name}", item, found, seen)
+        elif name not in _OF_TORCH and (is_atom(item) or is_plain_container(item)):
+            values[name] = spelled(item)
+
+
+_OF_TORCH = frozenset(nn.Module().__dict__) - {"training"}
 
 
 def rest_of_container(name: str, value: Any, written: Collection[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
@@ -125,11 +151,16 @@ def holds_objects(value: Any, depth: int = _DEPTH) -> bool:
     return any(is_state(item) for item in items if not isinstance(item, torch.Tensor | nn.Module))
 
 
+def holds_modules(value: Any) -> bool:
+    """Tell whether a list, tuple or dict holds modules."""
+    return any(isinstance(item, nn.Module) for item in _items_of(value))
+
+
 def is_looked_into(value: Any) -> bool:
     """Tell whether a value holds objects, or tensors of which a program may read one by what holds it."""
     if isinstance(value, functools.partial):
         return not is_atom(value)
-    return holds_objects(value) or any(isinstance(item, torch.Tensor) for item in _items_of(value))
+    return holds_objects(value) or any(isinstance(item, torch.Tensor | nn.Module) for item in _items_of(value))
 
 
 def _items_of(value: Any) -> Collection[Any]:

@@ -30,7 +30,7 @@ from graphwright.capture.conversion.conversion import (
     searches_attributes,
     searches_globals,
 )
-from graphwright.capture.effects.asked_modules import Asker, asker_of
+from graphwright.capture.effects.asked_modules import Asker, asker_of, chooser
 from graphwright.capture.effects.object_reads import hideable
 from graphwright.capture.effects.variables import MISSING, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
@@ -234,6 +234,11 @@ class World:
         """The variables that the program's functions may change, or whose containers they may."""
         return [*self._variables.values(), *[variables for variables, *_ in self._others]]
 
+    def asking(self) -> list[Asker]:
+        """What functions may ask of modules."""
+        names = frozenset(self._attributes) if self.chooses_by_class else frozenset()
+        return [*self.askers, *([chooser(names)] if names else [])]
+
     def attributes(self) -> frozenset[str]:
         """The names of the attributes that the program's functions read or write, of whatever it is."""
         return frozenset(self._attributes)
@@ -279,7 +284,10 @@ class World:
 
     def _function(self, function: FunctionType) -> None:
         code = function.__code__
-        self.chooses_by_class |= code in DISPATCHERS
+        if code in DISPATCHERS:
+            self.chooses_by_class = True
+            if hasattr(function, "registry"):  # by class, the functions that it chooses from
+                self._take(function, "registry", f"what {function.__qualname__} chooses from", function.registry)
         known = (id(code), id(function)) in self._codes
         if known:
             return
@@ -311,7 +319,7 @@ class World:
         self._keep += [code, names]
         if catches(code) and not linecache.getlines(code.co_filename):
             self.unseen[code] = "has no source: what its `except` catches in other runs is not caught"
-        asker = asker_of(code, names, asks_identity(code), searches_attributes(code))
+        asker = asker_of(code, names, asks_identity(code), searches_attributes(code), not is_foreign(code))
         if asker is not None:
             self.askers.append(asker)
         if is_foreign(code):

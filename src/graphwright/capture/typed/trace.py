@@ -416,7 +416,7 @@ class Program:
         if run.recorder.reads is not None:
             world, reads = self.world, run.recorder.reads
             looked_for = frozenset(world.looked_for)
-            facts = reads.facts(graph, self.function, world.attributes(), world.askers, looked_for, world.walks)
+            facts = reads.facts(graph, self.function, world.attributes(), world.asking(), looked_for, world.walks)
             keep_modules(graph, facts)
             keep_buffers(graph, run.recorder.ledger.buffers)
             keep_unset(graph, run.recorder.ledger.unset)
