@@ -129,8 +129,9 @@ WAYS: list[tuple[str, str, Callable[[Any, pytest.MonkeyPatch], None]]] = [
 
 @pytest.fixture(autouse=True)
 def _flags() -> Iterator[None]:
-    yield
-    torch.backends.cudnn.benchmark = torch.backends.cuda.matmul.allow_tf32 = False
+    with torch.backends.__allow_nonbracketed_mutation():  # type: ignore[attr-defined] # which torch's own tests forbid
+        yield
+        torch.backends.cudnn.benchmark = torch.backends.cuda.matmul.allow_tf32 = False
 
 
 @pytest.mark.parametrize(("function", "what", "change"), WAYS, ids=[f"{way[0]}, {way[1]}" for way in WAYS])

@@ -220,6 +220,8 @@ def differs(now: Any, before: Any) -> bool:
         return len(now) != len(before) or any(map(differs, now, before))
     if kind is dict:
         return list(now) != list(before) or any(differs(item, before[key]) for key, item in now.items())
+    if kind is float:
+        return bool(now.hex() != before.hex())  # of 0.0 and -0.0, which are equal
     if kind is set or kind in _EXACT:
         return bool(now != before) and not (now != now and before != before)
     return kind.__hash__ is None or kind.__module__ == "torch" or (now == before) is not True

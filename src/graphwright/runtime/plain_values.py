@@ -61,7 +61,8 @@ def spelled(value: Any, constants: Mapping[str, torch.Tensor] = MappingProxyType
     if isinstance(value, BYTES):
         return {"bytes": _bytes_of(value)}
     if isinstance(value, dict):
-        return {key: spelled(item, constants) for key, item in dict.items(value)}
+        pairs = value.items() if type(value) is collections.OrderedDict else dict.items(value)
+        return {key: spelled(item, constants) for key, item in pairs}
     if isinstance(value, _UNORDERED):
         return sorted(map(repr, value))
     if isinstance(value, _SEQUENCES):

@@ -95,6 +95,11 @@ _ATOMS = frozenset({
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
 
+def _has_own_setattr(kind: Any) -> bool:
+    """Tell whether a class does more than `nn.Module` where an attribute is set."""
+    return issubclass(kind, nn.Module) and kind.__setattr__ is not nn.Module.__setattr__
+
+
 class Keeping:
     """The attributes of one run of a program, and variables outside of it: live where the plan says it writes them."""
 
@@ -412,6 +417,10 @@ class Keeping:
                     continue
                 if now is ABSENT:
                     self._refuse(table, key, *_why_gone(table, key))
+                    continue
+                if table.keys is None and _has_own_setattr(table.kind):
+                    what = f"writes {table.name(key)}, and {table.kind.__name__} has a __setattr__ of its own"
+                    self._refuse(table, key, what, "write by methods, or keep what is written in another module")
                     continue
                 place = table.place(key)
                 if before is ABSENT and isinstance(now, Unbound):

@@ -302,7 +302,8 @@ class ModuleReads:
     def _refuse_shared(self, kept: set[str]) -> None:
         """Refuse a program that writes to a container which several modules hold: in a graph each has its own."""
         places: dict[int, list[tuple[str, str]]] = {}
-        written = {path.rpartition(".")[::2] for path in (*kept, *[path for path, _ in self._recorder.plan.kept])}
+        changed = {*kept, *[path for path, _ in self._recorder.plan.kept]}
+        written = {path.rpartition(".")[::2] for path in changed}
         for module, path in self.shells.tree.modules if written else ():
             for name, value in module.__dict__.items():
                 if isinstance(value, _FILLED) and name not in OWN:
@@ -314,6 +315,16 @@ class ModuleReads:
                     f"the program writes to {one}, which is {other}, too: in a graph each has one of its own",
                     fix="keep it in one module, and hand that to the others",
                 )
+        for variables in self._recorder.callers.outside() if places else ():
+            for name, value in variables.read().items():
+                held = places.get(id(value), ())
+                if held and (variables.path + name in changed or not written.isdisjoint(held)):
+                    one = ".".join(filter(None, ("self", *held[0])))
+                    raise CaptureError(
+                        f"the program writes to {one}, which is {name!r} of {variables.title}, too: "
+                        "a captured module has one of its own",
+                        fix="keep it in one place: in an attribute, or in a variable",
+                    )
 
     def _refuse_replaced(self) -> None:
         """Refuse a program that has put other modules in the place of its own: a graph has those that there were."""
@@ -397,7 +408,7 @@ class ModuleReads:
             kind for *_, value in self._objects for kind in kinds_in(value)
         }
         mentioned = mentioned_by(kinds, function) | attributes
-        seen: set[int] = {*self.shells.tree.paths}
+        seen: dict[int, str] = {**self.shells.tree.paths}
         firsts: dict[int, str] = {}
         changed: set[int] = set()
         for path, name, value in self._objects:
@@ -406,7 +417,7 @@ class ModuleReads:
             if full in state or (is_container and any(each.startswith(f"{full}.") for each in state)):
                 changed.add(id(value))
                 if is_container:  # the same objects may be elsewhere, too
-                    values_of(name, value, mentioned, seen, looked_for)
+                    values_of(name, value, mentioned, seen, looked_for, f"{path}." if path else "")
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""
             full = f"{prefix}{name}"
@@ -416,11 +427,11 @@ class ModuleReads:
             is_free = not is_state(value) and not holds_objects(value)  # it holds modules, or tensors
             if id(value) in changed or ((path or is_free) and name not in mentioned):
                 continue
-            objects = values_of(name, value, mentioned, seen, looked_for)
+            objects = values_of(name, value, mentioned, seen, looked_for, prefix)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
             for inner, facts in objects.items():
-                facts["values"] |= self._held_in(f"{prefix}{inner}", facts.pop("held", {}), graph)
+                facts["values"] |= self._held_in(f"{prefix}{inner}", facts.pop("held", {}), seen, graph)
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
                 absent = [each for each in facts.get("absent", ()) if f"{prefix}{inner}.{each}" not in state]
                 if values or path or type(self.shells.root_module) is not nn.Module:  # else a function holds it
@@ -430,15 +441,15 @@ class ModuleReads:
                         taken["names"] = facts["names"]
                     self._recorder.ledger.module(path).setdefault("objects", {})[inner] = taken
 
-    def _held_in(self, owner: str, held: dict[str, Any], graph: Graph) -> dict[str, Any]:
-        """Take for granted which tensors and modules an object has: those of the program; other tensors are told."""
+    def _held_in(self, owner: str, held: dict[str, Any], seen: dict[int, str], graph: Graph) -> dict[str, Any]:
+        """Take for granted what an object has that is elsewhere, too; other tensors are told."""
         told: dict[str, Any] = {}
         for name, value in held.items():
-            is_module = isinstance(value, nn.Module)
-            path = self.shells.tree.paths.get(id(value)) if is_module else self._recorder.tensors.path(value)
+            is_tensor = isinstance(value, torch.Tensor)
+            path = self._recorder.tensors.path(value) if is_tensor else seen.get(id(value))
             if path and path not in graph.constants:
                 self.one(owner, name, path)
-            elif not is_module:
+            elif is_tensor:
                 told[name] = spelled(value, graph.constants)
         return told
 

@@ -34,15 +34,16 @@ _NOT_CALLED = frozenset({
 
 
 def values_of(
-    name: str, value: Any, mentioned: frozenset[str], seen: set[int], looked_for: frozenset[str]
+    name: str, value: Any, mentioned: frozenset[str], seen: dict[int, str], looked_for: frozenset[str], prefix: str = ""
 ) -> dict[str, dict[str, Any]]:
     """The class and the plain attributes of an object, and of those in it, by dotted paths that start with a name.
 
-    Objects that were `seen` before are left out. Of what one lacks, that is told which the program has `looked_for`
-    anywhere, and what would stand before an attribute of its class.
+    Objects that were `seen` before, each at a path, are left out: what holds them says so under "held". Of what one
+    lacks, that is told which the program has `looked_for` anywhere, and what would stand before an attribute of its
+    class.
     """
     found: dict[str, dict[str, Any]] = {}
-    _look(name, value, (mentioned, looked_for), found, seen, 0)
+    _look(name, value, (mentioned, looked_for), found, seen, 0, prefix)
     return found
 
 
@@ -60,15 +61,16 @@ def _look(
     value: Any,
     names: tuple[frozenset[str], frozenset[str]],
     found: dict[str, dict[str, Any]],
-    seen: set[int],
+    seen: dict[int, str],
     depth: int,
+    prefix: str,
 ) -> None:
     mentioned, looked_for = names
     if isinstance(value, nn.Module):
-        _look_at_module(path, value, found, seen)
+        _look_at_module(path, value, found, seen, prefix)
     if id(value) in seen or depth > _DEPTH:
         return
-    seen.add(id(value))
+    seen[id(value)] = prefix + path
     values: dict[str, Any] = {}
     found[path] = {"class": class_name(value), "values": values}
     is_container = isinstance(value, list | tuple | dict | functools.partial)
@@ -92,23 +94,27 @@ def _look(
         elif isinstance(item, nn.Module):  # its code is part of the program
             if id(item) in seen:  # which of the program's own it is
                 found[path].setdefault("held", {})[str(name)] = item
-            _look_at_module(f"{path}.{name}", item, found, seen)
+            _look_at_module(f"{path}.{name}", item, found, seen, prefix)
         elif is_state(item) or is_looked_into(item):
-            _look(f"{path}.{name}", item, names, found, seen, depth + 1)
+            if id(item) in seen:
+                found[path].setdefault("held", {})[str(name)] = item
+            _look(f"{path}.{name}", item, names, found, seen, depth + 1, prefix)
 
 
-def _look_at_module(path: str, module: nn.Module, found: dict[str, dict[str, Any]], seen: set[int]) -> None:
+def _look_at_module(
+    path: str, module: nn.Module, found: dict[str, dict[str, Any]], seen: dict[int, str], prefix: str
+) -> None:
     """The class of a module that is no part of the program's tree, and all that it has; of one that is, the class."""
     values: dict[str, Any] = {}
     found[path] = {"class": class_name(module), "values": values}
     if id(module) in seen:
         return
-    seen.add(id(module))
+    seen[id(module)] = prefix + path
     for name, item in inside_of(module).items():
         if isinstance(item, torch.Tensor):
             found[path].setdefault("held", {})[name] = item
         elif isinstance(item, nn.Module):
-            _look_at_module(f"{path}.{name}", item, found, seen)
+            _look_at_module(f"{path}.{name}", item, found, seen, prefix)
         elif name not in _OF_TORCH and (is_atom(item) or is_plain_container(item)):
             values[name] = spelled(item)
 
