@@ -141,6 +141,8 @@ def is_impure(node: Node, module: nn.Module | None = None, *, in_any_mode: bool 
     if op != "call_function" and op != "call_method":
         return True
     known = operator_of(node)
+    if op == "call_method" and _is_of_object(node):
+        return True
     if known is None:
         return not is_region(node) or _has_impure_body(node, node.graph.owning_module, in_any_mode)
     if known.acts:
@@ -149,6 +151,28 @@ def is_impure(node: Node, module: nn.Module | None = None, *, in_any_mode: bool 
     if may_act and (_writes(node, known) or _draws(node, known)):
         return True
     return op == "call_function" and bool(DECLARED_IMPURE) and node.target in DECLARED_IMPURE
+
+
+def _is_of_object(node: Node) -> bool:
+    """Tell whether a node calls a method of an input, or of what it holds, that is declared to be no tensor.
+
+    >>> from typing import Any
+    >>> from graphwright import Graph
+    >>> graph = Graph()
+    >>> x, log = graph.placeholder("x"), graph.placeholder("log", Any)
+    >>> [is_impure(graph.call_method("add", (each, 1))) for each in (x, log)]
+    [False, True]
+    """
+    value = node.args[0] if node.args else None
+    while isinstance(value, Node) and value.op == "call_function" and value.target in (getattr, operator.getitem):
+        value = value.args[0]
+    if not isinstance(value, Node) or value.op != "placeholder":
+        return False
+    kind = value.type
+    return kind is Any or (isinstance(kind, type) and not issubclass(kind, _VALUES) and kind is not object)
+
+
+_VALUES = (torch.Tensor, int, float, complex, str, list, tuple, dict, set, type(None), torch.dtype, torch.device)
 
 
 def aliases_of(node: Node, known: Operator) -> tuple[tuple[int | None, str], ...]:

@@ -21,6 +21,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
     premises.py       what it took for granted of modules, checked
+    premises_text.py  the same in words
     plain_values.py   values that data tells, spelled and compared
     graph_facts.py    what is kept of that with a graph
     foreign.py        modules of other systems, read as captured ones
@@ -132,7 +133,7 @@ from graphwright.runtime.objects import (
     slots_of,
     state_of,
 )
-from graphwright.runtime.outside import ABSENT, Found, Outside, bound_in, differs
+from graphwright.runtime.outside import ABSENT, NAMES, Found, Outside, bound_in, differs
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.plain_values import (
     holds_tensors,
@@ -148,11 +149,14 @@ from graphwright.runtime.premises import (
     Bound,
     bound,
     class_name,
+    generators_in,
+    inside_of,
     name_of_class,
     own_class,
-    said_of_modules,
+    own_names,
     take_code,
 )
+from graphwright.runtime.premises_text import said_of_modules
 from graphwright.runtime.processor import sums_bytes_exactly
 from graphwright.runtime.reporting.capture_report import (
     CaptureFacts,
@@ -197,6 +201,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ABSENT",
+    "NAMES",
     "add_constant",
     "FoundModules",
     "Plainness",
@@ -310,6 +315,9 @@ __all__ = [
     "copied_graph",
     "roll",
     "own_class",
+    "generators_in",
+    "inside_of",
+    "own_names",
     "share_graph",
     "mark_fork",
     "mark_opaque",
@@ -366,6 +374,7 @@ FLOORS = (
     "guards",
     "outside",
     "premises",
+    "premises_text",
     "plain_values",
     "graph_facts",
     "foreign",

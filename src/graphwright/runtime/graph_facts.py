@@ -33,6 +33,10 @@ _FORWARDS = "forwards"  # in the same place: the methods of classes, in the proc
 #   exact    submodules, by name: the name of their class, where the program asks for that class and no other
 #   same     of the module itself: submodules and tensors by path, and the first path where there is the very same
 #   absent   names that it did not have
+#   lacking  those of them that its class did not have either
+#   drawn    generators of random numbers in its attributes, from which the graph draws
+#   closed   dicts in its attributes to which the program adds, by name: all the keys that these may have
+#   names    the attributes that it had, where the program looks for all; made: those that it makes itself
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]
 

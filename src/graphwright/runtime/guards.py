@@ -17,8 +17,8 @@ import torch
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.graph_facts import facts_of_modules
-from graphwright.runtime.outside import ABSENT, Outside
-from graphwright.runtime.premises import said_of_modules
+from graphwright.runtime.outside import ABSENT, NAMES, Outside
+from graphwright.runtime.premises_text import said_of_modules
 
 __all__ = [
     "EXPECTATIONS",
@@ -262,6 +262,9 @@ def expect_outside(where: str, outside: Outside) -> None:
         now, what = changed.now(), "has changed since the program was captured"
         if changed.value is ABSENT:
             what = f"was no attribute of its own when the program was captured; now it is {_brief(now)}"
+        elif changed.value is NAMES:
+            others = " and ".join(sorted({*now} ^ {*changed.held})) or "another order"
+            what = f"were others when the program was captured, which looks for them: {others}"
         elif changed.is_plain():
             was, now = _both(changed.value if changed.held is None else changed.held, now, _brief)
             what = f"was {was} when the program was captured; now it is {now}"

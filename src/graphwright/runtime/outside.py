@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from graphwright.runtime.objects import MOST_BYTES, state_of
+from graphwright.runtime.objects import MOST_BYTES, attributes_of, slots_of, state_of
 
-__all__ = ["ABSENT", "NOTHING", "Found", "Outside", "bound_in", "differs", "kept"]
+__all__ = ["ABSENT", "NAMES", "NOTHING", "Found", "Outside", "bound_in", "differs", "kept"]
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _BOUND = frozenset({MethodType, staticmethod, classmethod})
 _SHORT = 60  # how long what a message shows of a container is
 _MISSING: Any = object()
 ABSENT: Any = object()
+NAMES: Any = object()
 
 
 class Found(NamedTuple):
@@ -32,7 +33,8 @@ class Found(NamedTuple):
 
     `subject` says what it is, as in "the global 'SCALE' of train"; `held` is what a container held, `code` that of a
     function with its defaults; `but` are the places in the container that the program itself writes. A value of ABSENT
-    says that an object had no attribute of its own there, which would stand before that of its class.
+    says that an object had no attribute of its own there, which would stand before that of its class, or a dict no such
+    key; one of NAMES that its attributes are those whose names were `held`.
     """
 
     subject: str
@@ -48,6 +50,8 @@ class Found(NamedTuple):
         """Note what there is now."""
         if value is ABSENT:
             return cls(subject, owner, name, value)
+        if value is NAMES:
+            return cls(subject, owner, name, value, [*_attributes_of(owner)])
         return cls(subject, owner, name, value, kept(value), _code(value))
 
     def __str__(self) -> str:
@@ -55,14 +59,21 @@ class Found(NamedTuple):
 
     def is_plain(self) -> bool:
         """Tell whether people know a value by how it is written."""
-        is_short = self.held is not None and len(repr(self.held)) < _SHORT
+        is_short = self.held is not None and self.value is not NAMES and len(repr(self.held)) < _SHORT
         return type(self.value) in _EXACT or self.value is None or is_short
+
+    def is_one(self) -> bool:
+        """Tell whether all that counts is that the very object is in a dict."""
+        is_marked = self.value is ABSENT or self.value is NAMES
+        return type(self.owner) is dict and self.held is None and self.code is None and not is_marked
 
     def now(self) -> Any:
         """What there is now."""
         owner = self.owner
         if self.value is ABSENT:
-            return state_of(owner).get(self.name, _MISSING)
+            return _attributes_of(owner).get(self.name, _MISSING)
+        if self.value is NAMES:
+            return [*_attributes_of(owner)]
         if type(owner) is dict:
             return owner.get(self.name, _MISSING)
         if type(owner) is CellType:
@@ -76,13 +87,16 @@ class Found(NamedTuple):
         try:
             return object.__getattribute__(owner, self.name)  # past what its class does about it
         except AttributeError:
-            return state_of(owner).get(self.name, _MISSING)
+            is_of_torch = type(owner).__module__.startswith("torch.backends")  # which computes its flags
+            return getattr(owner, self.name, _MISSING) if is_of_torch else state_of(owner).get(self.name, _MISSING)
 
     def is_there(self) -> bool:
         """Tell whether there still is what was found."""
         now, value = self.now(), self.value
         if value is ABSENT:
             return now is _MISSING
+        if value is NAMES:
+            return bool(now == self.held)
         if now is not value and not (type(now) in _EXACT and not differs(now, value)):
             is_method = type(now) is MethodType and type(value) is MethodType
             if not (is_method and now == value) and (self.held is None or type(now) is not type(value)):
@@ -90,6 +104,12 @@ class Found(NamedTuple):
         if self.held is not None and differs(_without(now, self.but), _without(self.held, self.but)):
             return False
         return self.code is None or _is_code(self.code, _code(now))
+
+
+def _attributes_of(owner: Any) -> Any:
+    if isinstance(owner, type):  # Python itself adds others
+        return {name: value for name, value in vars(owner).items() if not name.startswith("__")}
+    return owner if type(owner) is dict else attributes_of(owner) if slots_of(type(owner)) else state_of(owner)
 
 
 def _without(value: Any, places: tuple[tuple[Any, ...], ...]) -> Any:
@@ -200,6 +220,8 @@ def differs(now: Any, before: Any) -> bool:
         return len(now) != len(before) or any(map(differs, now, before))
     if kind is dict:
         return list(now) != list(before) or any(differs(item, before[key]) for key, item in now.items())
+    if kind is float:
+        return bool(now.hex() != before.hex())  # of 0.0 and -0.0, which are equal
     if kind is set or kind in _EXACT:
         return bool(now != before) and not (now != now and before != before)
     return kind.__hash__ is None or kind.__module__ == "torch" or (now == before) is not True
@@ -234,14 +256,19 @@ class Outside:
 
     def __init__(self, found: Iterable[Found] = (), what: Iterable[str] | None = None) -> None:
         self.found = tuple(found)
+        plain = [each for each in self.found if each.is_one()]
+        self._rest = [each for each in self.found if not each.is_one()]
+        self._plain = tuple(map(list, zip(*[(each.owner, each.name, each.value) for each in plain], strict=True)))
         self.what = tuple(map(str, self.found) if what is None else what)  # what was found, for people
 
     def changed(self) -> Found | None:
         """What is not there any more as it was, if anything."""
-        for found in self.found:
-            if not found.is_there():
-                return found
-        return None
+        looked_at: Iterable[Found] = self._rest
+        if self._plain:
+            owners, names, values = self._plain
+            if not all(map(operator.is_, map(dict.get, owners, names), values)):
+                looked_at = self.found
+        return next((found for found in looked_at if not found.is_there()), None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Outside:
         return self

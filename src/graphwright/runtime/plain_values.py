@@ -10,6 +10,7 @@ import enum
 import functools
 import hashlib
 import numbers
+import operator
 import pathlib
 import re
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ _NAMES = (*_FUNCTIONS, MethodType, type)
 _VALUES = (  # that their text tells, short of the plain ones
     numbers.Number, numpy.generic, bytes, range, slice, torch.device, torch.layout, torch.memory_format,
     datetime.date, datetime.time, datetime.timedelta, pathlib.PurePath, re.Pattern,
+    operator.attrgetter, operator.itemgetter, operator.methodcaller,
 )  # fmt: skip
 _PLAIN = frozenset({bool, int, float, str, type(None), torch.dtype})
 _TOLD_BY_TEXT = (enum.Enum, ModuleType, *_NAMES, *_VALUES)
@@ -59,7 +61,8 @@ def spelled(value: Any, constants: Mapping[str, torch.Tensor] = MappingProxyType
     if isinstance(value, BYTES):
         return {"bytes": _bytes_of(value)}
     if isinstance(value, dict):
-        return {key: spelled(item, constants) for key, item in dict.items(value)}
+        pairs = value.items() if type(value) is collections.OrderedDict else dict.items(value)
+        return {key: spelled(item, constants) for key, item in pairs}
     if isinstance(value, _UNORDERED):
         return sorted(map(repr, value))
     if isinstance(value, _SEQUENCES):

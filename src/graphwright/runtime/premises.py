@@ -12,8 +12,9 @@ import collections
 import copy
 import functools
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from itertools import repeat
+from types import MethodType
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ from graphwright.runtime.plain_values import (
     kinds_in,
     spelled,
 )
+from graphwright.runtime.premises_text import NAMED, OF_TENSORS, dotted, shown, shown_now
 from graphwright.runtime.watching import Watch, Watched
 
 __all__ = [
@@ -42,9 +44,11 @@ __all__ = [
     "asked_dtypes",
     "bound",
     "class_name",
+    "generators_in",
+    "inside_of",
     "name_of_class",
     "own_class",
-    "said_of_modules",
+    "own_names",
     "take_code",
     "unlike_modules",
 ]
@@ -53,81 +57,6 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 _TABLES = ("_modules", "_parameters", "_buffers")
 _ABSENT: Any = object()
 _CONTAINERS = (list, dict, set, collections.deque)  # whose content may become another
-
-
-def said_of_modules(facts: Mapping[str, Facts]) -> str:
-    """Say what is taken for granted of modules, in one sentence; of many modules, what most of it is.
-
-    >>> said_of_modules({"": {"values": {"heads": 4}}, "layers": {"holds": {"_modules": ["0", "1"]}, "hooks": {}}})
-    'self.heads is 4; layers holds 0, 1; the code and hooks of 1 module'
-    """
-    alike: dict[str, list[str]] = {}
-    for path, of_one in facts.items():
-        for name, value in of_one.get("values", {}).items():
-            alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, name))
-        for fact, text in _OF_TENSORS.items():
-            for name, was in of_one.get(f"{fact}s", {}).items():
-                alike.setdefault(f"{name} is {text} {was}", []).append(_dotted(path, name))
-        for owner, held in of_one.get("objects", {}).items():
-            for name, value in held["values"].items():
-                alike.setdefault(f"{name} is {_shown(value)}", []).append(_dotted(path, f"{owner}.{name}"))
-    said = [
-        f"{'self.' if len(places) > 1 else places[0].rpartition('.')[0] + '.'}{text}"
-        + (f" in {len(places)} modules" if len(places) > 1 else "")
-        for text, places in alike.items()
-    ]
-    holds = [
-        f"{path or 'self'} holds {', '.join(names) or 'nothing'}"
-        for path, of_one in facts.items()
-        for names in of_one.get("holds", {}).values()
-    ]
-    said = [*_few(said), *_few(holds)]
-    called = sum("hooks" in of_one for of_one in facts.values())
-    said += [f"the code and hooks of {called} module{'s' * (called > 1)}"] if called else []
-    return "; ".join(said) or f"the class of {len(facts)} module{'s' * (len(facts) > 1)}"
-
-
-def _few(texts: list[str]) -> list[str]:
-    return texts if len(texts) <= _MOST else [*texts[:_MOST], f"{len(texts) - _MOST} more"]
-
-
-_MOST = 8  # texts of one kind that a sentence has
-
-
-def _dotted(path: str, name: str) -> str:
-    return f"self.{path}.{name}" if path else f"self.{name}"
-
-
-def _shown(value: Any) -> str:
-    text = _text_of(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _text_of(value: Any) -> str:
-    """The text of what `spelled` gives."""
-    if type(value) is dict and list(value) in _NAMED:
-        told = next(iter(value.values()))
-        return str(told[0] if type(told) is list else told)
-    if type(value) is dict and list(value) == ["partial"]:
-        function, args, keywords = value["partial"]
-        named = [f"{name}={_text_of(item)}" for name, item in keywords.items()]
-        return f"partial({', '.join([_text_of(function), *map(_text_of, args), *named])})"
-    if type(value) is dict:
-        return f"{{{', '.join(f'{key!r}: {_text_of(item)}' for key, item in value.items())}}}"
-    if type(value) is tuple:
-        return f"({', '.join(map(_text_of, value))}{',' * (len(value) == 1)})"
-    return f"[{', '.join(map(_text_of, value))}]" if type(value) is list else repr(value)
-
-
-def _shown_now(was: Any, now: Any) -> str:
-    """What a value is now, as it differs from what it was."""
-    text = _shown(now)
-    return text if text != _shown(was) else f"another {type(now).__name__}" if type(now) is not type(was) else "another"
-
-
-_LONGEST = 80
-_OF_TENSORS = {"dtype": "of", "device": "on", "shape": "of"}
-_NAMED = (["function"], ["member"], ["bytes"], ["value"], ["package"], ["tensor"])
 
 
 def _names_of_hooks(module: nn.Module, table: str) -> list[str]:
@@ -168,6 +97,14 @@ def own_class(module: Any) -> type:
     return next(kind for kind in type(module).__mro__ if not kind.__dict__.get("_is_instance_class"))
 
 
+def own_names(state: Mapping[str, Any]) -> list[str]:
+    """The names of the attributes of a module, short of those that torch and we keep there."""
+    return [name for name in state if name not in _NOT_OF_USERS]
+
+
+_NOT_OF_USERS = frozenset({*nn.Module().__dict__, "_graphwright_state", "forward", "_compiled_call_impl", "_apply"})
+
+
 def name_of_class(kind: type) -> str:
     """The name of a class, and of the module where it is defined."""
     return f"{getattr(kind, '__module__', '')}.{kind.__qualname__}"  # a class that `type` made may have none
@@ -196,7 +133,7 @@ def asked_dtypes(root: nn.Module, facts: Mapping[str, Facts], at: str) -> Iterat
         for name, was in of_one.get("dtypes", {}).items():
             held = _held(module, name) if isinstance(module, nn.Module) else None
             if isinstance(held, torch.Tensor):
-                yield _dotted(".".join(filter(None, (at, path))), name), held, was
+                yield dotted(".".join(filter(None, (at, path))), name), held, was
 
 
 def _idle_everywhere(facts: Mapping[str, Facts]) -> list[dict[Any, Any]]:
@@ -249,53 +186,89 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for name, was in facts.get("values", {}).items():
         now, held = values[name], _held(module, name)
         if not is_told(module.__dict__.get(name, _ABSENT), was, graph.constants):
-            if held is _ABSENT and (not path or (type(was) is dict and list(was) == _NAMED[0])):
+            if held is _ABSENT and (not path or (type(was) is dict and list(was) == NAMED[0])):
                 continue  # a part of the program, made of what its graph uses; or a function, which no file holds
             kind = "no more there" if held is _ABSENT else f"a {type(held).__name__}"
-            said = f"now it is {kind if now is _ABSENT else _shown_now(was, now)}"
-            what = f"{_dotted(path, name)} was {_shown(was)} when the program was captured; {said}"
+            said = f"now it is {kind if now is _ABSENT else shown_now(was, now)}"
+            what = f"{dotted(path, name)} was {shown(was)} when the program was captured; {said}"
             can_stay_open = type(was) in (bool, int, float)
-            yield what, f"{_AGAIN}, or with dynamic=[{_dotted(path, name)!r}]" if can_stay_open else _AGAIN
+            yield what, f"{_AGAIN}, or with dynamic=[{dotted(path, name)!r}]" if can_stay_open else _AGAIN
     for inner, of_object in facts.get("objects", {}).items():
         if not path and _held(module, inner.partition(".")[0]) is _ABSENT:
             continue  # such a part, too
-        yield from _unlike_object(_object_at(module, inner), _dotted(path, inner), of_object)
+        yield from _unlike_object(_object_at(module, inner), dotted(path, inner), of_object, graph.constants)
     for table, names in facts.get("holds", {}).items():
         yield from _unlike_table(module, path, table, names, facts.get("unused", ()), graph)
     for name, was in facts.get("is_none", {}).items():
         held = _held(module, name)
         if held is not _ABSENT and (held is None) != was:
             said = "None" if was else "there"
-            yield f"{_dotted(path, name)} was {said} when the program was captured; now it is not", _AGAIN
-    for fact, text in _OF_TENSORS.items():
+            yield f"{dotted(path, name)} was {said} when the program was captured; now it is not", _AGAIN
+    for fact, text in OF_TENSORS.items():
         for name, was in facts.get(f"{fact}s", {}).items():
             now = str(getattr(_held(module, name), fact, was))
             if now != was:
-                what = f"{_dotted(path, name)} was {text} {was} when the program was captured; now it is {text} {now}"
+                what = f"{dotted(path, name)} was {text} {was} when the program was captured; now it is {text} {now}"
                 yield what, "convert the original model, then capture it"
     for name, answers in facts.get("kinds", {}).items():
         held = _held(module, name)
         kinds = {name_of_class(kind) for kind in type(held).__mro__}
         for kind in (kind for kind, was in answers.items() if held is not _ABSENT and (kind in kinds) != was):
             was, now = f"{'a' if answers[kind] else 'no'} {kind.rpartition('.')[2]}", type(held).__qualname__
-            yield f"{_dotted(path, name)} was {was} when the program was captured; now it is a {now}", _AGAIN
+            yield f"{dotted(path, name)} was {was} when the program was captured; now it is a {now}", _AGAIN
     for name, was in facts.get("exact", {}).items():
         held = _held(module, name)
         if held is not _ABSENT and class_name(held) != was:
             was, now = was.rpartition(".")[2], type(held).__qualname__
             yield (
-                f"{_dotted(path, name)} was a {was} and no other class when it was captured; now it is a {now}",
+                f"{dotted(path, name)} was a {was} and no other class when it was captured; now it is a {now}",
                 _AGAIN,
             )
     yield from _unlike_ones(module, facts.get("same", {}))
     for name in facts.get("absent", ()):
         if _held(module, name) is not _ABSENT:
-            yield f"{_dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
+            yield f"{dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
+    if "names" in facts:
+        yield from _unlike_names(own_names(module.__dict__), facts["names"], facts.get("made", ()), where)
+    drawn = generators_in(graph) if facts.get("drawn") else set()
+    for name in facts.get("drawn", ()) if drawn else ():
+        if id(module.__dict__.get(name, _ABSENT)) not in drawn and name in module.__dict__:
+            yield f"{dotted(path, name)} is another generator than that of which the captured program draws", _AGAIN
+    for name, keys in facts.get("closed", {}).items():
+        held = module.__dict__.get(name)
+        more = [key for key in held if key not in keys] if type(held) is dict else ()
+        if more:
+            what = f"{dotted(path, name)} has {more[0]!r}, which the program did not find there when it was captured"
+            yield what, _AGAIN
+    for name in facts.get("lacking", ()):
+        if hasattr(type(module), name):
+            owner = next(base for base in type(module).__mro__ if name in base.__dict__ or base is object)
+            yield f"{owner.__qualname__}.{name} is there now, and was not when the program was captured", _AGAIN
+
+
+def generators_in(graph: Graph) -> set[int]:
+    """The ids of the objects whose methods a graph calls: generators of random numbers among them."""
+    return {id(node.target.__self__) for node in graph.all_nodes() if hasattr(node.target, "__self__")}
+
+
+def _unlike_names(now: list[str], was: list[str], made: Collection[str], what: str) -> Iterator[tuple[str, str]]:
+    """Which attributes there are more, or fewer, than a program found that looked for all; it has `made` some itself.
+
+    A module that was made of what a graph uses has none of them.
+    """
+    more = [name for name in now if name not in was and name not in made]
+    there = [name for name in now if name in was]
+    if more:
+        yield f"{what} has got {', '.join(more)} since the program was captured, which looks for all names", _AGAIN
+    elif there and there != was:
+        fewer = ", ".join(name for name in was if name not in there)
+        said = f"has lost {fewer}" if fewer else "has its attributes in another order"
+        yield f"{what} {said} since the program was captured, which looks for all names", _AGAIN
 
 
 def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Which modules or tensors were one and are two now, or were two and are one."""
-    held = {path: next(iter(_places_of(root, path)), ({}, ""))[0].get(path.rpartition(".")[2]) for path in same}
+    held = {path: _held_at(root, path) for path in same}
     one_of = {id(held[path]): path for path in same.values() if held[path] is not None}
     for path, first in same.items():
         if held[path] is None or held[first] is None:
@@ -306,29 +279,51 @@ def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str
             yield f"self.{path} was not self.{one_of[id(held[path])]} when the program was captured; now it is", _AGAIN
 
 
+def _held_at(root: nn.Module, path: str) -> Any:
+    holder, name = _holder_of(root, path)
+    if issubclass(type(holder), nn.Module):
+        held = _held(holder, name)
+        return None if held is _ABSENT else held
+    return inside_of(holder).get(name)
+
+
+def _holder_of(root: nn.Module, path: str) -> tuple[Any, str]:
+    """The module, object or container in which a module, tensor or object of a path is, and its name there."""
+    *owners, name = path.split(".")
+    holder: Any = root
+    for owner in owners:
+        if issubclass(type(holder), nn.Module):
+            found = _held(holder, owner)
+            holder = None if found is _ABSENT else found
+        else:
+            holder = inside_of(holder).get(owner)
+    return holder, name
+
+
 def _places_of(root: nn.Module, path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The table in which a module, tensor or object of a path is, and its name there."""
-    owner, _, name = path.rpartition(".")
-    module = _module_at(root, owner)
-    if isinstance(module, nn.Module):
-        tables = (*[module.__dict__[table] for table in _TABLES], module.__dict__)
-        yield from ((table, name) for table in tables if name in table)
+    """The table in which a module or tensor of a path is, or an object, and its name there."""
+    holder, name = _holder_of(root, path)
+    tables = [holder.__dict__[table] for table in _TABLES] if issubclass(type(holder), nn.Module) else []
+    yield from ((table, name) for table in (*tables, state_of(holder)) if name in table)
 
 
-def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, str]]:
+def _unlike_object(value: Any, path: str, facts: Facts, constants: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What an object has become: of another class, or with another value in an attribute."""
     if class_name(value) != facts["class"]:
         was, now = facts["class"].rpartition(".")[2], type(value).__qualname__
         kind = f"a {now}" if now != was else f"another {now}"
         yield f"{path} was a {was} when the program was captured; now it is {kind}", _AGAIN
         return
-    held = _inside(value)
+    held = inside_of(value)
     for name, was in facts["values"].items():
         now = spelled(held.get(name, _ABSENT))
-        if type(now) is not type(was) or now != was:
-            said = "it is no more there" if now is _ABSENT else f"it is {_shown_now(was, now)}"
-            what = f"len({path})" if name == "len()" else f"{path}.{name}"
-            yield f"{what} was {_shown(was)} when the program was captured; now {said}", _AGAIN
+        is_tensor = type(was) is dict and list(was) == ["tensor"]
+        if not is_told(held.get(name), was, constants) if is_tensor else type(now) is not type(was) or now != was:
+            said = "it is no more there" if now is _ABSENT else f"it is {shown_now(was, now)}"
+            what = f"{name[:-2]}({path})" if name.endswith("()") else f"{path}.{name}"
+            yield f"{what} was {shown(was)} when the program was captured; now {said}", _AGAIN
+    if "names" in facts and list(held) != facts["names"]:
+        yield from _unlike_names(list(held), facts["names"], (), path)
     for name in facts.get("absent", ()):
         if name in held:
             yield f"{path} has got an attribute {name!r} of its own since the program was captured", _AGAIN
@@ -337,13 +332,22 @@ def _unlike_object(value: Any, path: str, facts: Facts) -> Iterator[tuple[str, s
 def _object_at(module: nn.Module, path: str) -> Any:
     value: Any = module
     for atom in path.split("."):
-        value = _inside(value).get(atom)
+        value = inside_of(value).get(atom)
     return value
 
 
-def _inside(value: Any) -> dict[str, Any]:
+def inside_of(value: Any) -> dict[str, Any]:
     """What an object has by attribute, a container by place or key and with its length, each under a text."""
     kind = type(value)  # its `__class__` is what its class says, and may run anything
+    if issubclass(kind, functools.partial):
+        return {"func": value.func, "args": value.args, "keywords": value.keywords}
+    if issubclass(kind, MethodType):
+        return {"__self__": value.__self__}
+    if issubclass(kind, nn.Module):
+        state = value.__dict__
+        hooks = [hook for table in HOOKS for hook in state[table].values()]
+        inner = {name: held for table in _TABLES for name, held in state[table].items()}
+        return {**state, **inner, "hooks()": len(hooks)}
     if issubclass(kind, list | tuple | dict):
         items = value.items() if issubclass(kind, dict) else enumerate(value)
         return {"len()": len(value), **{str(key): item for key, item in items}}
@@ -365,6 +369,11 @@ def _unlike_table(
     if more or fewer:
         what = f"has got {', '.join(more)}" if more else f"has lost {', '.join(fewer)}"
         yield f"{path or type(module).__qualname__} {what} since the program was captured", _AGAIN
+    elif [name for name in now if name in names] != [name for name in names if name in now]:
+        yield (
+            f"{path or type(module).__qualname__} has what it holds in another order than when it was captured",
+            _AGAIN,
+        )
 
 
 def _used(graph: Graph) -> set[str]:
@@ -405,9 +414,9 @@ class Bound:
     """
 
     __slots__ = (
-        "_classes", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys", "_now",
-        "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types", "_values", "_watch",
-        "_with_tensors", "facts",
+        "_classes", "_closed", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys",
+        "_lacking", "_now", "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types",
+        "_values", "_watch", "_with_tensors", "facts",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Mapping[type, Any]) -> None:
@@ -422,6 +431,8 @@ class Bound:
         self._with_tensors: list[tuple[dict[str, Any], str, Any]] = []  # containers of tensors, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
+        self._closed: list[tuple[dict[str, Any], str, Set[Any]]] = []  # dicts, and all keys that they may have
+        self._lacking: list[tuple[type, str]] = []  # classes, and attributes that they are not to have
         self._typed: list[nn.Module] = []  # modules whose class is taken for granted
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
         filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
@@ -432,8 +443,14 @@ class Bound:
                 if path and "class" in of_one:
                     self._typed.append(module)
                 self._typed += [child for name in of_one.get("exact", ()) if (child := module._modules.get(name))]
+                self._lacking += [(type(module), name) for name in of_one.get("lacking", ())]
                 self._add(module.__dict__, of_one, reads, filled)
-                reads += [place for each in of_one.get("same", {}) for place in _places_of(module, each)]
+                for each in of_one.get("same", {}):
+                    places = list(_places_of(module, each))
+                    reads += places
+                    holder, name = _holder_of(module, each)
+                    if not places and not issubclass(type(holder), nn.Module):  # in a slot, or a container
+                        self._slots.append((holder, name, inside_of(holder).get(name, _ABSENT)))
         held = [table.get(name) for table, name in self._containers]
         self._contents = [(copy.deepcopy(value), kinds_in(value)) for value in held]
         self._then = [dict(table) for table in self._tables]
@@ -441,7 +458,8 @@ class Bound:
         self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
         self._values = [table.get(name, _ABSENT) for table, name in reads]
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
-        self._is_plain = not any((self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors))
+        others = self._closed, self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors
+        self._is_plain = not any(others)
         self._watch = Watch([self.watched()])
 
     def _add_path(self, root: nn.Module, path: str) -> None:
@@ -472,18 +490,21 @@ class Bound:
         for path, of_object in facts.get("objects", {}).items():
             self._add_object(state, path, of_object, reads)
         for table in facts.get("holds", {}):
-            if table != "_modules":
-                self._keys.append((state[table], list(state[table])))
-            elif not any(state[table] is known for known in self._tables):
+            self._keys.append((state[table], list(state[table])))
+            if table == "_modules" and not any(state[table] is known for known in self._tables):
                 self._tables.append(state[table])
         for name, is_none in facts.get("is_none", {}).items():
             held = next((state[each] for each in _TABLES if name in state[each]), state)
             (reads if is_none else filled).append((held, name))
-        for fact in _OF_TENSORS:
+        for fact in OF_TENSORS:
             for name in facts.get(f"{fact}s", {}):
                 held = next((state[each] for each in _TABLES if name in state[each]), state)
                 self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
-        reads += [(state["_modules"], name) for name in facts.get("kinds", {})]
+        reads += [(state, name) for name in facts.get("drawn", ())]
+        self._closed += [(state, name, set(keys)) for name, keys in facts.get("closed", {}).items()]
+        if "names" in facts:
+            self._keys.append((state, list(state)))
+        reads += [(state["_modules"], name) for name in {**facts.get("kinds", {}), **facts.get("exact", {})}]
         absent = facts.get("absent", ())
         reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
 
@@ -504,21 +525,30 @@ class Bound:
         *owners, name = path.split(".")
         holder: Any = None
         for owner in owners:
-            holder = state.get(owner) if holder is None else _inside(holder).get(owner)
+            holder = state.get(owner) if holder is None else inside_of(holder).get(owner)
             state = state_of(holder)
         if owners and name not in state:  # in a container
-            value = _inside(holder).get(name)
+            value = inside_of(holder).get(name)
             self._slots.append((holder, name, value))
         else:
             value = state.get(name)
             reads.append((state, name))
         held = {} if issubclass(type(value), dict) else state_of(value)
+        if "names" in facts and held:
+            self._keys.append((held, list(held)))
         reads += [(held, each) for each in facts.get("absent", ())]
         if slots_of(type(value)):
             self._slots += [(value, each, _ABSENT) for each in facts.get("absent", ())]
+        if issubclass(type(value), nn.Module):
+            self._idle += [held[table] for table in HOOKS if not held[table]]
+            held = _OfModule({each: table for table in (held, *[held[each] for each in _TABLES]) for each in table})
         for each in facts["values"]:
-            if each not in held:
-                self._slots.append((value, each, _inside(value).get(each, _ABSENT)))
+            if isinstance(held, _OfModule) and each in held:
+                self._add_value(held[each], each, reads)
+            elif isinstance(held, _OfModule) and facts["values"][each] == 0 and each == "hooks()":
+                continue
+            elif each not in held:
+                self._slots.append((value, each, inside_of(value).get(each, _ABSENT)))
             else:
                 self._add_value(held, each, reads)
 
@@ -527,7 +557,7 @@ class Bound:
         tables = [*self._tables, *self._own, *[table for table, _ in self._keys]]
         for reads in (self._now, self._filled):
             tables += reads[0] if len(reads) == 3 else []
-        return Watched(tables, self._idle, self._typed, self._types, self._classes, self._forwards)
+        return Watched(tables, self._idle, self._typed, self._types, self._classes, self._forwards, self._lacking)
 
     def holds(self) -> bool:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
@@ -544,6 +574,8 @@ class Bound:
         if [*map(type, self._typed)] != self._types:
             return False
         if self._classes and [*map(_FORWARD, self._classes)] != self._forwards:
+            return False
+        if any(hasattr(kind, name) for kind, name in self._lacking):
             return False
         if self._own and any(map(_CONTAINS, self._own, repeat("forward"))):
             return False
@@ -565,9 +597,15 @@ class Bound:
             return False
         if any(getattr(table.get(name), fact, None) != was for table, name, fact, was in self._of_tensors):
             return False
+        if any(not table.get(name, _EMPTY).keys() <= keys for table, name, keys in self._closed):
+            return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
-        return not any(_inside(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
+        return not any(inside_of(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
+
+
+class _OfModule(dict[str, Any]):
+    """The tables of a module by the names in them."""
 
 
 def _may_be_filled(value: Any) -> bool:
@@ -575,6 +613,7 @@ def _may_be_filled(value: Any) -> bool:
     return isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and any(map(_may_be_filled, value)))
 
 
+_EMPTY: dict[str, Any] = {}
 _CONTAINS, _IS, _FORWARD = operator.contains, operator.is_, operator.attrgetter("forward")
 _GET: Callable[..., Any] = dict.get
 _NONES = repeat(None)

@@ -23,7 +23,8 @@ class Watched(NamedTuple):
     """What a check has looked at, and what may become another without a write to its tables.
 
     tables: the dicts that it has read. idle: dicts that are to be empty. modules: modules whose classes are to be
-    `kinds`; classes: classes whose `forward` is to be that of `forwards`.
+    `kinds`; classes: classes whose `forward` is to be that of `forwards`; lacking: classes, and an attribute that
+    each is not to have.
     """
 
     tables: Sequence[dict[Any, Any]] = ()
@@ -32,6 +33,7 @@ class Watched(NamedTuple):
     kinds: Sequence[type] = ()
     classes: Sequence[type] = ()
     forwards: Sequence[Any] = ()
+    lacking: Sequence[tuple[type, str]] = ()
 
 
 class Watch:
@@ -53,6 +55,7 @@ class Watch:
         "_idle",
         "_is_versioned",
         "_kinds",
+        "_lacking",
         "_looks",
         "_modules",
         "_tables",
@@ -68,6 +71,8 @@ class Watch:
         self._kinds = [kinds[id(module)] for module in self._modules]
         forwards = {each: known for part in parts for each, known in zip(part.classes, part.forwards, strict=True)}
         self._classes, self._forwards = list(forwards), list(forwards.values())
+        lacking = dict.fromkeys(pair for part in parts for pair in part.lacking)
+        self._lacking = tuple(map(list, zip(*lacking, strict=True)))  # classes and names
         self._is_versioned = _found is not None and all(isinstance(table, dict) for table in self._tables)
         self._looks = 0  # since it held
         self.versions: list[int] | None = None  # what was kept
@@ -80,6 +85,7 @@ class Watch:
             or any(self._idle)
             or [*map(type, self._modules)] != self._kinds
             or [*map(_FORWARD, self._classes)] != self._forwards
+            or (self._lacking and any(map(hasattr, *self._lacking)))
         ):
             return False
         if self._looks:

@@ -60,6 +60,7 @@ from graphwright.source.lowering_loops import ITEM, Lowered, lower_loop, with_te
 from graphwright.source.lowering_matches import UnknownPattern, lower_match
 from graphwright.source.mentions import (
     DISPATCHERS,
+    Mentions,
     catches,
     codes_of,
     is_foreign,
@@ -116,6 +117,7 @@ from graphwright.source.uses import Use, argument_at, uses_of
 from graphwright.source.variables import bound_in_loops, names_counted, private_to
 
 __all__ = [
+    "Mentions",
     "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK", "SCOPES",
     "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler", "Liveness",
     "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use",

@@ -41,7 +41,8 @@ class Mentions:
     `paths` are global names with the attributes that are read or assigned of them right away: `("config", "SCALE")`.
     `attributes` are those that are read of anything, `stored` the global names that are assigned, `written` the
     attributes that are. `free` are the variables of the functions around it, `rebound` those that it assigns. `texts`
-    are the names that it has as strings, where it may look something up by these: `getattr(config, "scale")`.
+    are the names that it has as strings, where it may look something up by these: `getattr(config, "scale")`. `imports`
+    are the modules that it imports when it runs, each with how many packages up and the names that it takes out of it.
     """
 
     paths: frozenset[tuple[str, ...]]
@@ -51,6 +52,7 @@ class Mentions:
     free: frozenset[str]
     rebound: frozenset[str]
     texts: frozenset[str]
+    imports: frozenset[tuple[str, int, tuple[str, ...]]]
 
 
 DISPATCHERS = frozenset({  # of Python's own: functions that choose another one by the class of an argument
@@ -137,12 +139,39 @@ def _read(code: CodeType) -> Mentions:
                     written.add(name)
         if free and not _REBINDS.isdisjoint(part.co_code[::2]):
             rebound.update(str(step.argval) for step in dis.get_instructions(part) if step.opcode in _REBINDS)
+    imports = frozenset(found for part in codes_of(code) for found in _imports(part))
     looks_up = any(not _LOOKS_UP.isdisjoint(part.co_names) for part in codes_of(code))
     consts = [const for part in codes_of(code) for const in part.co_consts] if looks_up else []
     texts = frozenset(const for const in consts if isinstance(const, str) and const.isidentifier())
     return Mentions(
-        frozenset(paths), frozenset(attributes), frozenset(stored), frozenset(written), free, free & rebound, texts
+        frozenset(paths),
+        frozenset(attributes),
+        frozenset(stored),
+        frozenset(written),
+        free,
+        free & rebound,
+        texts,
+        imports,
     )
+
+
+def _imports(code: CodeType) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """The modules that code imports, by statements or by names that it has as strings."""
+    if _IMPORT in code.co_code[::2]:
+        before: list[dis.Instruction] = []
+        for step in dis.get_instructions(code):
+            if step.opcode == _IMPORT:
+                level, names = (each.argval for each in before[-2:])
+                yield step.argval, int(level or 0), tuple(names or ())
+            before = [*before[-1:], step]
+    if not _IMPORTERS.isdisjoint(code.co_names):
+        for const in code.co_consts:
+            if isinstance(const, str) and all(map(str.isidentifier, const.split("."))):
+                yield const, 0, ()
+
+
+_IMPORT = dis.opmap["IMPORT_NAME"]
+_IMPORTERS = frozenset({"import_module", "__import__", "modules"})
 
 
 def _folders() -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from graphwright.source import walk
@@ -12,11 +12,18 @@ __all__ = ["TREES", "Asked", "asked_in", "tested_in"]
 
 
 class Asked(NamedTuple):
-    """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`."""
+    """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`.
+
+    `by_name`: attributes are looked up by names that are computed; `of_globals`: global variables are;
+    `of_attributes`: attributes are in tables of them, or all of them are gone over.
+    """
 
     class_of: bool
     kind: bool
     given: frozenset[str]
+    by_name: bool
+    of_globals: bool
+    of_attributes: bool
 
 
 _IS = (ast.Is, ast.IsNot)
@@ -31,12 +38,13 @@ _KINDS = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_
 def asked_in(definition: ast.FunctionDef | ast.Lambda | None) -> Asked:
     """Find the questions of a function, nested ones among them; what it asks of `self` is none of them."""
     if definition is None:
-        return Asked(False, False, frozenset())
+        return Asked(False, False, frozenset(), False, False, True)
     names = _arguments(definition)
     owner = names[0] if names and names[0] in ("self", "cls") else ""
     nodes = [*walk(definition)]
     given = frozenset(names) & set(_asked_for_none(nodes))
-    return Asked(any(_uses_type(nodes, owner)), any(_kinds_asked(nodes, owner)), given)
+    of_classes = any(_uses_type(nodes, owner)), any(_kinds_asked(nodes, owner))
+    return Asked(*of_classes, given, any(map(_is_by_name, nodes)), *[_searches(nodes, each) for each in _TABLES])
 
 
 def tested_in(definition: ast.FunctionDef | ast.Lambda | None) -> frozenset[str]:
@@ -97,6 +105,42 @@ def _kinds_asked(nodes: list[ast.AST], owner: str) -> Iterator[bool]:
             is_question = name in TREES or (name in _KINDS and (name != "getattr" or len(node.args) == 3))
             if is_question and (not owner or _root(node.args[0]) != owner):
                 yield True
+
+
+def _is_by_name(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or len(node.args) < 2 or not isinstance(node.func, ast.Name):
+        return False
+    return node.func.id in ("getattr", "hasattr") and not isinstance(node.args[1], ast.Constant)
+
+
+def _searches(nodes: list[ast.AST], is_table: Callable[[ast.AST], bool]) -> bool:
+    """Tell whether some tables are used for more than names that are written there: `table["name"]`."""
+    all_of = {id(node) for node in nodes if is_table(node)}
+    for node in nodes if all_of else ():
+        key: ast.expr | None = None
+        table: ast.AST | None = None
+        if isinstance(node, ast.Subscript):
+            table, key = node.value, node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            table, key = node.func.value, node.args[0]
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            table, key = node.comparators[0], node.left
+        if isinstance(key, ast.Constant):
+            all_of.discard(id(table))
+    return bool(all_of)
+
+
+def _is_globals(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "globals"
+
+
+def _is_attributes(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == "__dict__"
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("vars", "dir")
+
+
+_TABLES = (_is_globals, _is_attributes)
 
 
 def _root(value: ast.expr) -> str:

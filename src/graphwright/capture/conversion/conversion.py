@@ -54,6 +54,7 @@ __all__ = [
     "NESTED",
     "PREFIX",
     "asks_class",
+    "asks_by_name",
     "asks_identity",
     "asked_for_none",
     "asked_for_truth",
@@ -66,6 +67,8 @@ __all__ = [
     "is_converted",
     "is_standard",
     "original_code",
+    "searches_attributes",
+    "searches_globals",
 ]
 
 # Original -> converted, by the lines of branches that wait for the end of the function; None where that cannot be.
@@ -89,7 +92,19 @@ _looking: CodeTable[bool] = CodeTable()
 _LOOKS = _CONDITIONAL_JUMPS | {_IS, opcode.opmap["CONTAINS_OP"]}
 _OWN_TOOLS = frozenset(tool.__file__ for tool in (ast, inspect, linecache, tokenize, traceback, re, weakref))
 _WORDS = frozenset({"isinstance", "issubclass", "type", "hasattr", "getattr", "callable", "id", "map", "filter"})
-_OF_CLASSES = TREES | {"isinstance", "type", "hasattr", "getattr", "callable", "is_tensor", "__class__"}
+_OF_CLASSES = TREES | {
+    "isinstance",
+    "type",
+    "hasattr",
+    "getattr",
+    "callable",
+    "is_tensor",
+    "__class__",
+    "globals",
+    "vars",
+    "dir",
+    "__dict__",
+}
 NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
 
 
@@ -202,6 +217,25 @@ def asks_class(code: CodeType) -> bool:
 def asks_kind(code: CodeType) -> bool:
     """Tell whether a function of the program asks of what kind a value is that it was given, or has made."""
     return _asked(code).kind and not is_standard(code)
+
+
+def asks_by_name(code: CodeType) -> bool:
+    """Tell whether a function of the program looks attributes up by names that it computes."""
+    return not _LOOKUPS.isdisjoint(_names(code)) and _asked(code).by_name
+
+
+def searches_globals(code: CodeType) -> bool:
+    """Tell whether a function of the program looks global variables up by names that it computes."""
+    return "globals" in _names(code) and _asked(code).of_globals
+
+
+def searches_attributes(code: CodeType) -> bool:
+    """Tell whether a function of the program looks into tables of attributes, other than under names that it writes."""
+    return not _ATTRIBUTES.isdisjoint(_names(code)) and _asked(code).of_attributes
+
+
+_ATTRIBUTES = frozenset({"vars", "dir", "__dict__"})
+_LOOKUPS = frozenset({"getattr", "hasattr"})
 
 
 def is_standard(code: CodeType) -> bool:

@@ -13,6 +13,7 @@ branch_state.py.
     held_tables.py      what containers and objects hold, as one table for each
     alike_modules.py    modules of which a capture of one holds for the other as well
     module_reads.py     what a program reads of its modules as plain values
+    watched_tables.py   the tables of a module, which tell what is read of them
     class_uses.py       what the class of a module does with its own attributes
     asked_modules.py    of which class modules are, and whether two are one, where a program asks
     object_reads.py     plain values in objects that modules hold

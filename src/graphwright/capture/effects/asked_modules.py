@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.runtime import class_name, name_of_class
+from graphwright.runtime import class_name, name_of_class, own_names
 from graphwright.source import mentions
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from graphwright.capture.state.ledger import Ledger
 
-__all__ = ["Asker", "asker_of", "take_answers"]
+__all__ = ["Asker", "asker_of", "chooser", "take_answers"]
 
 _QUESTIONS = frozenset({("isinstance",), ("issubclass",), ("type",)})
 
@@ -33,11 +33,19 @@ class Asker:
     attributes: frozenset[str]
     classes: frozenset[type]  # of modules, if it asks for classes
     asks_exactly: bool  # by `type(module)`, and not by `isinstance` alone
+    asks_any: bool  # likewise, for whatever class there is
     asks_identity: bool
     keys: frozenset[str]  # its texts that may be names, if it looks at `__dict__`
+    walks: bool  # whether it looks at `__dict__` or `dir(...)`, where it may go over all names
 
 
-def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool) -> Asker | None:
+def chooser(attributes: frozenset[str]) -> Asker:
+    """What a function asks that chooses another one by the class of what it is given."""
+    none: frozenset[Any] = frozenset()
+    return Asker(attributes, none, True, True, False, none, False)
+
+
+def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool, walks: bool, is_of_user: bool) -> Asker | None:
     """What a function may ask that has these global names, None if that is nothing."""
     mentioned = mentions(code)
     classes: list[type] = []
@@ -46,10 +54,12 @@ def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool) -> Aske
         classes = [kind for kind in found if isinstance(kind, type) and issubclass(kind, nn.Module)]
     sees_dict = ("vars",) in mentioned.paths or "__dict__" in mentioned.attributes
     keys = frozenset(filter(str.isidentifier, _texts(code))) if sees_dict else frozenset()
-    if not classes and not asks_identity and not keys:
-        return None
     asks_exactly = ("type",) in mentioned.paths or "__class__" in mentioned.attributes
-    return Asker(mentioned.attributes, frozenset(classes) - {nn.Module}, asks_exactly, asks_identity, keys)
+    asks_any = asks_exactly and is_of_user
+    if not classes and not asks_identity and not keys and not walks and not asks_any:
+        return None
+    named = frozenset(classes) - {nn.Module}
+    return Asker(mentioned.attributes, named, asks_exactly, asks_any, asks_identity, keys, walks)
 
 
 def _texts(code: CodeType) -> Iterator[str]:
@@ -74,16 +84,20 @@ def take_answers(
     asked = list(askers)
     places = list(_places(root, "", is_leaf)) if asked else []
     for asker in asked:
-        for path, name, value in places if asker.classes else ():
+        for path, name, value in places if asker.classes or asker.asks_any else ():
             if isinstance(value, nn.Module) and (_is_mentioned(asker, path, name) or _is_walked(ledger, path)):
-                answers = ledger.module(path).setdefault("kinds", {}).setdefault(name, {})
-                answers.update({name_of_class(kind): isinstance(value, kind) for kind in asker.classes})
+                if asker.classes:
+                    answers = ledger.module(path).setdefault("kinds", {}).setdefault(name, {})
+                    answers.update({name_of_class(kind): isinstance(value, kind) for kind in asker.classes})
                 if asker.asks_exactly:
                     ledger.module(path).setdefault("exact", {})[name] = class_name(value)
-        for path, name, value in [("", "", root), *places] if asker.keys else ():
-            if isinstance(value, nn.Module) and not is_leaf(value, _dotted(path, name)):
-                absent = ledger.module(_dotted(path, name)).setdefault("absent", [])
+        for path, name, value in [("", "", root), *places] if asker.keys or asker.walks else ():
+            if isinstance(value, nn.Module):
+                facts = ledger.module(_dotted(path, name))
+                absent = facts.setdefault("absent", [])
                 absent += [key for key in sorted(asker.keys - set(absent)) if not _has(value, key)]
+                if asker.walks:
+                    facts["names"] = own_names(value.__dict__)
         ones = [place for place in places if _is_mentioned(asker, *place)] if asker.asks_identity else []
         if len(ones) > 1:
             firsts = {id(value): _dotted(path, name) for path, name, value in reversed(ones)}

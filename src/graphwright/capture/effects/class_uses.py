@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+import functools
 from collections.abc import Container, Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -25,7 +26,7 @@ class Uses:
     written: frozenset[str]  # assigned to `self` outside of the constructor
     written_in_calls: frozenset[str]  # by what `forward` may reach
     mentioned: frozenset[str]  # by what `forward` may reach
-    of_class: frozenset[str]  # plain attributes of the class itself that these mention
+    of_class: frozenset[str]  # of the class itself, those that these mention: plain ones, and what is computed once
     methods: frozenset[str]  # that the user wrote, `forward` aside
     asks_types: bool  # whether a call may ask `type(value)`, for which a number of the graph is none
     sees_tables: bool  # whether a call may look at attributes past `nn.Module.__getattr__`
@@ -54,7 +55,7 @@ def uses_of_class(kind: type) -> Uses:
             frozenset(name for name in mentioned if _is_plain_attribute(kind, name)),
             frozenset(name for name in methods if not name.startswith("__") and name not in OWN),
             any(_is_global("type", code) for code in reached),
-            is_own or not mentioned.isdisjoint({"__dict__", "vars"}),
+            is_own or not mentioned.isdisjoint({"__dict__", "vars", "dir"}),
         )
     return known
 
@@ -78,7 +79,9 @@ def _is_plain_attribute(kind: type, name: str) -> bool:
     if name.startswith("__") or name in OWN:
         return False
     owner = next((base for base in kind.__mro__ if name in vars(base)), None)
-    return owner is not None and owner not in nn.Module.__mro__ and is_plain(vars(owner)[name])
+    if owner is None or owner in nn.Module.__mro__:
+        return False
+    return is_plain(vars(owner)[name]) or isinstance(vars(owner)[name], functools.cached_property)
 
 
 def _is_global(name: str, code: CodeType) -> bool:

@@ -47,9 +47,9 @@ from graphwright.capture.effects.kept_kinds import (
 )
 from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, touched
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
-from graphwright.capture.effects.module_reads import aside_of
 from graphwright.capture.effects.unreadable import Unreadable
 from graphwright.capture.effects.variables import Variables
+from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.unbound import Unbound
@@ -93,6 +93,11 @@ _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
 })  # fmt: skip
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
+
+
+def _has_own_setattr(kind: Any) -> bool:
+    """Tell whether a class does more than `nn.Module` where an attribute is set."""
+    return issubclass(kind, nn.Module) and kind.__setattr__ is not nn.Module.__setattr__
 
 
 class Keeping:
@@ -414,6 +419,10 @@ class Keeping:
                     continue
                 if now is ABSENT:
                     self._refuse(table, key, *_why_gone(table, key))
+                    continue
+                if table.keys is None and _has_own_setattr(table.kind):
+                    what = f"writes {table.name(key)}, and {table.kind.__name__} has a __setattr__ of its own"
+                    self._refuse(table, key, what, "write by methods, or keep what is written in another module")
                     continue
                 place = table.place(key)
                 if before is ABSENT and isinstance(now, Unbound):

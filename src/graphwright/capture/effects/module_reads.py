@@ -5,20 +5,18 @@ module writes outside of its constructor, where it is compared in order or goes 
 reads is taken for granted, and stands in the ledger: numbers, truths, texts and functions; which parameters are None;
 the names in tables that were walked; the class, hooks and forward of modules that were entered.
 
-A shell gives its plain attributes away until the program asks for them, so that those which it does not read stay free:
-`nn.Module.__getattr__` looks for what `__dict__` lacks in the tables of parameters, buffers and submodules, and these
-tell.
+How its tables tell what it reads is in watched_tables.py.
 """
 
 from __future__ import annotations
 
 import array
 import collections
-import dis
 import functools
-import sys
+import operator
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import CodeType, FrameType
+from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -31,22 +29,25 @@ from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.kept_kinds import PLAIN, Grows
 from graphwright.capture.effects.made_where_missing import say_made
 from graphwright.capture.effects.object_reads import (
+    holds_modules,
     holds_objects,
     kinds_in,
     mentioned_by,
     rest_of_container,
     values_of,
 )
+from graphwright.capture.effects.watched_tables import WATCHED
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
 from graphwright.errors import CaptureError
 from graphwright.hierarchy import paths_in
-from graphwright.ir import Graph
-from graphwright.ops import written_attributes
+from graphwright.ir import Graph, Node, nodes_in
+from graphwright.ops import is_region, written_attributes
 from graphwright.runtime import (
     GraphModule,
     class_name,
     facts_of_modules,
+    generators_in,
     holds_tensors,
     is_atom,
     is_plain_container,
@@ -55,18 +56,16 @@ from graphwright.runtime import (
     take_code,
 )
 from graphwright.source import is_installed, is_ours, user_frame
+from graphwright.values import RecordKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
-__all__ = ["ModuleReads", "aside_of"]
+__all__ = ["ModuleReads"]
 
-_LOOK_UP, _WRITE, _DELETE = (
-    method.__code__ for method in (nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__)
-)
-_OF_WALKS = nn.Module.named_modules.__code__.co_filename
 _NO_OTHERS: dict[str, str] = {}
+_GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
 _CONTAINERS = (list, dict, tuple, set, frozenset, collections.deque, bytearray, array.array, numpy.ndarray)
 _FILLED = (list, dict, set, collections.deque, bytearray)  # what may be written to
@@ -84,6 +83,7 @@ class ModuleReads:
         self.found_missing: dict[tuple[str, str], tuple[str, bool]] = {}  # those looked for: where, and by whom
         self._containers: list[tuple[str, str, Any, bool]] = []  # that modules hold: whether their methods mention them
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
+        self._generators: list[tuple[str, str, Any]] = []  # of random numbers, likewise
         shells.each(self._watch)
         recorder.at_end.append(self._refuse_replaced)
 
@@ -91,7 +91,7 @@ class ModuleReads:
         aside: dict[str, Any] = {}
         state, is_kept_by_name = shell.__dict__, isinstance(shell, _KEPT_BY_NAME)
         others = self._others.get(path, _NO_OTHERS)
-        for kind in _WATCHED:
+        for kind in WATCHED:
             state[kind.table] = table = kind(state[kind.table])
             table._state, table._reads, table._path, table._aside = state, self, path, aside
             table._is_kept_by_name, table._others = is_kept_by_name, others
@@ -105,9 +105,13 @@ class ModuleReads:
                 self._place(name, value, shell, path, aside, uses)
             elif (held is PLAIN or (isinstance(held, Grows) and held.is_assumed)) and holds_tensors(value):
                 self._containers.append((path, name, value, True))
+        if isinstance(shell, nn.ParameterDict) and "_keys" in module.__dict__:
+            self.value(path, "_keys", module.__dict__["_keys"])
         for name in uses.of_class:
             if name not in module.__dict__:
                 self.missed(path, name)  # an attribute of its own would stand before that of the class
+                if isinstance(getattr(type(module), name, None), functools.cached_property):
+                    self.found_missing[path, name] = "", True
         if isinstance(module, GraphModule):
             overhear(shell, lambda graph: self._expected(path, graph))
 
@@ -124,19 +128,26 @@ class ModuleReads:
         elif not is_atom(value) and kind not in _TABLES and is_state(value):
             self._objects.append((path, name, value))
         elif isinstance(value, _CONTAINERS):
-            is_mentioned = name in uses.mentioned or uses.sees_tables
+            is_mentioned = name in uses.mentioned or uses.sees_tables or plan.walks_tables
             if is_mentioned and is_plain_container(value):
                 self.value(path, name, value)
-            elif holds_objects(value):
+            elif holds_objects(value) or holds_modules(value):
                 self._objects.append((path, name, value))
             elif is_plain_container(value) or holds_tensors(value):
                 self._containers.append((path, name, value, is_mentioned))
         elif is_atom(value):
+            owner = self.shells.tree.paths.get(id(value.__self__)) if kind is MethodType else None
+            if owner and (not path or name in uses.mentioned):
+                self.one(path, f"{name}.__self__", owner)
             has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
-            if has_to_stay or hasattr(type(shell), name):
+            if has_to_stay or plan.sees_tables or hasattr(type(shell), name):
                 self.value(path, name, value)
-            elif shell.__dict__.get(name) is value:
+            elif name in shell.__dict__:
                 aside[name] = shell.__dict__.pop(name)
+        elif isinstance(value, _GENERATORS):
+            self._generators.append((path, name, value))
+        elif isinstance(value, functools.partial | nn.Module):  # with tensors, or hidden
+            self._objects.append((path, name, value))
 
     def _expected(self, path: str, graph: Graph) -> None:
         """Take for granted what a captured module inside of the program does."""
@@ -210,18 +221,20 @@ class ModuleReads:
         attributes: frozenset[str],
         askers: Iterable[Asker],
         looked_for: frozenset[str],
+        walks: bool,
     ) -> dict[str, dict[str, Any]]:
         """What the ledger has of modules, short of what the program itself writes, and of whose class that is.
 
         The program reads the `attributes` of objects, and what `function` leads to mentions others; it has `looked_for`
-        some that may be missing. `askers` are its functions that may ask of which class modules are, or whether two are
-        one.
+        some that may be missing, and `walks` over the names of some. `askers` are its functions that may ask of which
+        class modules are, or whether two are one.
         """
         targets, written = paths_in(graph), written_attributes(graph)
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written
         say_made(self._recorder, graph, self.found_missing)
-        self._take_objects(function, attributes, looked_for, kept)
+        self._take_objects(function, attributes, looked_for, kept, walks, graph)
         self._take_methods(attributes)
+        self._take_generators(graph)
         kept -= self._take_containers(graph, attributes | looked_for, targets | written)
         self._take_written(kept)
         self._refuse_shared(kept)
@@ -232,23 +245,31 @@ class ModuleReads:
         for path in self._owners(around):
             self._recorder.ledger.module(path)
         self._take_rest_of_containers()
+        self._close_containers(graph)
         for path, facts in sorted(self._recorder.ledger.modules.items()):
             prefix = f"{path}." if path else ""
             own: dict[str, Any] = {}
             for fact, held in facts.items():
                 if fact in ("values", "is_none", "dtypes", "devices", "shapes"):
                     held = {name: value for name, value in held.items() if prefix + name not in kept}
+                elif fact == "names":
+                    below = _names_below(kept | self._recorder.ledger.unset, prefix)
+                    made = [name for name in below if name not in held]
+                    own |= {"made": made} if made else {}
                 elif fact == "absent":
                     held = [name for name in held if prefix + name not in kept]
                 elif fact == "holds":
                     written = {each.removeprefix(prefix) for each in kept if each.startswith(prefix)}
                     held = {table: names for table, names in held.items() if table == "_modules" or not written}
-                if held or fact == "hooks":
+                if held or fact in ("hooks", "names"):
                     own[fact] = held
             unused = [name for name in own.get("holds", {}).get("_modules", ()) if prefix + name not in used]
             if unused:
                 own["unused"] = unused
             module = self._module(path)
+            if module is not None:
+                lacking = [name for name in own.get("absent", ()) if not hasattr(type(module), name)]
+                own |= {"lacking": lacking} if lacking else {}
             if path and module is not None:
                 own["class"] = class_name(module)
             if own:
@@ -278,7 +299,8 @@ class ModuleReads:
     def _refuse_shared(self, kept: set[str]) -> None:
         """Refuse a program that writes to a container which several modules hold: in a graph each has its own."""
         places: dict[int, list[tuple[str, str]]] = {}
-        written = {path.rpartition(".")[::2] for path in (*kept, *[path for path, _ in self._recorder.plan.kept])}
+        changed = {*kept, *[path for path, _ in self._recorder.plan.kept]}
+        written = {path.rpartition(".")[::2] for path in changed}
         for module, path in self.shells.tree.modules if written else ():
             for name, value in module.__dict__.items():
                 if isinstance(value, _FILLED) and name not in OWN:
@@ -290,6 +312,16 @@ class ModuleReads:
                     f"the program writes to {one}, which is {other}, too: in a graph each has one of its own",
                     fix="keep it in one module, and hand that to the others",
                 )
+        for variables in self._recorder.callers.outside() if places else ():
+            for name, value in variables.read().items():
+                held = places.get(id(value), ())
+                if held and (variables.path + name in changed or not written.isdisjoint(held)):
+                    one = ".".join(filter(None, ("self", *held[0])))
+                    raise CaptureError(
+                        f"the program writes to {one}, which is {name!r} of {variables.title}, too: "
+                        "a captured module has one of its own",
+                        fix="keep it in one place: in an attribute, or in a variable",
+                    )
 
     def _refuse_replaced(self) -> None:
         """Refuse a program that has put other modules in the place of its own: a graph has those that there were."""
@@ -306,6 +338,13 @@ class ModuleReads:
                         fix="choose one of several modules with `if`, or keep the function as one node: "
                         "leaf_functions=[...]",
                     )
+
+    def _take_generators(self, graph: Graph) -> None:
+        """Take for granted from which generators of random numbers the graph draws: it has the very objects."""
+        drawn = generators_in(graph) if self._generators else ()
+        for path, name, value in self._generators:
+            if id(value) in drawn:
+                self._recorder.ledger.module(path).setdefault("drawn", []).append(name)
 
     def _take_methods(self, attributes: frozenset[str]) -> None:
         """Take for granted that no module has an attribute of its own in the place of a method that is mentioned."""
@@ -334,8 +373,33 @@ class ModuleReads:
                     del facts["values"][name]
                     facts.setdefault("objects", {}).update(rest_of_container(name, module.__dict__[name], keys))
 
+    def _close_containers(self, graph: Graph) -> None:
+        """Of a dict to which the program adds under keys that it has, take for granted that there are no others."""
+        added = {
+            path: kind.held.items
+            for (path, keys), kind in self._recorder.plan.kept.items()
+            if not keys and isinstance(kind, Grows) and isinstance(kind.held, RecordKind) and kind.held.kind is dict
+        }
+        if not added or any(node.target in _ADDS and [*nodes_in(node.args[1])] for node in graph.all_nodes()):
+            return
+        users: dict[str, list[Node]] = {}
+        for node in graph.find_nodes(op="get_attr"):
+            users.setdefault(str(node.target), []).extend(node.users)
+        for path, items in added.items():
+            owner, _, name = path.rpartition(".")
+            module = self._module(owner)
+            is_plain = all(node.target in _OF_ITEMS or is_region(node) for node in users.get(path, ()))
+            if is_plain and module is not None and type(module.__dict__.get(name)) is dict:
+                self._recorder.ledger.module(owner).setdefault("closed", {})[name] = list(items)
+
     def _take_objects(
-        self, function: Callable[..., Any], attributes: frozenset[str], looked_for: frozenset[str], kept: set[str]
+        self,
+        function: Callable[..., Any],
+        attributes: frozenset[str],
+        looked_for: frozenset[str],
+        kept: set[str],
+        walks: bool,
+        graph: Graph,
     ) -> None:
         """Take for granted what the objects have that modules hold, short of what the program itself writes."""
         if not self._objects:
@@ -346,26 +410,50 @@ class ModuleReads:
             kind for *_, value in self._objects for kind in kinds_in(value)
         }
         mentioned = mentioned_by(kinds, function) | attributes
-        seen: set[int] = set()
+        seen: dict[int, str] = {**self.shells.tree.paths}
         firsts: dict[int, str] = {}
+        changed: set[int] = set()
+        for path, name, value in self._objects:
+            full = f"{path}.{name}" if path else name
+            is_container = isinstance(value, list | tuple | dict)
+            if full in state or (is_container and any(each.startswith(f"{full}.") for each in state)):
+                changed.add(id(value))
+                if is_container:  # the same objects may be elsewhere, too
+                    values_of(name, value, mentioned, seen, looked_for, f"{path}." if path else "")
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""
             full = f"{prefix}{name}"
             is_one = not isinstance(value, _CONTAINERS) and (not path or name in mentioned)
             if is_one and firsts.setdefault(id(value), full) != full:
                 self.one(path, name, firsts[id(value)])
-            is_changed = isinstance(value, list | tuple | dict) and any(each.startswith(f"{full}.") for each in state)
-            if full in state or is_changed or (path and name not in mentioned):
+            is_free = not is_state(value) and not holds_objects(value)  # it holds modules, or tensors
+            if id(value) in changed or ((path or is_free) and name not in mentioned):
                 continue
-            objects = values_of(name, value, mentioned, seen, looked_for)
+            objects = values_of(name, value, mentioned, seen, looked_for, prefix)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
             for inner, facts in objects.items():
+                facts["values"] |= self._held_in(f"{prefix}{inner}", facts.pop("held", {}), seen, graph)
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
                 absent = [each for each in facts.get("absent", ()) if f"{prefix}{inner}.{each}" not in state]
                 if values or path or type(self.shells.root_module) is not nn.Module:  # else a function holds it
                     taken = {"class": facts["class"], "values": values} | ({"absent": absent} if absent else {})
+                    is_made = any(each.startswith(f"{prefix}{inner}.") for each in state)
+                    if walks and "names" in facts and not is_made:
+                        taken["names"] = facts["names"]
                     self._recorder.ledger.module(path).setdefault("objects", {})[inner] = taken
+
+    def _held_in(self, owner: str, held: dict[str, Any], seen: dict[int, str], graph: Graph) -> dict[str, Any]:
+        """Take for granted what an object has that is elsewhere, too; other tensors are told."""
+        told: dict[str, Any] = {}
+        for name, value in held.items():
+            is_tensor = isinstance(value, torch.Tensor)
+            path = self._recorder.tensors.path(value) if is_tensor else seen.get(id(value))
+            if path and path not in graph.constants:
+                self.one(owner, name, path)
+            elif is_tensor:
+                told[name] = spelled(value, graph.constants)
+        return told
 
     def _module(self, path: str) -> nn.Module | None:
         module: Any = self.shells.root_module
@@ -381,6 +469,15 @@ class ModuleReads:
                 yield path
 
 
+_ADDS = frozenset({operator.setitem, operator.contains})
+_OF_ITEMS = _ADDS | {operator.getitem}
+
+
+def _names_below(paths: Iterable[str], prefix: str) -> list[str]:
+    """The first names of the paths that start with a prefix."""
+    return sorted({path[len(prefix) :].partition(".")[0] for path in paths if path.startswith(prefix)})
+
+
 def _paths_around(targets: Iterable[str]) -> set[str]:
     """The paths of all modules around what a graph reads and calls."""
     found: set[str] = set()
@@ -390,173 +487,3 @@ def _paths_around(targets: Iterable[str]) -> set[str]:
             found.add(path)
             path = path.rpartition(".")[0]
     return found
-
-
-def aside_of(shell: nn.Module) -> dict[str, Any]:
-    """The attributes of a shell that the program has not asked for."""
-    table = shell.__dict__["_parameters"]
-    return table._aside if isinstance(table, _Watched) else {}
-
-
-class _Watched(dict[str, Any]):
-    """A table of a shell, which tells what the program reads of it."""
-
-    __slots__ = ("_aside", "_is_kept_by_name", "_others", "_path", "_reads", "_state")
-    table = ""
-    _state: dict[str, Any]  # of the shell
-    _reads: ModuleReads
-    _path: str
-    _aside: dict[str, Any]
-    _is_kept_by_name: bool
-    _others: dict[str, str]
-
-    def _walked(self, frame: FrameType) -> None:
-        if self._reads.is_program(frame):
-            names = list(dict.keys(self))
-            self._reads.walked(self._path, self.table, names)
-            others = self._others
-            if frame.f_code.co_filename == _OF_WALKS and frame.f_code is not _LOOK_UP:  # each once: all are compared
-                prefix = f"{self._path}." if self._path else ""
-                others = {name: others.get(name, prefix + name) for name in names if dict.get(self, name) is not None}
-            for name in others.keys() & names:
-                self._reads.one(self._path, name, others[name])
-            if self.table != "_modules":
-                for name, value in dict.items(self):
-                    self._reads.tensor(self._path, name, value)
-
-    def _ready(self) -> dict[str, Any]:
-        """The table, with all that is in it as the program may have it."""
-        return self
-
-    def __iter__(self) -> Iterator[str]:
-        self._walked(sys._getframe(1))
-        return super().__iter__()
-
-    def __len__(self) -> int:
-        self._walked(sys._getframe(1))
-        return super().__len__()
-
-    def items(self) -> Any:
-        self._walked(sys._getframe(1))
-        return dict.items(self._ready())
-
-    def keys(self) -> Any:
-        self._walked(sys._getframe(1))
-        return super().keys()
-
-    def values(self) -> Any:
-        self._walked(sys._getframe(1))
-        return dict.values(self._ready())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(dict.items(self._ready())),)
-
-
-class _Tensors(_Watched):
-    __slots__ = ()
-
-    def __getitem__(self, name: str) -> Any:
-        return self._tensor(name, sys._getframe(1))
-
-    def _tensor(self, name: str, frame: FrameType) -> Any:
-        value = dict.__getitem__(self, name)
-        if self._reads.is_program(frame):
-            if name in self._others:
-                self._reads.one(self._path, name, self._others[name])
-            if value is None or self.table != "_parameters" or _tests_for_none(_reader(frame)):
-                self._reads.tensor(self._path, name, value)
-            if self._is_kept_by_name:
-                self._walked(frame)
-        return value
-
-
-def _reader(frame: FrameType) -> CodeType:
-    """The code that reads an attribute, where `frame` may be that of `nn.Module.__getattr__`."""
-    is_lookup = frame.f_code is _LOOK_UP and frame.f_back is not None
-    return frame.f_back.f_code if is_lookup else frame.f_code  # type: ignore[union-attr]
-
-
-_ASKS = frozenset({"is_none", "is_given"})  # what `x is None` and `x is not None` become
-
-
-@functools.lru_cache(4096)
-def _tests_for_none(code: CodeType) -> bool:
-    """Tell whether a function, as it was written or as it was converted, asks whether anything is None."""
-    return not _ASKS.isdisjoint(code.co_names) or any(
-        step.opname == "IS_OP" or step.opname.endswith("_NONE") for step in dis.get_instructions(code)
-    )
-
-
-class _Parameters(_Tensors):
-    """The first table in which `nn.Module.__getattr__` looks: it has the attributes that stand aside, too."""
-
-    __slots__ = ()
-    table = "_parameters"
-
-    def __contains__(self, name: object) -> bool:
-        if dict.__contains__(self, name):
-            return True
-        if name not in self._aside:
-            return False
-        code = sys._getframe(1).f_code
-        if code is _DELETE:  # which looks in `__dict__` last
-            self._state[str(name)] = self._aside.pop(str(name))
-        if code is _WRITE:
-            self._reads.written(self._path, str(name))
-        return code is _LOOK_UP
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self._aside and not dict.__contains__(self, name):
-            value = self._aside[name]
-            self._reads.value(self._path, name, value)
-            return value
-        return self._tensor(name, sys._getframe(1))
-
-
-class _Buffers(_Tensors):
-    __slots__ = ()
-    table = "_buffers"
-
-
-class _Modules(_Watched):
-    """The last table in which `nn.Module.__getattr__` looks: what is not there either is an attribute of nobody's."""
-
-    __slots__ = ()
-    table = "_modules"
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self._others and self._reads.is_program(sys._getframe(1)):
-            self._reads.one(self._path, name, self._others[name])
-        return self._reads.shells.ready(dict.__getitem__(self, name))
-
-    def _ready(self) -> dict[str, Any]:
-        for shell in dict.values(self):
-            self._reads.shells.ready(shell)
-        return self
-
-    def get(self, *args: Any) -> Any:
-        return dict.get(self._ready(), *args)
-
-    def pop(self, *args: Any) -> Any:
-        return dict.pop(self._ready(), *args)
-
-    def popitem(self) -> tuple[str, Any]:
-        return dict.popitem(self._ready())
-
-    def setdefault(self, *args: Any) -> Any:
-        return dict.setdefault(self._ready(), *args)
-
-    def copy(self) -> dict[str, Any]:
-        return dict.copy(self._ready())
-
-    def __contains__(self, name: object) -> bool:
-        if dict.__contains__(self, name):
-            return True
-        frame = sys._getframe(1)
-        if frame.f_code is _LOOK_UP and frame.f_back is not None and self._reads.is_program(frame.f_back):
-            self._reads.missed(self._path, str(name))
-            self._reads.looked_for(self._path, str(name), frame.f_back)
-        return False
-
-
-_WATCHED: tuple[type[_Watched], ...] = (_Parameters, _Buffers, _Modules)

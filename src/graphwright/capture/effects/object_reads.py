@@ -16,10 +16,13 @@ from torch import nn
 
 from graphwright.capture.effects.class_uses import methods_of, wrapped_in
 from graphwright.capture.effects.held_tables import held_by, is_state
-from graphwright.runtime import attributes_of, class_name, is_atom, is_plain_container, spelled
+from graphwright.runtime import attributes_of, class_name, inside_of, is_atom, is_plain_container, spelled
 from graphwright.source import is_foreign_class
 
-__all__ = ["hideable", "holds_objects", "kinds_in", "mentioned_by", "rest_of_container", "values_of"]
+__all__ = [
+    "hideable", "holds_modules", "holds_objects", "is_looked_into", "kinds_in", "mentioned_by", "rest_of_container",
+    "values_of",
+]  # fmt: skip
 
 _DEPTH = 3
 _MOST = 64  # items of a container
@@ -31,15 +34,16 @@ _NOT_CALLED = frozenset({
 
 
 def values_of(
-    name: str, value: Any, mentioned: frozenset[str], seen: set[int], looked_for: frozenset[str]
+    name: str, value: Any, mentioned: frozenset[str], seen: dict[int, str], looked_for: frozenset[str], prefix: str = ""
 ) -> dict[str, dict[str, Any]]:
     """The class and the plain attributes of an object, and of those in it, by dotted paths that start with a name.
 
-    Objects that were `seen` before are left out. Of what one lacks, that is told which the program has `looked_for`
-    anywhere, and what would stand before an attribute of its class.
+    Objects that were `seen` before, each at a path, are left out: what holds them says so under "held". Of what one
+    lacks, that is told which the program has `looked_for` anywhere, and what would stand before an attribute of its
+    class.
     """
     found: dict[str, dict[str, Any]] = {}
-    _look(name, value, (mentioned, looked_for), found, seen, 0)
+    _look(name, value, (mentioned, looked_for), found, seen, 0, prefix)
     return found
 
 
@@ -57,32 +61,65 @@ def _look(
     value: Any,
     names: tuple[frozenset[str], frozenset[str]],
     found: dict[str, dict[str, Any]],
-    seen: set[int],
+    seen: dict[int, str],
     depth: int,
+    prefix: str,
 ) -> None:
     mentioned, looked_for = names
+    if isinstance(value, nn.Module):
+        _look_at_module(path, value, found, seen, prefix)
     if id(value) in seen or depth > _DEPTH:
         return
-    seen.add(id(value))
+    seen[id(value)] = prefix + path
     values: dict[str, Any] = {}
     found[path] = {"class": class_name(value), "values": values}
-    is_container = isinstance(value, list | tuple | dict)
-    if is_container:
+    is_container = isinstance(value, list | tuple | dict | functools.partial)
+    if isinstance(value, list | tuple | dict):
         values["len()"] = len(value)
-    else:
+    elif not is_container:
         missing = ((hideable(type(value)) & mentioned) | looked_for) - attributes_of(value).keys()
         absent = sorted(name for name in missing if not name.startswith("__"))
+        found[path]["names"] = [*attributes_of(value)]
         if absent:
             found[path]["absent"] = absent
-    for name, item in enumerate(value) if isinstance(value, list | tuple) else held_by(value).items():
+    for name, item in inside_of(value).items():
+        if name == "len()":
+            continue
         if name not in mentioned and not is_container:
             continue
-        if is_atom(item) or is_plain_container(item):
+        if isinstance(item, torch.Tensor):
+            found[path].setdefault("held", {})[str(name)] = item
+        elif is_atom(item) or is_plain_container(item):
             values[str(name)] = spelled(item)
         elif isinstance(item, nn.Module):  # its code is part of the program
-            found[f"{path}.{name}"] = {"class": class_name(item), "values": {}}
-        elif (not isinstance(item, torch.Tensor | nn.Module) and is_state(item)) or holds_objects(item):
-            _look(f"{path}.{name}", item, names, found, seen, depth + 1)
+            if id(item) in seen:  # which of the program's own it is
+                found[path].setdefault("held", {})[str(name)] = item
+            _look_at_module(f"{path}.{name}", item, found, seen, prefix)
+        elif is_state(item) or is_looked_into(item):
+            if id(item) in seen:
+                found[path].setdefault("held", {})[str(name)] = item
+            _look(f"{path}.{name}", item, names, found, seen, depth + 1, prefix)
+
+
+def _look_at_module(
+    path: str, module: nn.Module, found: dict[str, dict[str, Any]], seen: dict[int, str], prefix: str
+) -> None:
+    """The class of a module that is no part of the program's tree, and all that it has; of one that is, the class."""
+    values: dict[str, Any] = {}
+    found[path] = {"class": class_name(module), "values": values}
+    if id(module) in seen:
+        return
+    seen[id(module)] = prefix + path
+    for name, item in inside_of(module).items():
+        if isinstance(item, torch.Tensor):
+            found[path].setdefault("held", {})[name] = item
+        elif isinstance(item, nn.Module):
+            _look_at_module(f"{path}.{name}", item, found, seen, prefix)
+        elif name not in _OF_TORCH and (is_atom(item) or is_plain_container(item)):
+            values[name] = spelled(item)
+
+
+_OF_TORCH = frozenset(nn.Module().__dict__) - {"training"}
 
 
 def rest_of_container(name: str, value: Any, written: Collection[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
@@ -112,13 +149,33 @@ def kinds_in(value: Any, depth: int = 0) -> Iterator[type]:
             yield from kinds_in(item, depth + 1)
 
 
-def holds_objects(value: Any) -> bool:
+def holds_objects(value: Any, depth: int = _DEPTH) -> bool:
     """Tell whether a list, tuple or dict holds objects of the user's classes, by place or by names without a dot."""
+    items = _items_of(value)
+    if depth and any(type(item) in (list, tuple, dict) and holds_objects(item, depth - 1) for item in items):
+        return True
+    return any(is_state(item) for item in items if not isinstance(item, torch.Tensor | nn.Module))
+
+
+def holds_modules(value: Any) -> bool:
+    """Tell whether a list, tuple or dict holds modules."""
+    return any(isinstance(item, nn.Module) for item in _items_of(value))
+
+
+def is_looked_into(value: Any) -> bool:
+    """Tell whether a value holds objects, or tensors of which a program may read one by what holds it."""
+    if isinstance(value, functools.partial):
+        return not is_atom(value)
+    return holds_objects(value) or any(isinstance(item, torch.Tensor | nn.Module) for item in _items_of(value))
+
+
+def _items_of(value: Any) -> Collection[Any]:
+    """What is in a list, tuple or dict, by place or by names without a dot."""
     if type(value) not in (list, tuple, dict) or len(value) > _MOST:
-        return False
-    items = value.values() if isinstance(value, dict) else value
-    is_named = not isinstance(value, dict) or all(type(key) is str and "." not in key for key in value)
-    return is_named and any(is_state(item) for item in items if not isinstance(item, torch.Tensor | nn.Module))
+        return ()
+    if type(value) is dict:
+        return value.values() if all(type(key) is str and "." not in key for key in value) else ()
+    return value  # type: ignore[no-any-return]
 
 
 def mentioned_by(kinds: Iterable[type], function: Callable[..., Any]) -> frozenset[str]:

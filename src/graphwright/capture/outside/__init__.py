@@ -6,6 +6,7 @@ it. Read closures.py first.
     closures.py         modules that a function reaches
     outside_modules.py  modules that are called and are no part of the captured one
     surroundings.py     global names, classes and closures: where functions lead, what is guarded there, what is state
+    named.py            where a name leads in modules, classes and objects of the user's
     held_apart.py       iterators and containers there that a program changes and no graph can: refused
     globals_kept.py     global variables and tables that installed packages write to
     held_objects.py     what hooks of a program hold

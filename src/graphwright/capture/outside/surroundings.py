@@ -8,16 +8,15 @@ Installed packages are not followed: what they keep to themselves counts as part
 
 from __future__ import annotations
 
-import array
-import collections
+import builtins
 import functools
+import importlib.util
 import itertools
 import linecache
 import sys
-import threading
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
@@ -25,18 +24,44 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.opaque import holds_values
-from graphwright.capture.conversion.conversion import asks_identity
-from graphwright.capture.effects.asked_modules import Asker, asker_of
-from graphwright.capture.effects.held_tables import is_state
+from graphwright.capture.conversion.conversion import (
+    asks_by_name,
+    asks_identity,
+    searches_attributes,
+    searches_globals,
+)
+from graphwright.capture.effects.asked_modules import Asker, asker_of, chooser
 from graphwright.capture.effects.object_reads import hideable
 from graphwright.capture.effects.variables import MISSING, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart, modules_in
+from graphwright.capture.outside.named import (
+    CONSTRUCTORS,
+    CONTAINERS,
+    MOST,
+    TABLES,
+    attribute,
+    content,
+    covered,
+    fields,
+    flags_of,
+    has_attributes,
+    has_state,
+    is_definition,
+    is_foreign_definition,
+    is_foreign_module,
+    is_small,
+    methods_of_python,
+    module_of,
+    names_called,
+    of_class,
+    title,
+)
 from graphwright.capture.outside.unknown_calls import mentions_unknown
 from graphwright.capture.proxies.objects import is_object
 from graphwright.ops import Names
-from graphwright.runtime import ABSENT, Found, Outside, attributes_of, bound_in, is_atom
-from graphwright.source import DISPATCHERS, catches, is_foreign, is_foreign_class, is_foreign_file, mentions
+from graphwright.runtime import ABSENT, NAMES, Found, Outside, attributes_of, bound_in, is_atom
+from graphwright.source import DISPATCHERS, catches, is_foreign, is_foreign_class, mentions
 
 if TYPE_CHECKING:
     from graphwright.capture.effects.keeping import Keeping
@@ -46,15 +71,16 @@ __all__ = ["World"]
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout)
 _TENSORS = (torch.Tensor, numpy.ndarray, numpy.generic)
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
-_TABLES = (list, dict, set)
 _ERRORS = frozenset({("AttributeError",), ("Exception",)})  # by which a program finds that an attribute is missing
+_WALKED = frozenset({("vars",), ("dir",)})
 _TABLES_OF_NAMES = frozenset({("vars",), ("globals",)})
-_CONTAINERS = (
-    *_TABLES, tuple, collections.deque, bytearray, array.array,
-    collections.ChainMap, collections.UserDict, collections.UserList, MappingProxyType,
-)  # fmt: skip
 _CACHE = type(functools.lru_cache(len))
-_MOST = 256  # items of a container that are compared at each call
+
+
+_USUAL = frozenset({"torch", "numpy"})  # whose modules go by short names
+
+
+_HOLDERS = frozenset({list, tuple, dict})
 
 
 class _Reached(NamedTuple):
@@ -88,6 +114,9 @@ class World:
         self._makable: set[type] = set()  # those whose constructors the program may call
         self.looked_for: set[str] = set()  # attributes that may be missing where the program looks
         self.looked_up: set[str] = set()  # those of them that it may look for in the dict of an object
+        self._lists = False  # whether it may do so with those of classes
+        self.sees_tables = False  # whether it may look at attributes in tables of them
+        self.walks = False  # whether it may go over the names of all attributes of something
         self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
         self._settled: set[tuple[type | int, str]] = set()
         self._apart = HeldApart()
@@ -96,9 +125,9 @@ class World:
         self._is_started = False
         self.chooses_by_class = False  # whether a function of `functools.singledispatch` is among them
         self.names_subclass = False  # whether one of them mentions a class of tensors of its own
-        self.unknown: set[CodeType] = set()  # functions of the user's that call what is not known to compute only
+        self.unknown: set[CodeType] = set()  # functions of the user's whose calls tell: unknown ones, computed names
         self.askers: list[Asker] = []  # what functions may ask of modules
-        self.uncaught: dict[CodeType, None] = {}  # functions without source that have handlers for exceptions
+        self.unseen: dict[CodeType, str] = {}  # functions that do what is not seen, and what that is
         self._leaves: tuple[Any, ...] = ()  # functions that are one node
 
     # ---- passes
@@ -125,7 +154,7 @@ class World:
                         if not name.startswith("_"):
                             self._apart.note(value, type(module).__name__, name)
                             self._apart.note_modules(value, type(module).__name__, name, own)
-                            self._follow(value)
+                            self._follow_held(value)
                             self._behind(value, f"{name!r} of a {type(module).__name__}", module)
             try:
                 for function in functions:
@@ -148,6 +177,13 @@ class World:
         """A function of the program is at work: see what it mentions."""
         if (id(code), id(names)) not in self._codes:
             self._code(code, names)
+            self._settle()
+
+    def mention(self, name: str, code: CodeType) -> None:
+        """The program looks something up by a name that it may have computed."""
+        if name not in self._attributes or name not in self.looked_for:
+            self._attributes.setdefault(name, code)
+            self.looked_for.add(name)
             self._settle()
 
     def finish(self) -> None:
@@ -198,14 +234,32 @@ class World:
         """The variables that the program's functions may change, or whose containers they may."""
         return [*self._variables.values(), *[variables for variables, *_ in self._others]]
 
+    def asking(self) -> list[Asker]:
+        """What functions may ask of modules."""
+        names = frozenset(self._attributes) if self.chooses_by_class else frozenset()
+        return [*self.askers, *([chooser(names)] if names else [])]
+
     def attributes(self) -> frozenset[str]:
         """The names of the attributes that the program's functions read or write, of whatever it is."""
         return frozenset(self._attributes)
 
     # ---- functions
 
+    def _follow_held(self, value: Any, depth: int = 3) -> None:
+        """Look where the attribute of a module leads, or what is in it."""
+        if type(value) in _HOLDERS:
+            items = value.values() if isinstance(value, dict) else value
+            for item in itertools.islice(items, MOST if depth else 0):
+                self._follow_held(item, depth - 1)
+            return
+        if type(value) is MethodType and of_class(type(value.__self__), value.__func__.__name__) is value.__func__:
+            self._attributes.setdefault(value.__func__.__name__, value.__func__.__code__)
+        self._follow(value)
+
     def _follow(self, value: Any) -> None:
         """Look where a function leads, however it is wrapped; a class to what making an object of it calls."""
+        for name in names_called(value):
+            self._attributes.setdefault(name, _NO_CODE)
         for _ in range(10):
             if any(value is leaf for leaf in self._leaves):  # it runs as it is
                 return
@@ -230,7 +284,10 @@ class World:
 
     def _function(self, function: FunctionType) -> None:
         code = function.__code__
-        self.chooses_by_class |= code in DISPATCHERS
+        if code in DISPATCHERS:
+            self.chooses_by_class = True
+            if hasattr(function, "registry"):  # by class, the functions that it chooses from
+                self._take(function, "registry", f"what {function.__qualname__} chooses from", function.registry)
         known = (id(code), id(function)) in self._codes
         if known:
             return
@@ -239,7 +296,7 @@ class World:
         is_decorator = is_foreign(code)
         rebound = frozenset() if is_decorator else mentions(code).rebound
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            value = _content(cell)
+            value = content(cell)
             if name == "__class__":
                 continue
             if is_decorator:
@@ -247,7 +304,7 @@ class World:
                 continue
             subject = f"the variable {name!r} of {function.__qualname__}"
             self._value(cell, name, value, subject, code)
-            if name in rebound or _has_state(value):
+            if name in rebound or has_state(value):
                 self._watch(cell, cell, function.__qualname__, name, code)
         if not is_decorator:
             for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
@@ -261,54 +318,81 @@ class World:
         self._codes.add((id(code), id(names)))
         self._keep += [code, names]
         if catches(code) and not linecache.getlines(code.co_filename):
-            self.uncaught[code] = None
-        asker = asker_of(code, names, asks_identity(code))
+            self.unseen[code] = "has no source: what its `except` catches in other runs is not caught"
+        asker = asker_of(code, names, asks_identity(code), searches_attributes(code), not is_foreign(code))
         if asker is not None:
             self.askers.append(asker)
         if is_foreign(code):
             return
-        if mentions_unknown(code, names):
+        if searches_globals(code):
+            self.unseen[code] = "looks global variables up by names that it computes: what is there stays as it is"
+        if mentions_unknown(code, names) or asks_by_name(code):
             self.unknown.add(code)
         mentioned = mentions(code)
         for path in sorted(mentioned.paths):
             self._path(names, path, code)
         for name in sorted(mentioned.stored):
-            self._watch(names, _module_of(names), _title(names), name, code)
+            self._watch(names, module_of(names), title(names), name, code)
         if catches(code) and not _ERRORS.isdisjoint(mentioned.paths):
             self.looked_for |= mentioned.attributes
         self.looked_for |= mentioned.texts
         if not _TABLES_OF_NAMES.isdisjoint(mentioned.paths) or "__dict__" in mentioned.attributes:
             self.looked_up |= mentioned.texts
+        self.sees_tables |= not _WALKED.isdisjoint(mentioned.paths) or "__dict__" in mentioned.attributes
+        self._lists |= ("dir",) in mentioned.paths
+        self.walks |= searches_attributes(code)
         for name in sorted(mentioned.attributes | mentioned.written | mentioned.texts):
             self._attributes.setdefault(name, code)
-        for name in sorted(mentioned.texts & names.keys()) if ("globals",) in mentioned.paths else ():
+        for module in mentioned.imports:
+            self._import(code, names, *module)
+        for owner, name, subject in flags_of(names, mentioned):
+            if (id(owner), name) not in self._found:
+                self._take(owner, name, subject, getattr(owner, name))
+        for name in sorted(mentioned.texts) if ("globals",) in mentioned.paths else ():
             self._path(names, (name,), code)
+
+    def _import(self, code: CodeType, names: dict[str, Any], name: str, level: int, taken: tuple[str, ...]) -> None:
+        """Note what is in a module of the user's that a function imports when it runs."""
+        package = str(names.get("__package__") or names.get("__name__"))
+        parts = (name if not level else importlib.util.resolve_name("." * level + name, package)).split(".")
+        for path in itertools.accumulate(parts, "{}.{}".format):
+            module = sys.modules.get(path)
+            if not isinstance(module, ModuleType) or is_foreign_module(module):
+                return
+            inside, mentioned = vars(module), mentions(code).attributes
+            if (id(sys.modules), path) not in self._found:
+                self._take(sys.modules, path, f"the module {path!r}", module)
+            wanted = {*(mentioned & inside.keys()), *(taken if path == ".".join(parts) else ())}
+            for each in sorted(wanted):
+                self._path(inside, (each,), code)
 
     def _path(self, names: dict[str, Any], path: tuple[str, ...], code: CodeType) -> None:
         """Note what is found under a global name, or under attributes of what is found there."""
         owner: Any = names
-        value, subject = names.get(path[0], MISSING), f"the global {path[0]!r} of {_title(names)}"
+        value, subject = names.get(path[0], MISSING), f"the global {path[0]!r} of {title(names)}"
         parent: Any = None
         on_the_way = []
         for before, atom in itertools.pairwise(path):
             on_the_way.append((owner, before, value, subject))
             parent = value
-            owner, value, subject = _attribute(value, atom)
+            owner, value, subject = attribute(value, atom)
         if path[-1].startswith("__"):
             return
+        if value is MISSING and owner is names and not hasattr(builtins, path[0]):
+            self._take_absent(names, path[0], subject)
         if value is not MISSING:
             self._value(owner, path[-1], value, subject, code)
             for its_owner, name, each, its_subject in on_the_way if owner is parent else ():
                 if is_object(each) and (id(its_owner), name) not in self._found:
                     self._take(its_owner, name, its_subject, each)
-            if owner is type(parent) and _has_attributes(parent) and path[-1] in self._hideable(owner):
+            if owner is type(parent) and has_attributes(parent) and path[-1] in self._hideable(owner):
                 self._take_absent(parent, path[-1], f"{path[-1]!r} of a {type(parent).__qualname__}")
         if value is MISSING and isinstance(parent, type) and not is_foreign_class(parent):
-            owner = parent  # not its class, which `_attribute` has asked then
+            owner = parent  # not its class, which `attribute` has asked then
         if isinstance(owner, type | FunctionType):
             self._watch(owner, owner, owner.__qualname__, path[-1], code)
-        elif type(owner) is dict and value is not MISSING and _has_state(value):
-            self._watch(owner, _module_of(owner), _title(owner), path[-1], code)
+        elif type(owner) is dict and value is not MISSING and has_state(value):
+            self._watch(owner, module_of(owner), title(owner), path[-1], code)
 
     def _value(
         self, owner: Any, name: str, value: Any, subject: str, code: CodeType, way: _Reached | None = None
@@ -323,13 +407,15 @@ class World:
             return
         if id(value) not in self._own:
             self._apart.note(value, subject, name, code)
-        is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (isinstance(value, _CONTAINERS) and _is_small(value))
-        is_chosen = is_atom(value) and not isinstance(value, ModuleType) and getattr(value, "__name__", None) != name
+        is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (isinstance(value, CONTAINERS) and is_small(value))
+        is_chosen = is_atom(value) and getattr(value, "__name__", None) != name
+        if isinstance(value, ModuleType):
+            is_chosen = not is_foreign_module(value) or (is_chosen and value.__name__.partition(".")[0] not in _USUAL)
         is_module = isinstance(value, nn.Module)
-        is_one = is_module or _has_attributes(value)  # which one it is counts, past what it holds
-        if is_data or is_chosen or is_one or (_is_definition(value) and not _is_foreign_definition(value)):
+        is_one = is_module or has_attributes(value)  # which one it is counts, past what it holds
+        if is_data or is_chosen or is_one or (is_definition(value) and not is_foreign_definition(value)):
             self._take(owner, name, subject, value)
-        if kind in (*_TABLES, tuple):
+        if kind in (*TABLES, tuple):
             for item in value.values() if kind is dict else value:
                 self._follow(item)
         elif not is_data and not is_module:
@@ -348,9 +434,9 @@ class World:
                 continue
             self._reached.add(id(value))
             self._keep.append(value)
-            if isinstance(value, _CONTAINERS):
+            if isinstance(value, CONTAINERS):
                 items = value.items() if isinstance(value, Mapping) else enumerate(value)
-                waiting += [each.inside(item, key) for key, item in itertools.islice(items, _MOST)]
+                waiting += [each.inside(item, key) for key, item in itertools.islice(items, MOST)]
             elif isinstance(value, functools.partial):
                 self._bound(each, code)
                 waiting.append(each.inside(value.func, "func"))
@@ -360,7 +446,7 @@ class World:
                 self._bound(each, code)
             elif kind is MethodType:
                 waiting.append(each.inside(value.__self__, "__self__"))
-            elif _has_attributes(value) and id(value) not in self._own:
+            elif has_attributes(value) and id(value) not in self._own:
                 self._objects[id(value)] = each
                 if not isinstance(value, nn.Module):
                     self._class(kind)
@@ -418,16 +504,16 @@ class World:
         """A class whose objects the program has: what it reads of anything may be found there."""
         if kind not in self._classes:
             self._classes[kind] = []
-            for name in _methods_of_python(kind):
-                self._follow(_of_class(kind, name))
+            for name in methods_of_python(kind):
+                self._follow(of_class(kind, name))
         return self._classes[kind]
 
     def _constructors(self, kind: type) -> None:
         """A class that the program has itself: it may make objects of it, which it does not of an object's class."""
         if kind not in self._makable:
             self._makable.add(kind)
-            for name in _CONSTRUCTORS:
-                self._follow(_of_class(kind, name))
+            for name in CONSTRUCTORS:
+                self._follow(of_class(kind, name))
 
     def _settle(self) -> None:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""
@@ -438,6 +524,13 @@ class World:
                 pairs += [(key, name) for name in held if name in self._attributes]
                 missing = {*self._hideable(type(each.value)) & self._attributes.keys(), *self.looked_for} - held.keys()
                 pairs += [(key, name) for name in sorted(missing)]
+            for base in dict.fromkeys(base for kind in self._classes if self._lists for base in kind.__mro__):
+                if not is_foreign_class(base) and (id(base), "__dict__") not in self._found:
+                    self._take(base, "__dict__", f"the attributes of {base.__qualname__}", NAMES)
+            for each in self._objects.values() if self.walks else ():
+                if (id(each.value), "__dict__") not in self._found and not isinstance(each.value, nn.Module):
+                    self._take(each.value, "__dict__", f"the attributes of {each.subject}", NAMES)
+                    self._ways[id(each.value), "__dict__"] = each
             pairs = [pair for pair in pairs if pair not in self._settled]
             if not pairs:
                 return
@@ -449,7 +542,7 @@ class World:
                     self._in_object(self._objects[owner], name)
 
     def _in_class(self, kind: type, name: str) -> None:
-        value, modules = _of_class(kind, name), self._classes[kind]
+        value, modules = of_class(kind, name), self._classes[kind]
         if name.startswith("__"):
             return
         if value is MISSING:
@@ -458,14 +551,14 @@ class World:
                     if not is_foreign_class(base):
                         self._take_absent(base, name, f"{base.__qualname__}.{name}")
             return
-        is_own = all(name in vars(module) for module in modules) if modules else name in _fields(kind)
+        is_own = all(name in vars(module) for module in modules) if modules else name in fields(kind)
         if is_own:  # the objects have it themselves
             return
         code = self._attributes[name]
         self._value(kind, name, value, f"{kind.__qualname__}.{name}", code)
-        for base in _covered(kind, name):
+        for base in covered(kind, name):
             self._value(base, name, vars(base)[name], f"{base.__qualname__}.{name}", code)
-        if isinstance(value, (*_ATOMS, *_TABLES, torch.Tensor)):
+        if isinstance(value, (*_ATOMS, *TABLES, torch.Tensor)):
             self._watch(kind, kind, kind.__qualname__, name, code)
 
     # ---- variables
@@ -488,12 +581,12 @@ class World:
         if name in variables.names or any(v.owner is owner and other == name for v, other, *_ in self._others):
             return
         value = variables.value(name)
-        first = self._first.get(id(value)) if _has_state(value) else None
+        first = self._first.get(id(value)) if has_state(value) else None
         if first is not None:
             other = Variables(owner, argument, title)
             self._others.append((other, name, *first))
             return
-        if _has_state(value):
+        if has_state(value):
             self._first[id(value)] = variables, name
             self._keep.append(value)
         variables.watch(name)
@@ -501,120 +594,4 @@ class World:
             self._keeping.watch_outside(variables, (name,))
 
 
-def _has_state(value: Any) -> bool:
-    """Tell whether a value is a container or an object whose content is state of the program."""
-    return type(value) in _TABLES or (is_state(value) and not is_foreign_class(type(value)))
-
-
-def _attribute(value: Any, name: str) -> tuple[Any, Any, str]:
-    """What has an attribute of a module, class or object of the user's, its value, and what to call it."""
-    if isinstance(value, ModuleType):
-        file = getattr(value, "__file__", None) or ""
-        if file and is_foreign_file(file):
-            return None, MISSING, ""
-        names = vars(value)
-        return names, names.get(name, MISSING), f"the global {name!r} of {value.__name__}"
-    if isinstance(value, nn.Module) or value is MISSING:
-        return None, MISSING, ""
-    if isinstance(value, type):
-        owner = value if _of_class(value, name) is not MISSING else type(value)
-        return owner, _of_class(owner, name), f"{owner.__qualname__}.{name}"
-    if type(value) is FunctionType and not is_foreign(value.__code__):
-        return value, vars(value).get(name, MISSING), f"{value.__qualname__}.{name}"
-    kind = type(value)
-    if is_object(value) or isinstance(value, threading.local):
-        held = attributes_of(value)
-        if name in held:
-            return value, held[name], f"{name!r} of a {kind.__qualname__}"
-        if not is_foreign_class(kind):
-            return kind, _of_class(kind, name), f"{kind.__qualname__}.{name}"
-    return None, MISSING, ""
-
-
-def _has_attributes(value: Any) -> bool:
-    """Tell whether what functions read of anything may be an attribute of a value."""
-    if isinstance(value, nn.Module | threading.local) or type(value) is SimpleNamespace:
-        return True
-    return is_object(value) and not is_foreign_class(type(value))
-
-
-def _of_class(kind: type, name: str) -> Any:
-    """What the user's part of a class has under a name."""
-    for base in kind.__mro__:
-        if name in base.__dict__:
-            return MISSING if is_foreign_class(base) else base.__dict__[name]
-    return MISSING
-
-
-def _methods_of_python(kind: type) -> list[str]:
-    """The methods of a class that Python calls without a name, those of operators and `with`, and `forward`."""
-    names = {name: None for base in kind.__mro__ if not is_foreign_class(base) for name in vars(base)}
-    special = [name for name in names if name.startswith("__") and name.endswith("__") and name not in _NOT_FOLLOWED]
-    return [name for name in special if callable(_of_class(kind, name))] + ["forward"]
-
-
-def _covered(kind: type, name: str) -> list[type]:
-    """The user's classes whose method of a name `super()` leads to, from that of a class."""
-    found: list[type] = []
-    for base in kind.__mro__:
-        if name in vars(base):
-            found.append(base)
-            function = getattr(vars(base)[name], "__func__", vars(base)[name])
-            if type(function) is not FunctionType or "super" not in function.__code__.co_names:
-                break
-    return [base for base in found[1:] if not is_foreign_class(base)]
-
-
-def _fields(kind: type) -> Any:
-    return getattr(kind, "__dataclass_fields__", ())
-
-
-def _is_definition(value: Any) -> bool:
-    return isinstance(value, FunctionType | MethodType | staticmethod | classmethod | property)
-
-
-def _is_foreign_definition(value: Any) -> bool:
-    function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-    return type(function) is not FunctionType or is_foreign(function.__code__)
-
-
-def _is_small(value: Any, most: int = _MOST) -> bool:
-    return _count(value, most) <= most
-
-
-def _count(value: Any, most: int) -> int:
-    if not isinstance(value, _CONTAINERS):
-        return 1
-    count = len(value)
-    values = dict.values(value) if isinstance(value, dict) else value.values() if isinstance(value, Mapping) else value
-    for item in values:
-        if count > most:
-            break
-        count += _count(item, most - count) - 1
-    return max(count, 1)
-
-
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
-
-
-def _module_of(names: dict[str, Any]) -> str | Names:
-    """The name of the module whose global names these are."""
-    name = names.get("__name__")
-    is_module = isinstance(name, str) and vars(sys.modules.get(name, object)) is names
-    return str(name) if is_module else Names(names)
-
-
-def _title(names: dict[str, Any]) -> str:
-    return str(names.get("__name__", "a module"))
-
-
 _NO_CODE = (lambda: None).__code__  # where there is none to name
-_CONSTRUCTORS = ("__new__", "__init__", "__post_init__")
-_NOT_FOLLOWED = frozenset({  # by the program itself: the capture looks at objects, too
-    *_CONSTRUCTORS, "__getattribute__", "__repr__", "__del__", "__init_subclass__", "__reduce__", "__reduce_ex__",
-    "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__dir__", "__sizeof__", "__class_getitem__",
-})  # fmt: skip

@@ -119,6 +119,10 @@ class Callers:
         """
         return name in (self._world.looked_up if in_dicts else self._world.looked_for)
 
+    def mention(self, name: str, code: CodeType) -> None:
+        """The program looks for an attribute by a name that it may have computed."""
+        self._world.mention(name, code)
+
     def outside(self) -> Iterable[Variables]:
         """The variables outside of functions and modules that the program may change."""
         return self._world.variables()

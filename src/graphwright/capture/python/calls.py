@@ -31,6 +31,7 @@ from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.outside.unknown_calls import say_unknown, unknown_call
 from graphwright.capture.proxies.run_text import ask_for_texts, refused_texts
 from graphwright.capture.python.class_questions import (
+    by_name,
     class_of_value,
     of_error,
     of_input,
@@ -158,7 +159,8 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     bool: (truth,), len: (length,), divmod: (divided,),
     str: (text_of_value, of_error), repr: (text_of_value, of_error), format: (text_as,),
     isinstance: (of_input, of_tensor, of_error), type: (of_input, of_tensor, of_error, class_of_value),
-    torch.is_tensor: (of_input, of_tensor), **dict.fromkeys((hasattr, getattr, callable), (of_input,)),
+    torch.is_tensor: (of_input, of_tensor), **dict.fromkeys((hasattr, getattr), (by_name, of_input)),
+    callable: (of_input,),
     list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),
     any: (_OVER_TABLE, found, every), all: (_OVER_TABLE, found, every), sum: (_OVER_TABLE, summed),
     sorted: (_OVER_TABLE, _ORDERED),

@@ -24,16 +24,33 @@ from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.source import is_ours, user_frame
+from graphwright.source import is_foreign, is_ours, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["class_of_value", "of_error", "of_handled", "of_input", "of_tensor", "text_as", "text_of_value"]
+__all__ = [
+    "by_name", "class_of_value", "of_error", "of_handled", "of_input", "of_tensor", "text_as", "text_of_value",
+]  # fmt: skip
+
+
+def by_name(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A question for an attribute by a name that may be computed: it counts as mentioned, and Python answers."""
+    typed = recorder.typed
+    if typed is not None and len(args) > 1 and type(args[1]) is str and not isinstance(args[0], _TELL):
+        asker = user_frame(sys._getframe(1))
+        if asker is not None and not is_foreign(asker.f_code):
+            typed.callers.mention(args[1], asker.f_code)
+    return NotImplemented
+
+
+_TELL = (torch.Tensor, torch.nn.Module)  # what they are asked for
 
 
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for the class of what may be an input, or hang on one: it is noted, and Python answers."""
+    if function is getattr and len(args) == 2:
+        return NotImplemented  # it asks for an attribute that is there, of whatever class
     typed = recorder.typed
     may_be_input = args and (
         type(args[0]) in _MAY_BE_INPUTS or (typed is not None and id(args[0]) in typed.objects) or is_symbolic(args[0])

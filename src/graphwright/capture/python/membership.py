@@ -42,6 +42,8 @@ def contains(item: Any, values: Any) -> Any:
     is_of_run = recorder_of(item) is not None or holds_symbolic(values)
     is_text = type(item) is RunText and (item.is_data or isinstance(values, tuple | list))
     if not isinstance(values, _SEARCHED) or not (is_of_run or is_text):
+        if isinstance(values, dict) and hasattr(values, "asked"):  # a table of a module
+            values.asked()
         return item in values
     if type(item) is RunText and type(values) in (dict, set, frozenset) and item.is_data:
         values = tuple(values)

@@ -47,15 +47,9 @@ Handlers = Sequence[tuple[Callable[[], Any] | None, Callable[[Any], Any]]]
 class ExampleFacts(Protocol):
     """What the examples of a capture are."""
 
+    are_there: bool  # whether there are any
     is_running: bool  # whether an operation is run on them right now
-
-    @property
-    def are_there(self) -> bool:
-        """Whether there are any."""
-
-    @property
-    def is_real(self) -> bool:
-        """Whether they have data."""
+    is_real: bool  # whether they have data
 
 
 class Optionals(Protocol):
@@ -544,6 +538,9 @@ class Callers(Protocol):
 
     def may_look_for(self, name: str, in_dicts: bool) -> bool:
         """Tell whether the program may find out that something has no attribute of this name."""
+
+    def mention(self, name: str, code: CodeType) -> None:
+        """The program looks for an attribute by a name that it may have computed."""
 
     def outside(self) -> Iterable[Any]:
         """The variables outside of functions and modules that the program may change."""

@@ -131,6 +131,8 @@ class Plan:
     passes: int = 0
     fixed: set[Any] = dataclasses.field(default_factory=set)  # where sizes are read that are to be the example's
     asked_texts: set[Any] = dataclasses.field(default_factory=set)  # where texts are made whose numbers are guarded
+    sees_tables: bool = False  # whether the program looks at attributes in tables, which tell nobody
+    walks_tables: bool = False  # whether it may go over all that is there
     items_grow: bool = False  # whether lists that are items of lists get longer
     further_keys: set[str] = dataclasses.field(default_factory=set)  # that dicts get which are items of lists
     told_apart: set[type] = dataclasses.field(default_factory=set)  # of inputs: which of them are one object matters

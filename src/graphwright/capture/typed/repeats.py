@@ -27,7 +27,7 @@ from torch import nn
 
 from graphwright.capture.effects.alike_modules import Pairs, is_below
 from graphwright.capture.effects.kept_kinds import Grows
-from graphwright.capture.effects.module_reads import aside_of
+from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.effects.writes import memory_of
 from graphwright.capture.state.ledger import Read, join_facts_of
 from graphwright.capture.state.members import Make

@@ -414,12 +414,10 @@ class Program:
             erase_unused(graph)
         graph.lint()
         if run.recorder.reads is not None:
-            keep_modules(
-                graph,
-                run.recorder.reads.facts(
-                    graph, self.function, self.world.attributes(), self.world.askers, frozenset(self.world.looked_for)
-                ),
-            )
+            world, reads = self.world, run.recorder.reads
+            looked_for = frozenset(world.looked_for)
+            facts = reads.facts(graph, self.function, world.attributes(), world.asking(), looked_for, world.walks)
+            keep_modules(graph, facts)
             keep_buffers(graph, run.recorder.ledger.buffers)
             keep_unset(graph, run.recorder.ledger.unset)
             keep_forwards(graph, run.recorder.ledger.forwards)
@@ -455,6 +453,13 @@ class Program:
             merge(run.recorder, other.recorder, i)
             run.recorder.ledger.join(other.recorder.ledger)
         return run
+
+    def _see_tables(self, plan: Plan) -> None:
+        """Have shells show all attributes where the program looks at tables of them, which tell nobody."""
+        before = plan.sees_tables, plan.walks_tables
+        plan.sees_tables, plan.walks_tables = self.world.sees_tables, self.world.walks
+        if (plan.sees_tables, plan.walks_tables) != before:
+            raise Restart("the program looks at tables of attributes")
 
     def _examples(self, attempt: _Attempt) -> Examples:
         """Stand-ins for a pass: those of the pass before, as long as they are what they were."""
@@ -504,6 +509,7 @@ class Program:
         program = self.subject.function(self.subject.root_module, self.method)
         entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
         self.world.start([program], entered, keeping, plan.leaves, own)
+        self._see_tables(plan)
         watch_world()
         watch_random_state()
         watch_process_state()
@@ -535,14 +541,14 @@ class Program:
                     raise why from error
         modes.leave()  # what follows asks torch itself
         keeping.learn()
+        self._see_tables(plan)
         self.world.finish()
         recorder.ledger.find(self.world.found())
         if self.world.chooses_by_class:
             recorder.ledger.kind_asked()
         recorder.ledger.asks_classes |= self.world.names_subclass
-        for code in self.world.uncaught:
-            what = f"{code.co_name} has no source: what its `except` catches in other runs is not caught"
-            recorder.ledger.say(what, f"{code.co_filename}:{code.co_firstlineno}")
+        for code, what in self.world.unseen.items():
+            recorder.ledger.say(f"{code.co_name} {what}", f"{code.co_filename}:{code.co_firstlineno}")
         if watch_world():
             raise Restart("modules that read the world are imported")
         if recorder.callers.overheard.keys() - overheard.keys():

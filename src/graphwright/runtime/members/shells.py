@@ -163,7 +163,7 @@ class Shells:
                 table.update({key: self._hook(hook) for key, hook in table.items()})
 
     def _hook(self, hook: Any) -> Any:
-        """A hook with shells in place of the modules that it is bound to or closes over."""
+        """A function with shells in place of the modules that it is bound to or closes over."""
         if type(hook) is not FunctionType:
             return self._mapped(hook, {})
         cells = hook.__closure__ or ()
@@ -186,6 +186,17 @@ class Shells:
         kind = type(value)
         if kind not in _MAPPED:
             return self.shell(value) if isinstance(value, nn.Module) else value
+        if kind is FunctionType:
+            return self._hook(value) if value.__closure__ else value
+        if kind is functools.partial:
+            parts: list[Any] = [value.func, value.args, value.keywords]
+            func, args, keywords = (self._mapped(part, memo) for part in parts)
+            keys = keywords.keys()
+            if func is value.func and args is value.args and all(keywords[key] is value.keywords[key] for key in keys):
+                return value
+            made = functools.partial(func, *args, **keywords)
+            made.__dict__.update(value.__dict__)
+            return made
         if kind is MethodType:
             owner = value.__self__
             return MethodType(value.__func__, self.shell(owner)) if id(owner) in self.tree.paths else value
@@ -228,7 +239,7 @@ def copy_tensors(root: nn.Module) -> None:
                 state[name] = [copy.deepcopy(item, memo) if isinstance(item, torch.Tensor) else item for item in value]
 
 
-_MAPPED = frozenset({list, dict, set, tuple, MethodType})
+_MAPPED = frozenset({list, dict, set, tuple, MethodType, FunctionType, functools.partial})
 _HOLDS_NONE = frozenset({bool, int, float, str, type(None)})  # what most attributes are
 _COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]
 _tables, _copied = operator.itemgetter(*_COPIED), operator.methodcaller("copy")

@@ -1,0 +1,201 @@
+"""Where a name leads: what modules, classes and objects of the user's have under it, and what kind of thing that is."""
+
+from __future__ import annotations
+
+import array
+import collections
+import operator
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.effects.held_tables import is_state
+from graphwright.capture.effects.variables import MISSING
+from graphwright.capture.proxies.objects import is_object
+from graphwright.ops import Names
+from graphwright.runtime import attributes_of
+from graphwright.source import Mentions, is_foreign, is_foreign_class, is_foreign_file
+
+__all__ = [
+    "CONSTRUCTORS", "CONTAINERS", "MOST", "TABLES", "attribute", "content", "covered", "fields", "has_attributes",
+    "has_state", "is_definition", "is_foreign_definition", "is_small", "methods_of_python", "module_of", "of_class",
+    "title",
+]  # fmt: skip
+
+TABLES = (list, dict, set)
+CONTAINERS = (
+    *TABLES, tuple, collections.deque, bytearray, array.array,
+    collections.ChainMap, collections.UserDict, collections.UserList, MappingProxyType,
+)  # fmt: skip
+MOST = 256  # items of a container that are compared at each call
+CONSTRUCTORS = ("__new__", "__init__", "__post_init__")
+_NOT_FOLLOWED = frozenset({  # by the program itself: the capture looks at objects, too
+    *CONSTRUCTORS, "__getattribute__", "__repr__", "__del__", "__init_subclass__", "__reduce__", "__reduce_ex__",
+    "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__dir__", "__sizeof__", "__class_getitem__",
+})  # fmt: skip
+
+
+def has_state(value: Any) -> bool:
+    """Tell whether a value is a container or an object whose content is state of the program."""
+    return type(value) in TABLES or (is_state(value) and not is_foreign_class(type(value)))
+
+
+def attribute(value: Any, name: str) -> tuple[Any, Any, str]:
+    """What has an attribute of a module, class or object of the user's, its value, and what to call it."""
+    if isinstance(value, ModuleType):
+        if is_foreign_module(value):
+            return None, MISSING, ""
+        names = vars(value)
+        return names, names.get(name, MISSING), f"the global {name!r} of {value.__name__}"
+    if isinstance(value, nn.Module) or value is MISSING:
+        return None, MISSING, ""
+    if isinstance(value, type):
+        owner = value if of_class(value, name) is not MISSING else type(value)
+        return owner, of_class(owner, name), f"{owner.__qualname__}.{name}"
+    if type(value) is FunctionType and not is_foreign(value.__code__):
+        return value, vars(value).get(name, MISSING), f"{value.__qualname__}.{name}"
+    kind = type(value)
+    if is_object(value) or isinstance(value, threading.local):
+        held = attributes_of(value)
+        if name in held:
+            return value, held[name], f"{name!r} of a {kind.__qualname__}"
+        if not is_foreign_class(kind):
+            return kind, of_class(kind, name), f"{kind.__qualname__}.{name}"
+    return None, MISSING, ""
+
+
+def names_called(value: Any) -> list[str]:
+    """The attributes that a function in C reads: `operator.attrgetter("first.second")`.
+
+    >>> names_called(operator.attrgetter("first.second")), names_called(len)
+    (['first', 'second'], [])
+    """
+    if not isinstance(value, operator.attrgetter | operator.methodcaller):
+        return []
+    given = value.__reduce__()[1]  # of a call with keywords, the name stands in the function that makes it again
+    texts = given if given else value.__reduce__()[0].args  # type: ignore[union-attr]
+    texts = texts if isinstance(value, operator.attrgetter) else texts[:1]
+    return [atom for text in texts if isinstance(text, str) for atom in text.split(".")]
+
+
+def is_foreign_module(module: ModuleType) -> bool:
+    """Tell whether a module is no part of the user's program."""
+    file = getattr(module, "__file__", None) or ""
+    return is_foreign_file(file) if file else module.__name__ in sys.builtin_module_names
+
+
+def _is_of_backends(value: Any) -> bool:
+    """Tell whether a value is a module of `torch.backends`, or what stands in the place of one."""
+    name = value.__name__ if isinstance(value, ModuleType) else type(value).__module__
+    return name.startswith("torch.backends")
+
+
+_BACKENDS = frozenset(name for name, held in vars(torch.backends).items() if _is_of_backends(held))
+
+
+def flags_of(names: dict[str, Any], mentioned: Mentions) -> Iterator[tuple[Any, str, str]]:
+    """The flags of torch's backends that a function may read: what has each, its name, and what to call it."""
+    for owner in _backends_in(names, mentioned):
+        for name in sorted(mentioned.attributes - mentioned.written) if _is_of_backends(owner) else ():
+            if isinstance(getattr(owner, name, None), bool | int | float | str):
+                yield owner, name, f"{getattr(owner, '__name__', type(owner).__qualname__)}.{name}"
+
+
+def _backends_in(names: dict[str, Any], mentioned: Mentions) -> Iterator[Any]:
+    for path in mentioned.paths:
+        owner = names.get(path[0])
+        if isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] == "torch":
+            for atom in path[1:]:
+                if not _is_of_backends(owner) and atom not in ("backends", *_BACKENDS):
+                    break
+                owner = getattr(owner, atom, None)
+            yield owner
+    for name, _, taken in mentioned.imports:
+        if name.startswith("torch.backends") and name in sys.modules:
+            yield from (sys.modules[name], *[getattr(sys.modules[name], each, None) for each in taken])
+
+
+def has_attributes(value: Any) -> bool:
+    """Tell whether what functions read of anything may be an attribute of a value."""
+    if isinstance(value, nn.Module | threading.local) or type(value) is SimpleNamespace:
+        return True
+    return is_object(value) and not is_foreign_class(type(value))
+
+
+def of_class(kind: type, name: str) -> Any:
+    """What the user's part of a class has under a name."""
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return MISSING if is_foreign_class(base) else base.__dict__[name]
+    return MISSING
+
+
+def methods_of_python(kind: type) -> list[str]:
+    """The methods of a class that Python calls without a name, those of operators and `with`, and `forward`."""
+    names = {name: None for base in kind.__mro__ if not is_foreign_class(base) for name in vars(base)}
+    special = [name for name in names if name.startswith("__") and name.endswith("__") and name not in _NOT_FOLLOWED]
+    return [name for name in special if callable(of_class(kind, name))] + ["forward"]
+
+
+def covered(kind: type, name: str) -> list[type]:
+    """The user's classes whose method of a name `super()` leads to, from that of a class."""
+    found: list[type] = []
+    for base in kind.__mro__:
+        if name in vars(base):
+            found.append(base)
+            function = getattr(vars(base)[name], "__func__", vars(base)[name])
+            if type(function) is not FunctionType or "super" not in function.__code__.co_names:
+                break
+    return [base for base in found[1:] if not is_foreign_class(base)]
+
+
+def fields(kind: type) -> Any:
+    return getattr(kind, "__dataclass_fields__", ())
+
+
+def is_definition(value: Any) -> bool:
+    return isinstance(value, FunctionType | MethodType | staticmethod | classmethod | property)
+
+
+def is_foreign_definition(value: Any) -> bool:
+    function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+    return type(function) is not FunctionType or is_foreign(function.__code__)
+
+
+def is_small(value: Any, most: int = MOST) -> bool:
+    return _count(value, most) <= most
+
+
+def _count(value: Any, most: int) -> int:
+    if not isinstance(value, CONTAINERS):
+        return 1
+    count = len(value)
+    values = dict.values(value) if isinstance(value, dict) else value.values() if isinstance(value, Mapping) else value
+    for item in values:
+        if count > most:
+            break
+        count += _count(item, most - count) - 1
+    return max(count, 1)
+
+
+def content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def module_of(names: dict[str, Any]) -> str | Names:
+    """The name of the module whose global names these are."""
+    name = names.get("__name__")
+    is_module = isinstance(name, str) and vars(sys.modules.get(name, object)) is names
+    return str(name) if is_module else Names(names)
+
+
+def title(names: dict[str, Any]) -> str:
+    return str(names.get("__name__", "a module"))

@@ -1,0 +1,204 @@
+"""What a program reads through objects, containers and functions that its modules hold."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphwright import GuardError, trace
+
+X = torch.ones(2, 4)
+
+
+class Limit:
+    limit = 1.0
+
+    def apply(self, x: Tensor) -> Tensor:
+        return x * self.limit
+
+
+class Plain:
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+class Slotted:
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+@dataclasses.dataclass
+class Record:
+    tensor: Tensor
+
+
+class Holder(nn.Module):
+    def __init__(self, run: Callable[[Any, Tensor], Any]) -> None:
+        super().__init__()
+        self.run, self.k = run, 2
+        ones = torch.ones(4)
+        self.layer = nn.Linear(4, 4)
+        self.in_list, self.in_dict, self.in_tuple, self.deep = [Limit()], {"a": Limit()}, (Limit(),), [[Limit()]]
+        self.space, self.plain = types.SimpleNamespace(tensor=ones), Plain(ones.clone())
+        self.slotted, self.record = Slotted(ones.clone()), Record(ones.clone())
+        self.inner = types.SimpleNamespace(space=types.SimpleNamespace(tensor=ones.clone()))
+        self.listed = [types.SimpleNamespace(tensor=ones.clone())]
+        self.several = types.SimpleNamespace(tensors=[ones.clone()])
+        self.tied = types.SimpleNamespace(weight=self.layer.weight)
+        self.part = functools.partial(F.linear, weight=self.layer.weight)
+        self.added = functools.partial(torch.add, ones.clone())
+        self.own, self.bound, self.scaled = functools.partial(self.method, times=2), self.method, lambda x: x * self.k
+        self.methods, self.called = {"a": self.method}, self.layer.forward
+        self.config = types.SimpleNamespace(b=2)
+        self.get, self.take, self.call = (
+            operator.attrgetter("config.b"), operator.itemgetter(0), operator.methodcaller("factor", 3)
+        )  # fmt: skip
+
+    def method(self, x: Tensor, times: int = 1) -> Tensor:
+        return self.layer(x) * self.k * times
+
+    def factor(self, by: int) -> int:
+        return by
+
+    def forward(self, x: Tensor) -> Any:
+        return self.run(self, x)
+
+
+def put(path: str, value: Any) -> Callable[[Any], None]:
+    def change(model: Any) -> None:
+        *owners, name = path.split(".")
+        for owner in owners:
+            model = model[int(owner)] if owner.isdigit() else getattr(model, owner)
+        setattr(model, name, value() if isinstance(value, type | types.LambdaType) else value)
+
+    return change
+
+
+def zeros() -> Tensor:
+    return torch.zeros(4)
+
+
+def weight() -> nn.Parameter:
+    return nn.Parameter(torch.zeros(4, 4))
+
+
+WAYS: dict[str, tuple[Callable[[Any, Tensor], Any], Callable[[Any], Any]]] = {
+    "class, in a list": (lambda m, x: m.in_list[0].apply(x), lambda m: setattr(Limit, "limit", 0.5)),
+    "class, in a dict": (lambda m, x: m.in_dict["a"].apply(x), lambda m: setattr(Limit, "limit", 0.5)),
+    "class, in a tuple": (lambda m, x: m.in_tuple[0].apply(x), lambda m: setattr(Limit, "limit", 0.5)),
+    "class, deep inside": (lambda m, x: m.deep[0][0].apply(x), lambda m: setattr(Limit, "limit", 0.5)),
+    "object deep inside": (lambda m, x: m.deep[0][0].apply(x), put("deep.0.0.limit", 0.5)),
+    "method, in a list": (lambda m, x: m.in_list[0].apply(x), lambda m: setattr(Limit, "apply", lambda self, x: x)),
+    "tensor of a namespace": (lambda m, x: x + m.space.tensor, put("space.tensor", zeros)),
+    "tensor of another namespace": (
+        lambda m, x: x + m.space.tensor, put("space", lambda: types.SimpleNamespace(tensor=zeros())),
+    ),
+    "tensor of an object": (lambda m, x: x + m.plain.tensor, put("plain.tensor", zeros)),
+    "tensor of a slot": (lambda m, x: x + m.slotted.tensor, put("slotted.tensor", zeros)),
+    "tensor of a record": (lambda m, x: x + m.record.tensor, put("record.tensor", zeros)),
+    "tensor deep inside": (lambda m, x: x + m.inner.space.tensor, put("inner.space.tensor", zeros)),
+    "tensor of an object in a list": (lambda m, x: x + m.listed[0].tensor, put("listed.0.tensor", zeros)),
+    "tensor in a list of an object": (
+        lambda m, x: x + m.several.tensors[0], lambda m: m.several.tensors.__setitem__(0, zeros()),
+    ),
+    "size of a tensor": (lambda m, x: x * m.space.tensor.shape[0], put("space.tensor", lambda: torch.ones(1))),
+    "weight of an object": (lambda m, x: F.linear(x, m.tied.weight), put("tied.weight", weight)),
+    "weight that an object has, too": (lambda m, x: F.linear(x, m.tied.weight), put("layer.weight", weight)),
+    "weight that a function has, too": (lambda m, x: m.part(x), put("layer.weight", weight)),
+    "function with a weight": (
+        lambda m, x: m.part(x), put("part", lambda: functools.partial(F.linear, weight=weight())),
+    ),
+    "function with a tensor": (lambda m, x: m.added(x), put("added", lambda: functools.partial(torch.add, zeros()))),
+    "method with arguments": (lambda m, x: m.own(x), put("k", 3)),
+    "bound method": (lambda m, x: m.bound(x), put("k", 3)),
+    "bound method, by another": (lambda m, x: m.bound(x), lambda m: setattr(m, "bound", m.scaled)),
+    "bound method, its defaults": (lambda m, x: m.bound(x), lambda m: put_defaults(9)),
+    "bound method in a dict": (lambda m, x: m.methods["a"](x), put("k", 3)),
+    "function around the module": (lambda m, x: m.scaled(x), put("k", 3)),
+    "getter, what it reads": (lambda m, x: x * m.get(m), put("config.b", 5)),
+    "getter": (lambda m, x: x * m.get(m), put("get", operator.attrgetter("k"))),
+    "getter of items": (lambda m, x: m.take((x, -x)), put("take", operator.itemgetter(1))),
+    "caller": (lambda m, x: x * m.call(m), put("call", operator.methodcaller("factor", 5))),
+    "caller, what it calls": (lambda m, x: x * m.call(m), lambda m: setattr(Holder, "factor", lambda self, by: 7)),
+}  # fmt: skip
+
+
+def put_defaults(times: int) -> None:
+    Holder.method.__defaults__ = (times,)
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Any:
+    apply, factor = Limit.apply, Holder.factor
+    yield
+    Limit.apply, Limit.limit, Holder.factor = apply, 1.0, factor  # type: ignore[method-assign]
+    put_defaults(1)
+
+
+def made(way: str) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    model = Holder(WAYS[way][0])
+    return trace(model, (X,)), model
+
+
+FOLLOWED = {"tensor of an object", "tensor of a slot", "tensor of a record"}  # read at each call
+
+
+@pytest.mark.parametrize("is_copy", [False, True], ids=["captured", "copy"])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_changes_inside_of_what_modules_hold_is_seen(way: str, is_copy: bool) -> None:
+    gm, model = made(way)
+    gm = copy.deepcopy(gm) if is_copy else gm
+    for _ in range(2):
+        assert torch.equal(gm(X), model(X))
+    WAYS[way][1](gm)
+    if way in FOLLOWED:
+        WAYS[way][1](model)
+        assert torch.equal(gm(X), model(X))
+        return
+    with pytest.raises(GuardError):
+        gm(X)
+
+
+def test_functions_around_a_module_lead_to_the_captured_one() -> None:
+    torch.manual_seed(0)
+    model = Holder(lambda m, x: m.own(x))
+    gm, twin = trace(model, (X,)), copy.deepcopy(model)
+    gm.layer.register_forward_hook(lambda module, args, out: out * 2)
+    twin.layer.register_forward_hook(lambda module, args, out: out * 2)
+    assert torch.equal(gm(X), twin.method(X, times=2))
+
+
+class Computed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.k = 2
+
+    @functools.cached_property
+    def factor(self) -> int:
+        return 3 * self.k
+
+    def forward(self, x: Tensor) -> Any:
+        return x * self.factor
+
+
+def test_what_is_computed_once_may_have_been_set_before() -> None:
+    gm, model = trace(Computed(), (X,)), Computed()
+    gm.factor = model.factor = 11  # type: ignore[misc]
+    assert torch.equal(gm(X), model(X))
+    gm, model = trace(Computed(), (X,)), Computed()
+    for _ in range(3):
+        assert torch.equal(gm(X), model(X))
+    assert gm.factor == model.factor
