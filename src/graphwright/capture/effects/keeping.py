@@ -112,7 +112,8 @@ class Keeping:
         self._of_module: dict[int, list[Table]] = {}
         self._by_path = ByPath()
         self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
-        self._objects: dict[int, list[Table]] = {}  # the tables of objects and of what is in them, by id
+        self._objects: dict[int, list[Table]] = {}  # the tables of containers, objects and what is in them, by id
+        self._started_of: dict[int, Any] = {}  # the live containers, by the ids of those in whose place they are
         self._kind_of_module: type = nn.Module
         self._own: list[tuple[Any, dict[Any, Any]]] = []  # objects and their containers, and what they held
         self._shared: list[Table] = []  # those of objects of the module that is being watched, and of others
@@ -200,8 +201,14 @@ class Keeping:
         if type(value) is set and place not in self._live and adds_to(table.kind, place[0].rpartition(".")[2]):
             self._live[place] = Grows(SequenceKind(None, set), is_assumed=True)
         if self._live.get(place, PLAIN) is not PLAIN:
-            table.before[key] = value = self._started(place, table.name(key), value)
+            started = self._started(place, table.name(key), value)
+            self._started_of[id(value)] = started
+            table.before[key] = value = started
             put(table.now, key, value)
+        elif id(value) in self._started_of:  # it is in another module, too
+            table.before[key] = self._started_of[id(value)]
+            put(table.now, key, table.before[key])
+            return
         elif isinstance(key, Field) and isinstance(value, torch.Tensor):
             self._note_tensor(value, *place)
         self._watch_inside(value, table.name(key), *place)
@@ -221,7 +228,13 @@ class Keeping:
         if kind in _ATOMS:
             return
         if kind in (list, dict, set):
+            if id(value) in self._objects:
+                self._shared.extend(self._objects[id(value)])
+                return
+            first = len(self._tables)
+            self._objects[id(value)] = []
             self._watch(value, name, path, keys)
+            self._objects[id(value)] = self._tables[first:]
         elif kind is tuple:
             for i, item in enumerate(value):
                 self._watch_inside(item, f"{name}[{i}]", path, (*keys, i))

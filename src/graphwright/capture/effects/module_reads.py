@@ -235,9 +235,10 @@ class ModuleReads:
         self._take_objects(function, attributes, looked_for, kept, walks, graph)
         self._take_methods(attributes)
         self._take_generators(graph)
-        kept -= self._take_containers(graph, attributes | looked_for, targets | written)
+        shared = self._shared(kept)
+        kept -= self._take_containers(graph, attributes | looked_for, targets | written | shared)
+        kept |= shared
         self._take_written(kept)
-        self._refuse_shared(kept)
         take_answers(self._recorder.ledger, self.shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
         around = _paths_around(targets)
@@ -296,32 +297,33 @@ class ModuleReads:
                 if is_atom(value) or (isinstance(value, _CONTAINERS) and is_plain_container(value)):
                     self.value(path, name, value)
 
-    def _refuse_shared(self, kept: set[str]) -> None:
-        """Refuse a program that writes to a container which several modules hold: in a graph each has its own."""
-        places: dict[int, list[tuple[str, str]]] = {}
+    def _shared(self, kept: set[str]) -> set[str]:
+        """The paths of the containers that the program writes to and several modules hold: they have to stay one.
+
+        Raises CaptureError where a variable outside of the modules holds one, too.
+        """
+        places: dict[int, list[str]] = {}
         changed = {*kept, *[path for path, _ in self._recorder.plan.kept]}
-        written = {path.rpartition(".")[::2] for path in changed}
-        for module, path in self.shells.tree.modules if written else ():
+        for module, path in self.shells.tree.modules if changed else ():
             for name, value in module.__dict__.items():
                 if isinstance(value, _FILLED) and name not in OWN:
-                    places.setdefault(id(value), []).append((path, name))
-        for shared in places.values():
-            if len({path for path, _ in shared}) > 1 and not written.isdisjoint(shared):
-                one, other = (".".join(filter(None, ("self", *place))) for place in shared[:2])
-                raise CaptureError(
-                    f"the program writes to {one}, which is {other}, too: in a graph each has one of its own",
-                    fix="keep it in one module, and hand that to the others",
-                )
+                    places.setdefault(id(value), []).append(f"{path}.{name}" if path else name)
+        found: set[str] = set()
+        for paths in places.values():
+            if len(paths) > 1 and not changed.isdisjoint(paths):
+                found.update(paths)
+                for path in paths:
+                    self.one("", path, paths[0])
         for variables in self._recorder.callers.outside() if places else ():
             for name, value in variables.read().items():
                 held = places.get(id(value), ())
-                if held and (variables.path + name in changed or not written.isdisjoint(held)):
-                    one = ".".join(filter(None, ("self", *held[0])))
+                if held and (variables.path + name in changed or not changed.isdisjoint(held)):
                     raise CaptureError(
-                        f"the program writes to {one}, which is {name!r} of {variables.title}, too: "
+                        f"the program writes to self.{held[0]}, which is {name!r} of {variables.title}, too: "
                         "a captured module has one of its own",
                         fix="keep it in one place: in an attribute, or in a variable",
                     )
+        return found
 
     def _refuse_replaced(self) -> None:
         """Refuse a program that has put other modules in the place of its own: a graph has those that there were."""

@@ -77,6 +77,7 @@ class Shells:
         self._paths = tree.paths.copy()  # of originals and shells alike
         self._empty: dict[int, tuple[nn.Module, nn.Module, str]] = {}  # by the id of the shell
         self._all: list[tuple[nn.Module, nn.Module, str]] = []
+        self._containers: dict[int, Any] = {}  # those of shells, by the ids of the originals' own
         self.root_module, self.root = root, self._made(root, root_class)
         for module, _ in tree.modules:
             if id(module) not in waiting:
@@ -149,13 +150,12 @@ class Shells:
 
     def _fill(self, module: nn.Module, shell: nn.Module) -> None:
         """Give a shell its own containers, with shells in place of modules, and methods bound to shells."""
-        memo: dict[int, Any] = {}
         for name, value in module.__dict__.items():
             kind = type(value)
             if kind in _HOLDS_NONE or name in MODULE_TABLES:
                 continue
             if kind in _MAPPED or isinstance(value, nn.Module):
-                mine = self._mapped(value, memo)
+                mine = self._mapped(value, self._containers)
                 if mine is not value:
                     shell.__dict__[name] = mine
         for table in (shell._forward_pre_hooks, shell._forward_hooks):
