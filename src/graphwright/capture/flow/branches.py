@@ -22,6 +22,7 @@ from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.caught_errors import divides_by_zero
 from graphwright.capture.flow.joined_values import Join, Leaving
 from graphwright.capture.flow.watched import check_end, run_watched
+from graphwright.capture.numbers.classes import is_flag
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal
@@ -346,7 +347,8 @@ def _variable(join: Join, results: tuple[Any, Any], pair: tuple[Any, Any], name:
 def _join_results(recorder: Capture, subject: QuestionSubject, a: Any, b: Any, join: Join) -> Any:
     """Join the results of the two sides; on its own sides the value that decides is True and False."""
     if type(a) is bool and type(b) is bool and a is not b:
-        return recorder.numbers.truth(_as_value(subject)) if a else recorder.numbers.negation(_as_value(subject))
+        truth = recorder.numbers.loose_truth if is_flag(subject) else recorder.numbers.truth
+        return truth(_as_value(subject)) if a else recorder.numbers.negation(_as_value(subject))
     for mine, its, decided in ((a, b, True), (b, a, False)):
         if _is_subject(subject, mine) and type(its) is bool:
             return its if its is decided else mine

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.state.ledger import Unforeseen
-from graphwright.capture.state.symbols import symbol_of
+from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.ir import Node
+from graphwright.ops import is_region
 from graphwright.runtime import expect_class
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from graphwright.capture.state.protocol import TypedCapture
-    from graphwright.capture.state.symbols import Symbol
 
-__all__ = ["ask_class", "has_sure_class", "is_always_bool", "is_told_by", "note_class"]
+__all__ = ["ask_class", "has_sure_class", "is_always_bool", "is_flag", "is_told_by", "note_class"]
 
 _TRUTHS: frozenset[Any] = frozenset({
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.not_, operator.is_,
@@ -99,9 +99,19 @@ def has_one_class(node: Node) -> bool:
 
 
 def is_always_bool(symbol: Symbol) -> bool:
-    """Tell whether a number is a bool in every call: the answer to a question, or a flag of torch's."""
+    """Tell whether a bool of the example is one in every call: the answer to a question, or a flag of the program."""
     function = symbol.args[0].target if symbol.function == "opaque" else symbol.function
     return function in _TRUTHS or function in ("truth", "training", "constant")
+
+
+def is_flag(subject: Any) -> bool:
+    """Tell whether what decides a branch is a bool that another branch or a loop gives: whether that was left."""
+    if not (isinstance(subject, Symbol) and subject.kind is bool and subject.function in ("opaque", "branch")):
+        return False
+    node = subject.args[0]
+    return is_region(node) or (
+        node.target is operator.getitem and isinstance(node.args[0], Node) and is_region(node.args[0])
+    )
 
 
 def _is_plain_power(base: Symbol, exponent: Symbol) -> bool:
