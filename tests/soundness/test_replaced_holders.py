@@ -142,3 +142,33 @@ def test_an_object_in_two_containers_stays_one(change: Callable[[Any], Any]) -> 
     change(gm)
     with pytest.raises(GuardError):
         gm(X)
+
+
+class Aliased(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("shift", torch.zeros(4))
+        self.weights, self.shifts = {"w": self.layer.weight}, [self.shift]
+
+    def forward(self, x: Tensor) -> Any:
+        return nn.functional.linear(x, self.weights["w"]) + self.shifts[0]
+
+
+ALIASES: dict[str, Callable[[Any], Any]] = {
+    "buffer": lambda m: setattr(m, "shift", torch.ones(4)),
+    "buffer in a list": lambda m: m.shifts.__setitem__(0, torch.ones(4)),
+    "parameter": lambda m: setattr(m.layer, "weight", nn.Parameter(torch.zeros(4, 4))),
+    "parameter in a dict": lambda m: m.weights.update(w=nn.Parameter(torch.zeros(4, 4))),
+}
+
+
+@pytest.mark.parametrize("change", ALIASES.values(), ids=ALIASES)
+def test_tensors_of_modules_that_containers_hold_stay_those(change: Callable[[Any], Any]) -> None:
+    torch.manual_seed(0)
+    model = Aliased()
+    gm = trace(model, (X,))
+    assert torch.equal(gm(X), model(X))
+    change(gm)
+    with pytest.raises(GuardError):
+        gm(X)

@@ -169,7 +169,18 @@ def _is_of_object(node: Node) -> bool:
     if not isinstance(value, Node) or value.op != "placeholder":
         return False
     kind = value.type
-    return kind is Any or (isinstance(kind, type) and not issubclass(kind, _VALUES) and kind is not object)
+    if kind is Any:  # which may be a tensor: then something is computed with it
+        return _is_only_told(value)
+    return isinstance(kind, type) and not issubclass(kind, _VALUES) and kind is not object
+
+
+def _is_only_told(value: Node) -> bool:
+    """Tell whether nothing is made of a value: its methods, or those of what it holds, are called, and give nothing."""
+    return all(
+        _is_only_told(user) if user.op == "call_function" and user.target in (getattr, operator.getitem)
+        else user.op == "call_method" and user.args[0] is value and not user.users
+        for user in value.users
+    )  # fmt: skip
 
 
 _VALUES = (torch.Tensor, int, float, complex, str, list, tuple, dict, set, type(None), torch.dtype, torch.device)

@@ -35,7 +35,7 @@ _FORWARDS = "forwards"  # in the same place: the methods of classes, in the proc
 #   absent   names that it did not have
 #   lacking  those of them that its class did not have either
 #   drawn    generators of random numbers in its attributes, from which the graph draws
-#   closed   dicts in its attributes to which the program adds, by name: all the keys that these may have
+#   without  dicts in its attributes to which the program adds, by name: keys that it did not find there
 #   names    the attributes that it had, where the program looks for all; made: those that it makes itself
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]

@@ -234,9 +234,9 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for name in facts.get("drawn", ()) if drawn else ():
         if id(module.__dict__.get(name, _ABSENT)) not in drawn and name in module.__dict__:
             yield f"{dotted(path, name)} is another generator than that of which the captured program draws", _AGAIN
-    for name, keys in facts.get("closed", {}).items():
+    for name, keys in facts.get("without", {}).items():
         held = module.__dict__.get(name)
-        more = [key for key in held if key not in keys] if type(held) is dict else ()
+        more = [key for key in keys if key in held] if type(held) is dict else ()
         if more:
             what = f"{dotted(path, name)} has {more[0]!r}, which the program did not find there when it was captured"
             yield what, _AGAIN
@@ -414,9 +414,9 @@ class Bound:
     """
 
     __slots__ = (
-        "_classes", "_closed", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain", "_keys",
-        "_lacking", "_now", "_of_tensors", "_own", "_slots", "_spelled", "_tables", "_then", "_typed", "_types",
-        "_values", "_watch", "_with_tensors", "facts",
+        "_classes", "_closed", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain",
+        "_keyed", "_keys", "_lacking", "_names", "_now", "_of_tensors", "_own", "_slots", "_spelled",
+        "_tables", "_then", "_typed", "_types", "_values", "_watch", "_with_tensors", "facts",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Mapping[type, Any]) -> None:
@@ -431,7 +431,7 @@ class Bound:
         self._with_tensors: list[tuple[dict[str, Any], str, Any]] = []  # containers of tensors, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
-        self._closed: list[tuple[dict[str, Any], str, Set[Any]]] = []  # dicts, and all keys that they may have
+        self._closed: list[tuple[dict[str, Any], str, Set[Any]]] = []  # dicts, and keys that they are not to have
         self._lacking: list[tuple[type, str]] = []  # classes, and attributes that they are not to have
         self._typed: list[nn.Module] = []  # modules whose class is taken for granted
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
@@ -460,6 +460,7 @@ class Bound:
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
         others = self._closed, self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors
         self._is_plain = not any(others)
+        self._keyed, self._names = [table for table, _ in self._keys], [names for _, names in self._keys]
         self._watch = Watch([self.watched()])
 
     def _add_path(self, root: nn.Module, path: str) -> None:
@@ -501,7 +502,7 @@ class Bound:
                 held = next((state[each] for each in _TABLES if name in state[each]), state)
                 self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
         reads += [(state, name) for name in facts.get("drawn", ())]
-        self._closed += [(state, name, set(keys)) for name, keys in facts.get("closed", {}).items()]
+        self._closed += [(state, name, set(keys)) for name, keys in facts.get("without", {}).items()]
         if "names" in facts:
             self._keys.append((state, list(state)))
         reads += [(state["_modules"], name) for name in {**facts.get("kinds", {}), **facts.get("exact", {})}]
@@ -575,7 +576,7 @@ class Bound:
             return False
         if self._classes and [*map(_FORWARD, self._classes)] != self._forwards:
             return False
-        if any(hasattr(kind, name) for kind, name in self._lacking):
+        if self._lacking and any(map(hasattr, *zip(*self._lacking, strict=True))):
             return False
         if self._own and any(map(_CONTAINS, self._own, repeat("forward"))):
             return False
@@ -583,7 +584,7 @@ class Bound:
             return False
         if len(self._filled) == 3 and any(map(_IS, map(_GET, *self._filled), _NONES)):
             return False
-        return not self._keys or not any(list(table) != names for table, names in self._keys)
+        return [*map(list, self._keyed)] == self._names
 
     def rest_holds(self) -> bool:
         """Tell the same of what may change without a write to a table; most programs have none of it."""
@@ -597,7 +598,7 @@ class Bound:
             return False
         if any(getattr(table.get(name), fact, None) != was for table, name, fact, was in self._of_tensors):
             return False
-        if any(not table.get(name, _EMPTY).keys() <= keys for table, name, keys in self._closed):
+        if self._closed and any(not keys.isdisjoint(table.get(name, ())) for table, name, keys in self._closed):
             return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
@@ -613,7 +614,6 @@ def _may_be_filled(value: Any) -> bool:
     return isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and any(map(_may_be_filled, value)))
 
 
-_EMPTY: dict[str, Any] = {}
 _CONTAINS, _IS, _FORWARD = operator.contains, operator.is_, operator.attrgetter("forward")
 _GET: Callable[..., Any] = dict.get
 _NONES = repeat(None)

@@ -193,18 +193,29 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
         """`key in self`: a bool of the program; False as long as no pass has shown that the program stores it."""
         is_there = dict.__contains__(self, example_of_key(key))
         if self._kind_of(key) is None:
+            self._missed(key)
             return is_there
         return self._answer(self._row_node("__contains__", _CONTAINS, [(KEY, key)]), is_there)
 
     def __getitem__(self, key: Hashable) -> Any:
         kind = self._kind_of(key)
         if kind is None:
+            self._missed(key)
             return dict.__getitem__(self, example_of_key(key))  # just stored, for the first time
         self._may_raise()
         return self._given_out(kind, self._row_node("", _GET, [(KEY, key)]), form_of_key(key))
 
     def get(self, key: Hashable, default: Any = None) -> Any:
-        return self[key] if self._kind_of(key) is not None and self.has(key) else default
+        if self._kind_of(key) is None:
+            self._missed(key)
+            return default
+        return self[key] if self.has(key) else default
+
+    def _missed(self, key: Hashable) -> None:
+        """The program looks for a key that it does not store: that it is not there is taken for granted."""
+        reads, node = with_examples(self.recorder).reads, self._read()
+        if reads is not None and node.op == "get_attr" and type(key) in (str, int, bool):
+            reads.missed_key(str(node.target), key)
 
     def setdefault(self, key: Hashable, default: Any = None) -> Any:
         if self.has(key):

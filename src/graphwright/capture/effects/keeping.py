@@ -433,7 +433,7 @@ class Keeping:
                 if now is ABSENT:
                     self._refuse(table, key, *_why_gone(table, key))
                     continue
-                if table.keys is None and _has_own_setattr(table.kind):
+                if table.keys is None and self._acts_twice(table, key, now):
                     what = f"writes {table.name(key)}, and {table.kind.__name__} has a __setattr__ of its own"
                     self._refuse(table, key, what, "write by methods, or keep what is written in another module")
                     continue
@@ -450,6 +450,18 @@ class Keeping:
                     changed = True
         if self._missing.learn(made, self._live, self._kind) or changed:
             raise Restart("the program writes attributes")
+
+    def _acts_twice(self, table: Table, key: str, now: Any) -> bool:
+        """Tell whether a class makes something else of what it is given where it is set, as the graph sets it."""
+        shells = self._recorder.shells
+        found = [] if shells is None or not _has_own_setattr(table.kind) else shells.all()
+        shell = next((shell for _, shell, _ in found if shell.__dict__ is table.now), None)
+        if shell is None:
+            return False
+        setattr(shell, key, now)
+        is_same = table.now.get(key, ABSENT) is now
+        table.now[key] = now
+        return not is_same
 
     def _kind_before(self, before: Any, now: Any) -> Kind:
         """The kind of what an attribute held: a list grows in the place of which there is one of another length."""

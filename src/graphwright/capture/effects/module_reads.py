@@ -13,7 +13,6 @@ from __future__ import annotations
 import array
 import collections
 import functools
-import operator
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType, MethodType
@@ -34,6 +33,7 @@ from graphwright.capture.effects.object_reads import (
     kinds_in,
     mentioned_by,
     rest_of_container,
+    tensors_in,
     values_of,
 )
 from graphwright.capture.effects.watched_tables import WATCHED
@@ -41,8 +41,8 @@ from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.symbols import as_number
 from graphwright.errors import CaptureError
 from graphwright.hierarchy import paths_in
-from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import is_region, written_attributes
+from graphwright.ir import Graph
+from graphwright.ops import written_attributes
 from graphwright.runtime import (
     GraphModule,
     class_name,
@@ -56,7 +56,6 @@ from graphwright.runtime import (
     take_code,
 )
 from graphwright.source import is_installed, is_ours, user_frame
-from graphwright.values import RecordKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -198,6 +197,13 @@ class ModuleReads:
         if name not in absent:
             absent.append(name)
 
+    def missed_key(self, path: str, key: Any) -> None:
+        """A key was asked for that a dict of a module does not have, to which the program adds others."""
+        owner, _, name = path.rpartition(".")
+        keys = self._recorder.ledger.module(owner).setdefault("without", {}).setdefault(name, [])
+        if key not in keys:
+            keys.append(key)
+
     def looked_for(self, path: str, name: str, frame: FrameType) -> None:
         """The program itself asked for a name that a module does not have: it may be about to make it."""
         asking = user_frame(frame) if (path, name) not in self.found_missing else None
@@ -246,7 +252,6 @@ class ModuleReads:
         for path in self._owners(around):
             self._recorder.ledger.module(path)
         self._take_rest_of_containers()
-        self._close_containers(graph)
         for path, facts in sorted(self._recorder.ledger.modules.items()):
             prefix = f"{path}." if path else ""
             own: dict[str, Any] = {}
@@ -286,6 +291,10 @@ class ModuleReads:
                 values = self._recorder.ledger.module(path).setdefault("values", {})
                 values[name] = spelled(value, graph.constants)
                 taken.add(full)
+                for place, tensor in tensors_in(value):
+                    first = self._recorder.tensors.path(tensor)
+                    if first and first not in graph.constants:  # of the others, the values are told
+                        self.one(path, f"{name}.{place}", first)
         return taken
 
     def _take_written(self, kept: set[str]) -> None:
@@ -375,25 +384,6 @@ class ModuleReads:
                     del facts["values"][name]
                     facts.setdefault("objects", {}).update(rest_of_container(name, module.__dict__[name], keys))
 
-    def _close_containers(self, graph: Graph) -> None:
-        """Of a dict to which the program adds under keys that it has, take for granted that there are no others."""
-        added = {
-            path: kind.held.items
-            for (path, keys), kind in self._recorder.plan.kept.items()
-            if not keys and isinstance(kind, Grows) and isinstance(kind.held, RecordKind) and kind.held.kind is dict
-        }
-        if not added or any(node.target in _ADDS and [*nodes_in(node.args[1])] for node in graph.all_nodes()):
-            return
-        users: dict[str, list[Node]] = {}
-        for node in graph.find_nodes(op="get_attr"):
-            users.setdefault(str(node.target), []).extend(node.users)
-        for path, items in added.items():
-            owner, _, name = path.rpartition(".")
-            module = self._module(owner)
-            is_plain = all(node.target in _OF_ITEMS or is_region(node) for node in users.get(path, ()))
-            if is_plain and module is not None and type(module.__dict__.get(name)) is dict:
-                self._recorder.ledger.module(owner).setdefault("closed", {})[name] = list(items)
-
     def _take_objects(
         self,
         function: Callable[..., Any],
@@ -469,10 +459,6 @@ class ModuleReads:
             module = self._module(path)
             if module is not None and type(module) is not nn.Module and not self._recorder.is_leaf(module, path):
                 yield path
-
-
-_ADDS = frozenset({operator.setitem, operator.contains})
-_OF_ITEMS = _ADDS | {operator.getitem}
 
 
 def _names_below(paths: Iterable[str], prefix: str) -> list[str]:

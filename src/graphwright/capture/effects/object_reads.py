@@ -21,7 +21,7 @@ from graphwright.source import is_foreign_class
 
 __all__ = [
     "hideable", "holds_modules", "holds_objects", "is_looked_into", "kinds_in", "mentioned_by", "rest_of_container",
-    "values_of",
+    "tensors_in", "values_of",
 ]  # fmt: skip
 
 _DEPTH = 3
@@ -167,6 +167,21 @@ def is_looked_into(value: Any) -> bool:
     if isinstance(value, functools.partial):
         return not is_atom(value)
     return holds_objects(value) or any(isinstance(item, torch.Tensor | nn.Module) for item in _items_of(value))
+
+
+def tensors_in(value: Any, place: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors in a list, tuple or dict, and in those in it, each with its place there.
+
+    >>> [place for place, _ in tensors_in([torch.ones(1), {"a": torch.ones(1)}])]
+    ['0', '1.a']
+    """
+    if not _items_of(value):
+        return
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, torch.Tensor):
+            yield f"{place}{key}", item
+        elif type(item) in (list, tuple, dict):
+            yield from tensors_in(item, f"{place}{key}.")
 
 
 def _items_of(value: Any) -> Collection[Any]:

@@ -249,6 +249,9 @@ class Reads(Protocol):
         By the path of the module and the name; the code is one that its user cannot change, or not.
         """
 
+    def missed_key(self, path: str, key: Any) -> None:
+        """A key was asked for that a dict of a module does not have, to which the program adds others."""
+
 
 class Dtypes(Protocol):
     """The dtypes that the program has read and not handed on yet."""
