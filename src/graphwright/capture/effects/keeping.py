@@ -92,6 +92,7 @@ _INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", coll
 _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
 })  # fmt: skip
+_SHARED = (list, dict, set)
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
 
@@ -202,10 +203,11 @@ class Keeping:
             self._live[place] = Grows(SequenceKind(None, set), is_assumed=True)
         if self._live.get(place, PLAIN) is not PLAIN:
             started = self._started(place, table.name(key), value)
-            self._started_of[id(value)] = started
+            if type(value) in _SHARED:
+                self._started_of[id(value)] = started
             table.before[key] = value = started
             put(table.now, key, value)
-        elif id(value) in self._started_of:  # it is in another module, too
+        elif type(value) in _SHARED and id(value) in self._started_of:  # it is in another module, too
             table.before[key] = self._started_of[id(value)]
             put(table.now, key, table.before[key])
             return
@@ -227,25 +229,17 @@ class Keeping:
         kind = type(value)
         if kind in _ATOMS:
             return
-        if kind in (list, dict, set):
-            if id(value) in self._objects:
-                self._shared.extend(self._objects[id(value)])
-                return
-            first = len(self._tables)
-            self._objects[id(value)] = []
-            self._watch(value, name, path, keys)
-            self._objects[id(value)] = self._tables[first:]
-        elif kind is tuple:
+        if kind is tuple:
             for i, item in enumerate(value):
                 self._watch_inside(item, f"{name}[{i}]", path, (*keys, i))
         elif id(value) in self._objects:
             self._shared.extend(self._objects[id(value)])
-        elif self._depth < _DEPTH and (is_state(value) or is_closed(value)):
-            first = len(self._tables)
+        elif kind in _SHARED or (self._depth < _DEPTH and (is_state(value) or is_closed(value))):
+            first, depth = len(self._tables), self._depth
             self._objects[id(value)] = []
-            self._depth += 1
+            self._depth += kind not in _SHARED
             self._watch(value, name, path, keys)
-            self._depth -= 1
+            self._depth = depth
             self._objects[id(value)] = self._tables[first:]
 
     def _note_tensor(self, tensor: torch.Tensor, path: str, keys: tuple[Any, ...]) -> None:
