@@ -118,7 +118,8 @@ class World:
         self.sees_tables = False  # whether it may look at attributes in tables of them
         self.walks = False  # whether it may go over the names of all attributes of something
         self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
-        self._settled: set[tuple[type | int, str]] = set()
+        self._settled: set[tuple[type | int, str]] = set()  # objects, by id, and attributes
+        self._paired = 0, 0  # how many classes and attributes were looked for together
         self._apart = HeldApart()
         self._keeping: Keeping | None = None
         self._keep: list[Any] = []  # alive, so that no other object gets its id
@@ -163,6 +164,7 @@ class World:
             except BaseException:
                 self._codes.clear()  # the next attempt looks again, and raises the same
                 self._settled.clear()
+                self._paired = 0, 0
                 raise
             self._is_started = True
         self._keeping = keeping
@@ -518,7 +520,7 @@ class World:
     def _settle(self) -> None:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""
         while True:
-            pairs: list[tuple[type | int, str]] = [*itertools.product(self._classes, self._attributes)]
+            pairs = self._new_pairs()
             for key, each in self._objects.items():
                 held = attributes_of(each.value)
                 pairs += [(key, name) for name in held if name in self._attributes]
@@ -531,15 +533,22 @@ class World:
                 if (id(each.value), "__dict__") not in self._found and not isinstance(each.value, nn.Module):
                     self._take(each.value, "__dict__", f"the attributes of {each.subject}", NAMES)
                     self._ways[id(each.value), "__dict__"] = each
-            pairs = [pair for pair in pairs if pair not in self._settled]
+            pairs = [pair for pair in pairs if type(pair[0]) is not int or pair not in self._settled]
             if not pairs:
                 return
-            self._settled.update(pairs)
+            self._settled.update([pair for pair in pairs if type(pair[0]) is int])
             for owner, name in pairs:
                 if isinstance(owner, type):
                     self._in_class(owner, name)
                 else:
                     self._in_object(self._objects[owner], name)
+
+    def _new_pairs(self) -> list[tuple[type | int, str]]:
+        """The classes and attributes that were not looked for together yet: there may be many of both."""
+        classes, names = [*self._classes], [*self._attributes]
+        old, known = self._paired
+        self._paired = len(classes), len(names)
+        return [*itertools.product(classes[:old], names[known:]), *itertools.product(classes[old:], names)]
 
     def _in_class(self, kind: type, name: str) -> None:
         value, modules = of_class(kind, name), self._classes[kind]
