@@ -292,6 +292,16 @@ class Kept(nn.Module):
         return x + self.steps
 
 
+class Fills(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = [{"a": torch.zeros(1)}]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.held[0]["a"] = x * 2
+        return x + 1
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [
@@ -301,6 +311,7 @@ class Kept(nn.Module):
         pytest.param(alias_of_one_side, r"write to a copy", id="a write to one of two that may be one"),
         pytest.param(written_in_the_first_round, r"write to a copy", id="a write to what is carried"),
         pytest.param(Kept(), "keeps nothing in 'steps' from call to call", id="a number of a module"),
+        pytest.param(Fills(), "keeps nothing in 'held' from call to call", id="a list of a module"),
         pytest.param(
             lambda x: torch.func.grad(lambda v: (v**3).sum())(x) + torch.vmap(torch.sin)(x),
             "lost how|cannot take the program",
@@ -313,7 +324,16 @@ def test_what_torch_export_cannot_say_is_refused(program: Any, message: str) -> 
     gm = trace(program, (x,))
     with pytest.raises(ExportError, match=message):
         to_export(gm, x)
-    assert not any(isinstance(value, torch._subclasses.FakeTensor) for value in vars(gm).values())
+    assert not any(isinstance(value, torch._subclasses.FakeTensor) for value in pytree.tree_leaves(vars(gm)))
+
+
+def asks_class(x: Tensor) -> Tensor:
+    return x * {Tensor: 2, nn.Parameter: 3}[type(x)]
+
+
+def test_stand_ins_of_torch_are_of_the_class_for_which_they_stand() -> None:
+    x = torch.ones(3, 2)
+    assert torch.equal(to_export(trace(asks_class, (x,)), x).module()(x), x * 2)
 
 
 # ---- from torch.export

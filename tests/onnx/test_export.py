@@ -328,3 +328,20 @@ def test_layers_of_language_models_are_one_function(name: str, layer: str) -> No
     layers = [each for each in module.modules() if type(each).__name__ == layer]
     assert program.report.operators[layer] == len(layers)
     assert {*dict(module.named_parameters())} <= {*program.model.graph.initializers}
+
+
+class Fills(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = [torch.zeros(1)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.held[0] = x * 2
+        return x + 1
+
+
+def test_a_list_that_a_module_keeps_is_refused() -> None:
+    model = Fills()
+    with pytest.raises(ExportError, match="keeps nothing in 'held' from call to call"):
+        graphwright.onnx.export(model, torch.ones(2))
+    assert type(model.held[0]) is Tensor

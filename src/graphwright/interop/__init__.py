@@ -31,7 +31,7 @@ from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of,
 from graphwright.interop.lower.indexing import item_of, set_item
 from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zipped, as_items, item_sources
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
-from graphwright.interop.lower.regions import WRITES, does_more, quietly, raising_side
+from graphwright.interop.lower.regions import does_more, kept_by, quietly, raising_side
 from graphwright.interop.modes import in_its_mode
 from graphwright.interop.reading import note_back
 from graphwright.interop.torchscript import write_for_torchscript
@@ -46,7 +46,6 @@ __all__ = [
     "to_export",
     "to_fx",
     "FILLED",
-    "WRITES",
     "Collected",
     "Counted",
     "Items",
@@ -64,6 +63,7 @@ __all__ = [
     "is_symbolic",
     "item_of",
     "item_sources",
+    "kept_by",
     "length_of",
     "quietly",
     "raising_side",

@@ -21,7 +21,7 @@ from graphwright.interop.lower.appended_lists import collecting_for, collecting_
 from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of
 from graphwright.interop.lower.indexing import item_of
 from graphwright.interop.lower.items import Collected, Items, as_items, item_sources
-from graphwright.interop.lower.regions import WRITES, does_more, quietly, raising_side
+from graphwright.interop.lower.regions import does_more, kept_by, quietly, raising_side
 from graphwright.interop.operands import NUMBERS, as_bool, as_tensor
 from graphwright.ir import Graph, Node
 from graphwright.ops import cond, for_loop, while_loop
@@ -67,14 +67,19 @@ class Exporting(Interpreter):
         if target == "extend" and isinstance(args[1], Collected):
             args[0].append(args[1])
             return None
+        self._refuse_kept(args)
         self._refuse_filled(args)
         return super().call_method(target, args, kwargs)
+
+    def _refuse_kept(self, args: tuple[Any, ...]) -> None:
+        name = kept_by(self.node, args)
+        if name is not None:
+            raise _cannot_write(self.node, name)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function, branches and loops on data as torch's operators."""
         node = self.node
-        if target in WRITES:
-            raise _cannot_write(node, str(args[1]))
+        self._refuse_kept(args)
         tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
         if target is bool and tensor is not None:
             return as_bool(tensor)

@@ -14,7 +14,6 @@ from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
 from graphwright.interop import (
-    WRITES,
     Collected,
     Items,
     as_items,
@@ -26,6 +25,7 @@ from graphwright.interop import (
     is_filled,
     is_symbolic,
     item_sources,
+    kept_by,
     length_of,
     raising_side,
     rows_of,
@@ -135,8 +135,7 @@ class Running(Interpreter):
         node = self.node
         if type(target).__hash__ is None:
             return super().call_function(target, args, kwargs)
-        if target in WRITES:
-            raise _keeps(node, str(args[1]))
+        _check_kept(node, args)
         if is_guard(node):
             return self._guard(node, target, args, kwargs)
         if target in _REGIONS:
@@ -175,6 +174,7 @@ class Running(Interpreter):
 
     def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method: of a list what a loop collected may be added, a tensor gives no Python numbers."""
+        _check_kept(self.node, args)
         args = tuple([_plain(arg) for arg in args])
         value, *rest = args
         if target == "extend" and isinstance(value, list) and isinstance(rest[0], Collected):
@@ -354,6 +354,12 @@ _REGIONS = {
     collecting_for: "_for",
     collecting_while: "_while",
 }
+
+
+def _check_kept(node: Node, args: tuple[Any, ...]) -> None:
+    name = kept_by(node, args)
+    if name is not None:
+        raise _keeps(node, name)
 
 
 def _keeps(node: Node, name: str) -> ExportError:

@@ -215,11 +215,14 @@ def device_of_each(tensors: Iterable[torch.Tensor], device: torch.device) -> tor
 def class_of_tensor(held: torch.Tensor | Iterable[torch.Tensor]) -> str:
     """The name of the class of a tensor; of several, that of the first that is not a plain one.
 
+    What torch has stand for tensors while it exports a program counts as what it stands for.
+
     >>> class_of_tensor(torch.ones(2)), class_of_tensor([torch.ones(2), torch.nn.Parameter(torch.ones(3))])
     ('torch.Tensor', 'torch.nn.parameter.Parameter')
     """
     tensors = held if isinstance(held, list | tuple) else [held]  # of whatever else: the class that it is
-    kind = next((type(tensor) for tensor in tensors if type(tensor) is not torch.Tensor), torch.Tensor)
+    kinds = [type(tensor) for tensor in tensors if type(tensor) is not torch.Tensor]
+    kind = next((kind for kind in kinds if not kind.__module__.startswith("torch._subclasses.")), torch.Tensor)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
@@ -11,9 +13,22 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from graphwright.ir import Graph, Node
 from graphwright.ops import delete_attribute, is_impure, raise_error, set_attribute, write_variable
 
-__all__ = ["WRITES", "does_more", "quietly", "raising_side"]
+__all__ = ["does_more", "kept_by", "quietly", "raising_side"]
 
-WRITES = (set_attribute, delete_attribute, write_variable)  # of what no target keeps from call to call
+_WRITES = (set_attribute, delete_attribute, write_variable)
+
+
+def kept_by(node: Node, args: tuple[Any, ...]) -> str | None:
+    """The attribute, variable, or list or dict of a module that a node writes to: no target keeps it for the next call.
+
+    `args` is what the node is called with. None for all other nodes.
+    """
+    if node.op == "call_function" and node.target in _WRITES:
+        return str(args[1])
+    held = node.args[0] if args and isinstance(args[0], list | dict | set) else None
+    while isinstance(held, Node) and held.target is operator.getitem:
+        held = held.args[0]
+    return str(held.target) if isinstance(held, Node) and held.op == "get_attr" and is_impure(node) else None
 
 
 def raising_side(branch: Node) -> tuple[Node, int] | None:
