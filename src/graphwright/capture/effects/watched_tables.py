@@ -12,12 +12,12 @@ import functools
 import sys
 from collections.abc import Iterator
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
 if TYPE_CHECKING:
-    from graphwright.capture.effects.module_reads import ModuleReads
+    from graphwright.runtime import Shells
 
 __all__ = ["WATCHED", "aside_of"]
 
@@ -33,13 +33,43 @@ def aside_of(shell: nn.Module) -> dict[str, Any]:
     return table._aside if isinstance(table, _Watched) else {}
 
 
+class _Reads(Protocol):
+    """Whoever is told what the program reads of modules: module_reads.py."""
+
+    shells: Shells
+
+    def is_program(self, frame: FrameType) -> bool:
+        """Tell whether a frame is one of the program, or of what it calls."""
+
+    def value(self, path: str, name: str, value: Any) -> None:
+        """A plain attribute was read."""
+
+    def tensor(self, path: str, name: str, value: Any) -> None:
+        """A parameter, buffer or submodule was read that may be None."""
+
+    def one(self, path: str, name: str, first: str) -> None:
+        """A module or tensor was read in one of several places."""
+
+    def walked(self, path: str, table: str, names: list[str]) -> None:
+        """A table was walked, or counted."""
+
+    def missed(self, path: str, name: str) -> None:
+        """A name was asked for that the module does not have."""
+
+    def looked_for(self, path: str, name: str, frame: FrameType) -> None:
+        """The program itself did so."""
+
+    def written(self, path: str, name: str) -> None:
+        """An attribute that stands aside is about to be written."""
+
+
 class _Watched(dict[str, Any]):
     """A table of a shell, which tells what the program reads of it."""
 
     __slots__ = ("_aside", "_is_kept_by_name", "_others", "_path", "_reads", "_state")
     table = ""
     _state: dict[str, Any]  # of the shell
-    _reads: ModuleReads
+    _reads: _Reads
     _path: str
     _aside: dict[str, Any]
     _is_kept_by_name: bool
