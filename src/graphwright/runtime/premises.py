@@ -102,7 +102,9 @@ def own_names(state: Mapping[str, Any]) -> list[str]:
     return [name for name in state if name not in _NOT_OF_USERS]
 
 
-_NOT_OF_USERS = frozenset({*nn.Module().__dict__, "_graphwright_state", "forward", "_compiled_call_impl", "_apply"})
+_NOT_OF_USERS = frozenset({
+    *nn.Module().__dict__, "_graphwright_state", "_tracer_cls", "forward", "_compiled_call_impl", "_apply",
+})  # fmt: skip
 
 
 def name_of_class(kind: type) -> str:

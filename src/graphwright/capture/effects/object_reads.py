@@ -119,7 +119,7 @@ def _look_at_module(
             values[name] = spelled(item)
 
 
-_OF_TORCH = frozenset(nn.Module().__dict__) - {"training"}
+_OF_TORCH = frozenset({*nn.Module().__dict__, "_tracer_cls"} - {"training"})  # and of ours
 
 
 def rest_of_container(name: str, value: Any, written: Collection[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from graphwright.ir import Node
+from graphwright.ir import ATOMS, Node
 from graphwright.ops import delete_attribute, may_set_attribute, set_attribute
 from graphwright.runtime import attributes_of
 
@@ -147,15 +147,28 @@ def constructor_fields(value: Any) -> dict[str, Any] | None:
         is_known = fields.keys() >= value.keys() | vars(value).keys()
         return dict(value) if is_known and _holds_what_it_is_given(kind, value) else None
     held = attributes_of(value)
-    return held if held.keys() == {*_set_by_constructor(kind)} else None
+    if held.keys() != {*_set_by_constructor(kind)}:
+        return None
+    return held if not hasattr(kind, "__post_init__") or _makes_again(kind, held) else None
+
+
+def _makes_again(kind: Any, held: dict[str, Any]) -> bool:
+    """Tell whether a constructor of the user's gives what it is given, where that is nothing of the program's."""
+    if not all(type(each) in ATOMS for each in held.values()):
+        return False
+    try:
+        made = attributes_of(kind(**held))
+    except Exception:
+        return False
+    return made.keys() == held.keys() and all(map(operator.is_, made.values(), map(held.get, made)))
 
 
 def _set_by_constructor(kind: Any) -> tuple[str, ...]:
-    """The fields of a dataclass whose constructor takes them all, and does no more than to set them; else none."""
+    """The fields of a dataclass whose constructor was made for them, and takes them all; else none."""
     code: Any = getattr(kind.__init__, "__code__", None)
     is_made = code is not None and code.co_filename == "<string>"
     is_set = kind.__setattr__ is object.__setattr__ or kind.__dataclass_params__.frozen
-    if not is_made or not is_set or hasattr(kind, "__post_init__"):
+    if not is_made or not is_set:
         return ()
     names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     return names if {*names} == {field.name for field in dataclasses.fields(kind)} else ()
