@@ -378,6 +378,23 @@ def test_one_way_of_a_fork_asks_for_a_dtype_of_before_it(asks_with_key: bool) ->
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.parametrize("asks_with_key", [True, False])
+def test_one_way_of_a_fork_asks_for_other_facts_of_what_was_before_it(asks_with_key: bool) -> None:
+    def program(x: torch.Tensor, k: int) -> Any:
+        power, row, kept = 2**k, torch.arange(3).squeeze(), {}
+        if x.sum() > 0:
+            kept["a"] = x
+        if ("a" in kept) is asks_with_key:
+            return x * (2 if isinstance(power, int) else 3) * row.dim(), kept
+        return x * (5 if row.dtype == torch.int64 else 7), kept
+
+    gm = trace(program, (ones(2), 3))
+    for x in ones(2), -ones(2):
+        torch.testing.assert_close(gm(x, 2), program(x, 2), rtol=0, atol=0)
+    with pytest.raises(GuardError, match="of class int; now it is of class float"):
+        gm(ones(2) if asks_with_key else -ones(2), -1)  # on the way that asks
+
+
 class AsksClass(nn.Module):
     """Looks its functions up by the class of a tensor, as einops does."""
 

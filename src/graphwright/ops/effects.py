@@ -141,10 +141,10 @@ def is_impure(node: Node, module: nn.Module | None = None, *, in_any_mode: bool 
     if op != "call_function" and op != "call_method":
         return True
     known = operator_of(node)
-    if op == "call_method" and _is_of_object(node):
-        return True
     if known is None:
         return not is_region(node) or _has_impure_body(node, node.graph.owning_module, in_any_mode)
+    if op == "call_method" and _is_of_object(node):
+        return True
     if known.acts:
         return True
     may_act = node.kwargs or known.writes or known.writes_if or known.random  # most operators never do

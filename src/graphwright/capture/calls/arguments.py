@@ -7,13 +7,14 @@ import enum
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from types import CellType, FunctionType, GeneratorType, MethodType
+from types import FunctionType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.effects.reach import content_of
 from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
 from graphwright.capture.proxies.objects import constructor_fields, is_object, late_fields
 from graphwright.errors import CaptureError
@@ -135,15 +136,8 @@ def _closes_over_values(function: Callable[..., Any]) -> bool:
         return (holds_its_own and holds_values(attributes_of(owner))) or _closes_over_values(function.__func__)
     if not isinstance(function, FunctionType):
         return False
-    cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    cells = [*map(content_of, function.__closure__ or ())]
     return holds_values((cells, function.__defaults__ or (), function.__kwdefaults__ or {}))
-
-
-def _is_filled(cell: CellType) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
 
 
 def _made(recorder: TypedCapture, value: Any, fields: dict[str, Any] | None) -> Node:

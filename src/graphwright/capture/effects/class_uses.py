@@ -6,11 +6,12 @@ import dataclasses
 import dis
 import functools
 from collections.abc import Container, Iterator
-from types import CellType, CodeType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from torch import nn
 
+from graphwright.capture.effects.reach import content_of
 from graphwright.runtime import MODULE_TABLES, GraphModule, is_plain
 from graphwright.source import steps_of
 
@@ -110,15 +111,8 @@ def wrapped_in(function: Any) -> list[FunctionType]:
         each = waiting.pop()
         if isinstance(each, FunctionType) and each not in found:
             found.append(each)
-            waiting += [cell.cell_contents for cell in each.__closure__ or () if _is_set(cell)]
+            waiting += map(content_of, each.__closure__ or ())
     return found
-
-
-def _is_set(cell: CellType) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:  # nothing is in it
-        return False
 
 
 def _reached(methods: dict[str, list[CodeType]]) -> list[CodeType]:

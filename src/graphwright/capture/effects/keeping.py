@@ -560,7 +560,7 @@ class Keeping:
 
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
-        with self._recorder.finishing():
+        with self._recorder.finishing([now for *_, now in self.unwritten()]):
             self.write()
 
     def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Unbound) -> bool:

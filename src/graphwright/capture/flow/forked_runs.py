@@ -12,7 +12,7 @@ from graphwright.capture.state.calls import Calls
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node
 from graphwright.ops import cond
-from graphwright.runtime import expect, mark_fork
+from graphwright.runtime import expect, expect_class, mark_fork
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -84,26 +84,33 @@ def _matched(mine: list[Node], others: list[Node]) -> dict[Node, Node] | None:
     same: dict[Node, Node] = {}
     i = j = 0
     while i < len(mine) or j < len(others):
-        one, other = mine[i : i + 2], others[j : j + 2]
-        if one and other and (one[0].op, one[0].target) == (other[0].op, other[0].target):
-            same[other[0]] = one[0]
+        if i < len(mine) and j < len(others) and _what(mine[i]) == _what(others[j]):
+            same[others[j]] = mine[i]
             i, j = i + 1, j + 1
-        elif _is_check(other):
-            graph = mine[i - 1].graph
-            with graph.inserting_after(mine[i - 1]):
-                asked = same[other[0]] = graph.node_copy(other[0], same.__getitem__)
-            with graph.inserting_after(asked):
-                graph.node_copy(other[1], same.__getitem__)
-            j += 2
-        elif _is_check(one):
-            i += 2
+        elif check := _check_at(others, j):
+            graph, last = mine[i - 1].graph, mine[i - 1]
+            for node in check:
+                with graph.inserting_after(last):
+                    last = same[node] = graph.node_copy(node, same.__getitem__)
+            j += len(check)
+        elif check := _check_at(mine, i):
+            i += len(check)
         else:
             return None
     return same
 
 
-def _is_check(nodes: list[Node]) -> bool:
-    return len(nodes) == 2 and nodes[1].target is expect and nodes[1].args[0] is nodes[0]
+def _what(node: Node) -> tuple[Any, ...]:
+    """What a node does, whatever it does it with: of the read of an attribute, which one."""
+    return node.op, node.target, node.args[1:2] if node.target is getattr else ()
+
+
+def _check_at(nodes: list[Node], place: int) -> list[Node]:
+    """The nodes of a check that starts somewhere: of the class of a number, or of what the node before it tells."""
+    first, *others = nodes[place : place + 2] or (None,)
+    if first is not None and first.target is expect_class:
+        return [first]
+    return [first, *others] if others and others[0].target is expect and others[0].args[0] is first else []
 
 
 def _upto(last: Node) -> list[Node]:

@@ -9,6 +9,7 @@ import copy
 import dis
 import enum
 import opcode
+import operator
 import sys
 import traceback
 from collections import Counter
@@ -21,7 +22,7 @@ from torch.overrides import is_tensor_method_or_property
 
 from graphwright.capture.proxies.constructors import made_by
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.objects import constructor_fields
+from graphwright.capture.proxies.objects import constructor_fields, late_fields
 from graphwright.capture.proxies.proxy import Attribute, Proxy
 from graphwright.errors import TraceError
 from graphwright.ir import (
@@ -286,10 +287,12 @@ class TracerBase:
         call = None if kind is dict or type(a).__module__.startswith("graphwright.") else made_by(a)
         if call is not None:
             function, arguments, named = call
-            made = tuple([self.create_arg(argument) for argument in arguments])
-            return self.create_node(
-                "call_function", function, made, {name: self.create_arg(value) for name, value in named.items()}
-            )
+            late = late_fields(a, named) if named else {}
+            given = {name: self.create_arg(value) for name, value in named.items() if name not in late}
+            made = self.create_node("call_function", function, tuple(map(self.create_arg, arguments)), given)
+            for name, value in late.items():
+                self.create_node("call_function", operator.setitem, (made, name, self.create_arg(value)), {})
+            return made
         if isinstance(a, dict):
             return {self._key(key): self.create_arg(item) for key, item in a.items()}
         if isinstance(a, Node):

@@ -8,7 +8,7 @@ numbers there are, what is joined how.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -330,7 +330,7 @@ class TypedCapture(Capture, Protocol):
     def is_finishing(self) -> bool:
         """Whether the program has ended: nothing changes lists, dicts and objects any more."""
 
-    def finishing(self) -> AbstractContextManager[None]:
+    def finishing(self, values: Iterable[Any]) -> AbstractContextManager[None]:
         """What to enter to write values as they are at the end of the program, or of a way through it."""
 
     @property

@@ -209,9 +209,8 @@ class Recorder:
         self.ambient.notice()
         graph = self.graph
         last = graph._root.prev
-        with self.finishing():
-            changes, unwritten = list(changes), () if self.keeping is None else self.keeping.unwritten()
-            share(self, (result, *[arg for change in changes for arg in change[1:]], *[now for *_, now in unwritten]))
+        changes, unwritten = list(changes), () if self.keeping is None else self.keeping.unwritten()
+        with self.finishing([result, *[arg for _, *args in changes for arg in args], *[now for *_, now in unwritten]]):
             writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
             value = self.argument(result)
             if self.keeping is not None:
@@ -222,10 +221,11 @@ class Recorder:
         output.origin = last.origin if is_returned(last) else None
 
     @contextlib.contextmanager
-    def finishing(self) -> Iterator[None]:
-        """While it lasts, nothing changes lists, dicts and objects any more: they are written as they are then."""
+    def finishing(self, values: Iterable[Any]) -> Iterator[None]:
+        """While it lasts, nothing changes lists, dicts and objects any more: they are written as they are, and once."""
         before, objects = self.is_finishing, self.objects
         self.is_finishing, self.objects = True, objects.copy()
+        share(self, values)
         try:
             yield
         finally:
