@@ -15,14 +15,21 @@ import graphwright
 from graphwright.compat import FILES, FOLDERS, PATHS, PICKLED
 
 
-@pytest.mark.parametrize("path", [*PATHS, *FOLDERS])
+@pytest.mark.parametrize("path", PATHS)
 def test_a_path_has_the_names_of_its_row(path: str) -> None:
     module = importlib.import_module(f"graphwright.{path}")
-    for room, names in {**PATHS, **FOLDERS}[path].items():
+    for room, names in PATHS[path].items():
         source = importlib.import_module(f"graphwright.{room}")
         for entry in names.split():
             name, _, old = entry.partition("=")
             assert getattr(module, old or name) is getattr(source, name)
+
+
+@pytest.mark.parametrize("path", FOLDERS)
+def test_a_path_that_is_a_folder_has_the_names_of_its_row(path: str) -> None:
+    module = importlib.import_module(f"graphwright.{path}")
+    for name, file in FOLDERS[path].items():
+        assert getattr(module, name) is getattr(importlib.import_module(f"{module.__name__}.{file}"), name)
 
 
 @pytest.mark.parametrize("path", [*FILES, *PICKLED])

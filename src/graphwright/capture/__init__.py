@@ -19,6 +19,8 @@ know of the capture that is running.
     conversion/  functions made again from their source
 """
 
+from typing import TYPE_CHECKING
+
 from graphwright.capture.conversion.conversion import converted_source
 from graphwright.capture.proxies.noting import note_output, noted
 from graphwright.capture.proxies.proxy import Attribute, MetaProxy, ParameterProxy, Proxy, find_tracer
@@ -29,15 +31,35 @@ from graphwright.capture.state.leaf_modules import LeafModules, leaf_predicate
 from graphwright.capture.state.obstacles import Diagnosis, Obstacle
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.state.tracer_warnings import TracerWarning
-from graphwright.capture.symbolic.root_inputs import PH, PHBase, PHWithMeta
-from graphwright.capture.symbolic.symbolic import symbolic_trace
-from graphwright.capture.symbolic.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
-from graphwright.capture.symbolic.transformer import Transformer
 from graphwright.capture.symbolic.wrap import recording, wrap
-from graphwright.capture.typed.doctor import doctor
 from graphwright.capture.typed.entries import Subject, placeholder_of, share_constants
-from graphwright.capture.typed.recorded_calls import record
 from graphwright.capture.typed.trace import trace
+from graphwright.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from graphwright.capture.symbolic.root_inputs import PH, PHBase, PHWithMeta
+    from graphwright.capture.symbolic.symbolic import symbolic_trace
+    from graphwright.capture.symbolic.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
+    from graphwright.capture.symbolic.transformer import Transformer
+    from graphwright.capture.typed.doctor import doctor
+    from graphwright.capture.typed.recorded_calls import record
+
+# What is loaded when it is asked for: captures with example inputs do without.
+__getattr__ = lazy_imports(
+    __name__,
+    {
+        "PH": "symbolic.root_inputs",
+        "PHBase": "symbolic.root_inputs",
+        "PHWithMeta": "symbolic.root_inputs",
+        "Tracer": "symbolic.tracer",
+        "Transformer": "symbolic.transformer",
+        "doctor": "typed.doctor",
+        "is_fx_symbolic_tracing": "symbolic.tracer",
+        "is_fx_tracing": "symbolic.tracer",
+        "record": "typed.recorded_calls",
+        "symbolic_trace": "symbolic.symbolic",
+    },
+)
 
 __all__ = [
     "PH",

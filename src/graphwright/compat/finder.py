@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from graphwright.compat.paths import FILES, FOLDERS, PATHS, PICKLED
+from graphwright.lazy_imports import lazy_imports
 
 __all__ = ["install", "load", "show_paths"]
 
@@ -82,7 +83,8 @@ def show_paths(room: str) -> None:
             vars(sys.modules[f"{_PACKAGE}.{above}"]).setdefault(name, module)
     for path, row in FOLDERS.items():
         if path.partition(".")[0] == room:
-            _fill(sys.modules[f"{_PACKAGE}.{path}"], row)
+            below = f"{_PACKAGE}.{path}"
+            vars(sys.modules[below]).setdefault("__getattr__", lazy_imports(below, row))
 
 
 def load(name: str) -> ModuleType:

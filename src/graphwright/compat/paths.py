@@ -238,7 +238,7 @@ PICKLED: dict[str, str] = {
 """Files by the paths that pickles written before know the classes and functions in them by."""
 
 FOLDERS: dict[str, dict[str, str]] = {
-    "capture.conversion": {"capture": "converted_source"},
-    "capture.symbolic": {"capture": "symbolic_trace"},
+    "capture.conversion": {"converted_source": "conversion"},
+    "capture.symbolic": {"symbolic_trace": "symbolic"},
 }
-"""The same for paths that are sub-rooms now: rows as in `PATHS`, of names that the folder has besides its files."""
+"""The same for paths that are sub-rooms now: by the names that the folder has besides its files, which one has each."""

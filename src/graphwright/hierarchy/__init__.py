@@ -16,12 +16,30 @@ Read chains.py first.
     copied_calls.py calls that are one node, since what is inside of them is what is inside of another
 """
 
+from typing import TYPE_CHECKING
+
 from graphwright.hierarchy.chains import path_of
 from graphwright.hierarchy.copied_calls import CopiedCall, copied_call, instead_of, paths_in
-from graphwright.hierarchy.flattening import as_flat, flatten
-from graphwright.hierarchy.modules import unflatten, unflatten_in_place
-from graphwright.hierarchy.one_file import source
-from graphwright.hierarchy.sharing import apart
+from graphwright.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from graphwright.hierarchy.flattening import as_flat, flatten
+    from graphwright.hierarchy.modules import unflatten, unflatten_in_place
+    from graphwright.hierarchy.one_file import source
+    from graphwright.hierarchy.sharing import apart
+
+# What is loaded when it is asked for: captures of one graph do without.
+__getattr__ = lazy_imports(
+    __name__,
+    {
+        "apart": "sharing",
+        "as_flat": "flattening",
+        "flatten": "flattening",
+        "source": "one_file",
+        "unflatten": "modules",
+        "unflatten_in_place": "modules",
+    },
+)
 
 __all__ = [
     "CopiedCall", "apart", "as_flat", "copied_call", "flatten", "instead_of", "path_of", "paths_in", "source",

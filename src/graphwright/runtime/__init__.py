@@ -35,9 +35,9 @@ Generated code, graphs as text and pickles name the modules of what they call, s
 shared_code and graph_module stay where they are.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from graphwright.lazy_imports import lazy_imports
 from graphwright.runtime.called import FoundModules, Plainness, calls_are_plain, is_called_plainly
 from graphwright.runtime.dispatch import choose, refuse_call
 from graphwright.runtime.entries import (
@@ -182,22 +182,17 @@ if TYPE_CHECKING:
     from graphwright.runtime.saving.saving import save
 
 # What is loaded when it is asked for: captures do without.
-_LATER = {
-    "PackageSource": "packaging.python_file",
-    "Stub": "packaging.classes",
-    "copied_graph": "packaging.rolling",
-    "load": "saving.loading",
-    "roll": "packaging.rolling",
-    "save": "saving.saving",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
-    return value
-
+__getattr__ = lazy_imports(
+    __name__,
+    {
+        "PackageSource": "packaging.python_file",
+        "Stub": "packaging.classes",
+        "copied_graph": "packaging.rolling",
+        "load": "saving.loading",
+        "roll": "packaging.rolling",
+        "save": "saving.saving",
+    },
+)
 
 __all__ = [
     "ABSENT",

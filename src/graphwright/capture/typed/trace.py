@@ -69,7 +69,6 @@ from graphwright.capture.typed.module_calls import keep_module_calls
 from graphwright.capture.typed.recorder import Recorder
 from graphwright.errors import CaptureError
 from graphwright.garbage import rare_collections
-from graphwright.hierarchy import unflatten_in_place
 from graphwright.ir import Graph
 from graphwright.progress import Bar, followed, showing
 from graphwright.runtime import (
@@ -195,6 +194,8 @@ def trace(
             calls = read_check_inputs(check_inputs, as_example)
             _check(root, module, entries, points, calls, options, is_leaf, check_tolerance)
         if not flat:
+            from graphwright.hierarchy import unflatten_in_place  # captures of one graph do without
+
             unflatten_in_place(module, write_out)
     if copy:
         copy_tensors(module)

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphwright.codegen.python_code import PythonCode
-from graphwright.codegen.readable.body_writer import BodyWriter
-from graphwright.codegen.readable.callees import Callees
-from graphwright.codegen.readable.lines import lines_of
 from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Graph, Node
+
+if TYPE_CHECKING:
+    from graphwright.codegen.readable.body_writer import BodyWriter
 
 __all__ = ["WITHOUT_DEL", "graph_to_readable_source", "readable_source"]
 
@@ -47,6 +47,10 @@ def graph_to_readable_source(
     their paths: what runs then has them in variables, assigned in the place of the first statement of `first`, which
     checks them. A `del` follows the last use of each variable, unless the meta of the graph has WITHOUT_DEL.
     """
+    from graphwright.codegen.readable.body_writer import BodyWriter  # captures write nothing
+    from graphwright.codegen.readable.callees import Callees
+    from graphwright.codegen.readable.lines import lines_of
+
     callees = None if binds is None else Callees()
     writer = BodyWriter(graph, root, owner, reads_tables, variables, callees)
     writer.make_plan()
@@ -104,6 +108,9 @@ def readable_source(gm: Any, path: str, root: str = "self") -> str:
 
     Raises ValueError where no operation of the graph ran there.
     """
+    from graphwright.codegen.readable.body_writer import BodyWriter
+    from graphwright.codegen.readable.lines import lines_of
+
     writer = BodyWriter(gm.graph, root, gm)
     writer.make_plan()
     chosen = [line.comment + line.text for line in lines_of(writer) if _is_inside(line.node, path)]
