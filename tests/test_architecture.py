@@ -24,6 +24,7 @@ ROOMS = [
         "settings",
         "progress",
         "garbage",
+        "lazy_imports",
         "errors",
         "ir",
         "ops",

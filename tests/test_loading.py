@@ -42,7 +42,7 @@ dir(graphwright), graphwright.Graph, graphwright.CaptureError, graphwright.has_s
 graphwright.Graph().placeholder("x")
 {LOADED}
 """
-    rooms = "compat errors garbage ir loading ops version"
+    rooms = "compat errors garbage ir lazy_imports loading ops version"
     assert printed(program).splitlines() == [rooms, "graphwright", rooms]
     assert not {*rooms.split()} & {*LATER}
 
