@@ -18,7 +18,7 @@ It knows nothing of captures. Read frames.py first.
     syntax.py                   what statements hold and bind, and places for new ones
     liveness.py                 which variables of a function are read later
     code_table.py               what is known of code objects, as long as they live
-    steps.py                    the instructions of code with the names that they mention
+    steps.py                    the instructions of code with the names and constants in them
     mentions.py                 which global names, attributes and variables a function mentions, and whose code it is
     attribute_writes.py         where a class writes an attribute of its own instances, and a function a variable
     annotations.py              the annotations of a function's parameters, as values

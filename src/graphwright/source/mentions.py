@@ -17,7 +17,7 @@ from types import CodeType
 
 from graphwright.source.code_table import CodeTable
 from graphwright.source.frames import STANDS_FOR_TORCH, is_internal
-from graphwright.source.steps import steps_of
+from graphwright.source.steps import imports_of, rebound_in, steps_of
 
 __all__ = [
     "DISPATCHERS",
@@ -62,7 +62,6 @@ DISPATCHERS = frozenset({  # of Python's own: functions that choose another one 
 _known: CodeTable[Mentions] = CodeTable()
 _stored: CodeTable[frozenset[str]] = CodeTable()
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
-_REBINDS = frozenset({dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]})
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
 _LOOKS_UP = frozenset({"getattr", "hasattr", "setattr", "vars", "globals", "__dict__", "attrgetter"})
 _COPIES = ("COPY", "DUP_TOP")  # of what an augmented assignment reads and writes
@@ -137,8 +136,8 @@ def _read(code: CodeType) -> Mentions:
                     stored.add(name)
                 elif kind in ("STORE_ATTR", "DELETE_ATTR"):
                     written.add(name)
-        if free and not _REBINDS.isdisjoint(part.co_code[::2]):
-            rebound.update(str(step.argval) for step in dis.get_instructions(part) if step.opcode in _REBINDS)
+        if free:
+            rebound.update(rebound_in(part))
     imports = frozenset(found for part in codes_of(code) for found in _imports(part))
     looks_up = any(not _LOOKS_UP.isdisjoint(part.co_names) for part in codes_of(code))
     consts = [const for part in codes_of(code) for const in part.co_consts] if looks_up else []
@@ -157,20 +156,13 @@ def _read(code: CodeType) -> Mentions:
 
 def _imports(code: CodeType) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """The modules that code imports, by statements or by names that it has as strings."""
-    if _IMPORT in code.co_code[::2]:
-        before: list[dis.Instruction] = []
-        for step in dis.get_instructions(code):
-            if step.opcode == _IMPORT:
-                level, names = (each.argval for each in before[-2:])
-                yield step.argval, int(level or 0), tuple(names or ())
-            before = [*before[-1:], step]
+    yield from imports_of(code)
     if not _IMPORTERS.isdisjoint(code.co_names):
         for const in code.co_consts:
             if isinstance(const, str) and all(map(str.isidentifier, const.split("."))):
                 yield const, 0, ()
 
 
-_IMPORT = dis.opmap["IMPORT_NAME"]
 _IMPORTERS = frozenset({"import_module", "__import__", "modules"})
 
 

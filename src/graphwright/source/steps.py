@@ -1,11 +1,14 @@
-"""The instructions of code with the names that they mention: what `dis` says of them, without its texts and places."""
+"""The instructions of code with the names and constants in them: what `dis` says, without its texts and places."""
 
 from __future__ import annotations
 
 import dis
+import sys
+from collections.abc import Iterator
 from types import CodeType
+from typing import Any
 
-__all__ = ["steps_of"]
+__all__ = ["imports_of", "rebound_in", "steps_of"]
 
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _CACHE = dis.opmap.get("CACHE", -1)
@@ -33,6 +36,47 @@ def steps_of(code: CodeType) -> list[tuple[str, str, int]]:
     return found
 
 
+def rebound_in(code: CodeType) -> Iterator[str]:
+    """The variables of functions around it, or that functions inside of it have too, which code assigns or deletes.
+
+    >>> def count():
+    ...     nonlocal_one = 1
+    ...     return lambda: nonlocal_one
+    >>> [*rebound_in(count.__code__)]
+    ['nonlocal_one']
+    """
+    if _REBINDS.isdisjoint(code.co_code[::2]):
+        return
+    own, shared = (), code.co_cellvars
+    if sys.version_info >= (3, 11):  # all variables are counted, those that it shares with its own
+        own, shared = code.co_varnames, tuple([name for name in shared if name not in code.co_varnames])
+    names = (*own, *shared, *code.co_freevars)
+    for kind, _, argument in steps_of(code):
+        if kind in ("STORE_DEREF", "DELETE_DEREF"):
+            yield names[argument]
+
+
+def imports_of(code: CodeType) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """The modules that code imports: by what name, how many packages up, and what of it.
+
+    >>> [*imports_of(compile("from .. import a, b", "<statement>", "exec"))]
+    [('', 2, ('a', 'b'))]
+    """
+    if _IMPORT not in code.co_code[::2]:
+        return
+    level: Any = 0
+    names: Any = ()
+    for kind, name, argument in steps_of(code):
+        if kind == "IMPORT_NAME":
+            yield name, level or 0, names or ()
+        elif kind == "LOAD_CONST":  # the two before it load the level and the names
+            level, names = names, code.co_consts[argument]
+        elif kind == "LOAD_SMALL_INT":
+            level, names = names, argument
+
+
+_IMPORT = dis.opmap["IMPORT_NAME"]
+_REBINDS = frozenset({dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]})
 _NAMES = dis.opname
 
 # Mentions names in every way, each several times, so that it can be told where in arguments they are.
