@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from graphwright import symbolic_trace, trace
+from graphwright.capture.proxies.calls_as_written import is_tensor_method
 from graphwright.capture.python.calls import call
 
 
@@ -164,3 +165,11 @@ def test_parameters_of_a_module_may_be_called_as_ours_are() -> None:
     x = torch.ones(2)
     for gm in (trace(Outer(), (x,)), trace(Outer(), (x,), leaf_modules=(Inner,)), symbolic_trace(Outer())):
         assert torch.equal(gm(x), x + 6)
+
+
+def test_methods_of_tensors_are_those_of_torch_s_own_answer() -> None:
+    functions = {each for group in torch.overrides.get_overridable_functions().values() for each in group}
+    for function in functions:
+        assert is_tensor_method(function) or not torch.overrides.is_tensor_method_or_property(function), function
+        if is_tensor_method(function) and function.__name__ != "__get__":  # those that it ignores, too
+            assert any(function == getattr(torch.Tensor, name) for name in dir(torch.Tensor))

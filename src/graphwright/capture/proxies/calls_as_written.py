@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.overrides
-from torch.overrides import is_tensor_method_or_property
 
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Target
 
 __all__ = [
     "AS_MANY_AS_DIMENSIONS", "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "LOOKS_AT_SIZES", "NUMBER_METHODS",
-    "PUBLIC", "SEEN", "TRUTHS", "CalledTargets", "gives_pieces", "is_setitem", "is_torch", "module_name",
-    "name_of_target", "operator_call", "property_name", "spoken", "tensor_method_name", "written_argument",
+    "PUBLIC", "SEEN", "TRUTHS", "CalledTargets", "gives_pieces", "is_setitem", "is_tensor_method", "is_torch",
+    "module_name", "name_of_target", "operator_call", "property_name", "spoken", "tensor_method_name",
+    "written_argument",
 ]  # fmt: skip
 
 # Methods that want the data of a tensor as a Python value.
@@ -179,15 +179,27 @@ def property_name(function: Callable[..., Any]) -> str | None:
     return None
 
 
+def is_tensor_method(function: Callable[..., Any]) -> bool:
+    """Tell whether a function is a method of Tensor, or reads a property: torch's own answer builds large tables first.
+
+    >>> is_tensor_method(torch.Tensor.add), is_tensor_method(torch.Tensor.shape.__get__), is_tensor_method(torch.add)
+    (True, True, False)
+    """
+    return getattr(function, "__name__", "") == "__get__" or function in _tensor_methods()
+
+
+@functools.lru_cache(1)
+def _tensor_methods() -> frozenset[Any]:
+    held = (getattr(torch.Tensor, name) for name in dir(torch.Tensor))
+    return frozenset(value for value in held if callable(value) and not isinstance(value, type))
+
+
 def tensor_method_name(function: Callable[..., Any]) -> str | None:
     """The name of a method of Tensor, None for other functions."""
     try:
         return _known_methods[function]
     except KeyError:
-        plain = getattr(function, "__name__", "")
-        is_method = is_tensor_method_or_property(function) or getattr(torch.Tensor, plain, None) == function
-        name = plain if is_method else None
-        _known_methods[function] = name
+        name = _known_methods[function] = function.__name__ if is_tensor_method(function) else None
         return name
 
 

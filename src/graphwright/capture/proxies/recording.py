@@ -18,8 +18,8 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
-from torch.overrides import is_tensor_method_or_property
 
+from graphwright.capture.proxies.calls_as_written import is_tensor_method
 from graphwright.capture.proxies.constructors import made_by
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import constructor_fields, late_fields
@@ -250,7 +250,7 @@ class TracerBase:
         if is_method is None:
             if isinstance(function, torch._C.ScriptMethod):
                 return self.create_proxy("call_method", function.name, (function.owner, *args), kwargs)
-            is_method = _is_method[function] = is_tensor_method_or_property(function)
+            is_method = _is_method[function] = is_tensor_method(function)
         if is_method:
             return self.record_method(function.__name__, args, kwargs)
         if not self._is_direct:
