@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from types import CellType, FunctionType, ModuleType
@@ -14,11 +15,13 @@ from torch import nn
 
 from graphwright.capture.effects.reach import EMPTY, content_of, leads_to, seen_state
 from graphwright.capture.proxies.calls_as_written import is_torch
-from graphwright.capture.proxies.contents import changeable, content, is_unchanged, refill
+from graphwright.capture.proxies.contents import changeable, content, is_still, is_unchanged, refill
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.running import is_in_context, set_in_context
 from graphwright.capture.state.samples import Unlike
+from graphwright.capture.state.symbols import NUMBERS
+from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import PREFIX, codes_of, mentions
 from graphwright.values import Given, Template, filled
 
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["EMPTY", "Bound", "OneSided", "State", "cells_of", "content_of", "names_in", "set_cell"]
 
 
-_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None)})
+# These lead nowhere, and do not change. A number of the run takes who asks for its class for the program.
+_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), TensorProxy, *NUMBERS})
 _UNCHANGED = (torch.Tensor, ModuleType)
 _TABLES = ("_modules", "_buffers", "_parameters")
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
@@ -104,7 +108,12 @@ class State:
             waiting = [*_reached_submodules(value, mentioned)[::-1], value]
         while waiting:
             value = waiting.pop()
-            if type(value) in _ATOMS or id(value) in self._seen or isinstance(value, _UNCHANGED):
+            kind = type(value)
+            if kind in _ATOMS or id(value) in self._seen or isinstance(value, _UNCHANGED):
+                continue
+            if kind is OrderedDict and not value:  # hooks, of which most modules have none
+                self._see(value)
+                self._keep(value, {})
                 continue
             if is_growing(value):
                 self._see(value)
@@ -116,7 +125,8 @@ class State:
                 self._see(value)
                 tables = vars(value)
                 containers = [tables, *[tables[name] for name in _TABLES if name in tables]]
-                waiting += [tables[name] for name in tables if name not in _TABLES][::-1]
+                others = [tables[name] for name in tables if name not in _TABLES]
+                waiting += [other for other in others if type(other) not in _ATOMS][::-1]
             elif containers:
                 self._see(value)
                 if "<locals>" in type(value).__qualname__:
@@ -126,8 +136,7 @@ class State:
             elif isinstance(value, tuple) or not _is_ours(value):
                 waiting += self._look(value)
             for container in containers:
-                kept = self._apart if id(container) in self._unshared else self._containers
-                kept.append((container, content(container)))
+                self._keep(container, content(container))
 
     def watch_outside(self, variables: Iterable[Variables]) -> None:
         """Note what variables outside of the program's functions and modules hold, and lead to."""
@@ -148,6 +157,10 @@ class State:
         if state is not None:
             self._kept.append((value, state))
         return leads[::-1]
+
+    def _keep(self, container: Container, held: Any) -> None:
+        kept = self._apart if id(container) in self._unshared else self._containers
+        kept.append((container, held))
 
     def _see(self, value: Any) -> None:
         self._seen.add(id(value))
@@ -191,15 +204,20 @@ class State:
         return [before for _, before in self._containers[count - len(self.names) :]]
 
     def read(self) -> list[Any]:
-        """The state now: the variables, then the containers' contents."""
-        return [*[content_of(self._cells[name]) for name in self.names], *[content(now) for now, _ in self._containers]]
+        """The state now: the variables, then the containers' contents; of one that is as it was, those from before."""
+        contents = [before if is_still(now, before) else content(now) for now, before in self._containers]
+        return [*[content_of(self._cells[name]) for name in self.names], *contents]
 
-    def restore(self) -> None:
-        """Put everything back to how it was before the branch."""
+    def restore(self, values: Sequence[Any] | None = None) -> None:
+        """Put everything back to how it was before the branch, from how it was just read, where that is known."""
         for cell, value in zip(self._cells.values(), self._before, strict=True):
             set_cell(cell, value)
-        for now, before in (*self._containers, *self._apart):
+        for now, before in self._apart:
             refill(now, before)
+        held = itertools.repeat(None) if values is None else values[len(self.names) :]
+        for (now, before), value in zip(self._containers, held, strict=False):
+            if value is not before:
+                refill(now, before)
 
     def write(self, values: list[Any], where: str | None, place: Place | None, result: Any = None) -> None:
         """Give the variables and containers their values after the branch, whose own value is the result."""

@@ -122,6 +122,9 @@ def _joined(
             for name, pair in zip(state.names, more, strict=False)
         ]
         for (a, b), (now, _) in zip(more[count - 1 :], state._containers, strict=True):
+            if a is b:  # neither side has changed it
+                made.append(a)
+                continue
             is_other = type(now) is not list and type(now) in OPENABLE and _keys_of(a) != _keys_of(b)
             if (type(now) is list and len(a) != len(b)) or (is_other and recorder.region.is_in_loop()):
                 raise Grows(now)
@@ -175,8 +178,11 @@ def _write_new_attributes(
     first = 1 + len(state.names)
     for number, (container, before) in enumerate(state._containers, first):
         held: list[Any] = [side.values[number] for side in sides]
-        if type(container) is not dict or held[0].keys() == held[1].keys():
+        if type(container) is not dict or held[0] is held[1] or held[0].keys() == held[1].keys():
             continue
+        held = [dict(each) for each in held]
+        for side, its in zip(sides, held, strict=True):
+            side.values[number] = its
         for side, mine, its in (sides[0], *held), (sides[1], *reversed(held)):
             for key in [key for key in mine if key not in its and key not in before]:
                 unbound = Unbound(key, where, place)
@@ -241,11 +247,11 @@ def _run_side(
 
     check_end(recorder, depth, entered)
     state.check()
-    values = [result, *state.read()]
+    values = state.read()
     for cell, content_before in bound:
         set_cell(cell, content_before)
-    state.restore()
-    return _Side(region, raised, values, recorder.choices.cut(mark))
+    state.restore(values)
+    return _Side(region, raised, [result, *values], recorder.choices.cut(mark))
 
 
 def _bind(recorder: Capture, subject: QuestionSubject, value: bool, state: State) -> list[tuple[CellType, Any]]:

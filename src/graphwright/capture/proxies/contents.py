@@ -11,15 +11,16 @@ from torch import Tensor, nn
 
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
+from graphwright.capture.state.symbols import NUMBERS
 
-__all__ = ["Container", "changeable", "content", "holds_bytes", "is_unchanged", "refill"]
+__all__ = ["Container", "changeable", "content", "holds_bytes", "is_still", "is_unchanged", "refill"]
 
 # What keeps values, or bytes, in a place of its own.
 Container: TypeAlias = (
     "dict[Any, Any] | list[Any] | set[Any] | collections.deque[Any] | bytearray | numpy.ndarray[Any, Any]"
 )
 
-_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type})
+_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type, *NUMBERS})
 _PLAIN = frozenset({list, dict, set, collections.OrderedDict})
 
 
@@ -58,6 +59,8 @@ def content(container: Container) -> Any:
     """A plain copy of what a container holds."""
     if type(container) is dict:
         return container.copy()
+    if type(container) is collections.OrderedDict and not container:  # hooks, of which most modules have none
+        return {}
     if isinstance(container, bytearray | numpy.ndarray):
         return bytes(container) if isinstance(container, bytearray) else container.tobytes()
     if isinstance(container, dict):
@@ -67,30 +70,37 @@ def content(container: Container) -> Any:
     return set(container) if isinstance(container, set) else list(container)
 
 
+def is_still(container: Container, held: Any) -> bool:
+    """Tell whether a dict or list holds what it did: the same objects, in the same order.
+
+    False of other containers, whose contents have to be taken to be compared.
+    """
+    if isinstance(container, dict):
+        if dict.__len__(container) != len(held):
+            return False
+        if not held:
+            return True
+        methods = dict if type(container) is dict else _methods(container)
+        items = methods.values(container)  # a table that is read through its own methods may record that
+        return all(map(operator.is_, methods.keys(container), held)) and all(map(operator.is_, items, held.values()))
+    return type(container) is list and len(container) == len(held) and all(map(operator.is_, container, held))
+
+
 def refill(container: Container, held: Any) -> None:
     """Give a container what another one held, without touching one that holds it."""
-    if isinstance(container, bytearray):
-        container[:] = held
-        return
-    if isinstance(container, numpy.ndarray):
-        if container.tobytes() != held:
-            container[...] = numpy.frombuffer(held, container.dtype).reshape(container.shape)
-        return
     if isinstance(container, dict):
-        # A table that is read through its own methods may record that.
-        now = container if type(container) is dict else content(container)
-        if (
-            len(now) == len(held)
-            and all(map(operator.is_, now, held))
-            and all(map(operator.is_, now.values(), held.values()))
-        ):
-            return
-        methods = _methods(container)
-        methods.clear(container)
-        for key, item in held.items():
-            methods.__setitem__(container, key, item)
+        if not is_still(container, held):
+            methods = _methods(container)
+            methods.clear(container)
+            for key, item in held.items():
+                methods.__setitem__(container, key, item)
     elif isinstance(container, list):
         list.__setitem__(container, slice(None), held)
+    elif isinstance(container, bytearray):
+        container[:] = held
+    elif isinstance(container, numpy.ndarray):
+        if container.tobytes() != held:
+            container[...] = numpy.frombuffer(held, container.dtype).reshape(container.shape)
     elif isinstance(container, collections.deque):
         container.clear()
         container.extend(held)
@@ -101,13 +111,15 @@ def refill(container: Container, held: Any) -> None:
 
 def is_unchanged(one: Any, other: Any) -> bool:
     """Tell whether two contents of a container, as `content` gives them, are the same."""
+    if one is other:
+        return True
     if isinstance(one, dict) and isinstance(other, dict):
         if len(one) != len(other) or not all(map(_is_same_key, one, other)):  # the order, too
             return False
         return all(map(operator.is_, one.values(), other.values()))
     if isinstance(one, list) and isinstance(other, list) and not is_growing(one):
         return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
-    return one is other or (isinstance(one, set | bytes) and bool(one == other))
+    return isinstance(one, set | bytes) and bool(one == other)
 
 
 def _is_same_key(one: Any, other: Any) -> bool:
