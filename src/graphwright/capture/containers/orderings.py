@@ -175,7 +175,7 @@ class _Ordering:
         state, typed = State((), (), ()), self._recorder.typed
         state.watch(self._key)
         if typed is not None:
-            state.watch_outside(typed.callers.outside())
+            state.watch_outside(typed.callers.outside)
         return state
 
     def _kind(self) -> Any:

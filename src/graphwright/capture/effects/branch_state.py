@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
-from types import CellType, FunctionType, ModuleType
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
-from graphwright.capture.effects.reach import EMPTY, content_of, leads_to, seen_state
+from graphwright.capture.effects.reach import EMPTY, content_of
+from graphwright.capture.effects.watched_values import WatchedOutside, WatchedValues
 from graphwright.capture.proxies.calls_as_written import is_torch
-from graphwright.capture.proxies.contents import changeable, content, is_still, is_unchanged, refill
-from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.contents import content, is_still, is_unchanged, refill
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.running import is_in_context, set_in_context
 from graphwright.capture.state.samples import Unlike
-from graphwright.capture.state.symbols import NUMBERS
-from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import PREFIX, codes_of, mentions
 from graphwright.values import Given, Template, filled
 
@@ -32,13 +25,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
 __all__ = ["EMPTY", "Bound", "OneSided", "State", "cells_of", "content_of", "names_in", "set_cell"]
-
-
-# These lead nowhere, and do not change. A number of the run takes who asks for its class for the program.
-_ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), TensorProxy, *NUMBERS})
-_UNCHANGED = (torch.Tensor, ModuleType)
-_TABLES = ("_modules", "_buffers", "_parameters")
-_LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 
 class Bound(Template):
@@ -72,14 +58,9 @@ class State:
     ) -> None:
         self.is_loop = is_loop
         everything = cells_of(functions)
-        self._containers: list[tuple[Any, Any]] = []
-        self._apart: list[tuple[Any, Any]] = []  # what is written to these is not joined: in the graph, or gone
-        self._kept: list[tuple[Any, Any]] = []  # what cannot be put back, and how it is
         self._outside: list[tuple[Variables, str, Any]] = []
-        self._seen: set[int] = set()
-        self._alive: list[Any] = []
-        self._functions: list[FunctionType] = []  # that the variables lead to
-        self._unshared = {id(content_of(everything[name])) for name in unshared if name in everything}
+        self._watched = WatchedValues({id(content_of(everything[name])) for name in unshared if name in everything})
+        self._containers = self._watched.containers
         near = _functions_in(functions)
         mentioned = _names_of((*functions, *near))
         cells_near = [cell for function in near for cell in function.__closure__ or ()]
@@ -88,7 +69,7 @@ class State:
         self._context = copy_context()
         for value in set_in_context():
             self.watch(value, mentioned)
-        inner = _cells_inside(everything, near, self._functions)
+        inner = _cells_inside(everything, near, self._watched.functions)
         names, alive = (*names, *inner), (*alive, *inner)
         everything.update(inner)
         cells = {name: everything[name] for name in everything if name in names}
@@ -98,80 +79,17 @@ class State:
         self._before = [content_of(cell) for cell in cells.values()]
 
     def watch(self, value: Any, mentioned: frozenset[str] = frozenset()) -> None:
-        """Note what a value leads to: what containers, modules and objects hold, to put it back.
+        """Note what a value leads to; of a module, what is `mentioned` below it by whoever has it."""
+        self._watched.watch(value, mentioned)
 
-        Of a module, its submodules are noted too, and theirs whose names are `mentioned` by whoever has it; all others
-        are noted when they are called.
-        """
-        waiting = [value]
-        if isinstance(value, nn.Module):
-            waiting = [*_reached_submodules(value, mentioned)[::-1], value]
-        while waiting:
-            value = waiting.pop()
-            kind = type(value)
-            if kind in _ATOMS or id(value) in self._seen or isinstance(value, _UNCHANGED):
-                continue
-            if kind is OrderedDict and not value:  # hooks, of which most modules have none
-                self._see(value)
-                self._keep(value, {})
-                continue
-            if is_growing(value):
-                self._see(value)
-                if not value.is_local:
-                    self._apart.append((value, content(value)))
-                continue
-            containers = changeable(value)
-            if isinstance(value, nn.Module):
-                self._see(value)
-                tables = vars(value)
-                containers = [tables, *[tables[name] for name in _TABLES if name in tables]]
-                others = [tables[name] for name in tables if name not in _TABLES]
-                waiting += [other for other in others if type(other) not in _ATOMS][::-1]
-            elif containers:
-                self._see(value)
-                if "<locals>" in type(value).__qualname__:
-                    waiting.append(type(value))
-                for container in containers:
-                    waiting += [*(container.values() if isinstance(container, dict) else container)][::-1]
-            elif isinstance(value, tuple) or not _is_ours(value):
-                waiting += self._look(value)
-            for container in containers:
-                self._keep(container, content(container))
-
-    def watch_outside(self, variables: Iterable[Variables]) -> None:
+    def watch_outside(self, outside: WatchedOutside) -> None:
         """Note what variables outside of the program's functions and modules hold, and lead to."""
-        for each in variables:
-            self._outside += [(each, name, each.value(name)) for name in each.names]
-            for name in each.names:
-                self.watch(each.value(name))
-
-    def _look(self, value: Any) -> list[Any]:
-        """Where a value leads that is no container, last first; of one that cannot be put back, note how it is."""
-        if type(value) is FunctionType:
-            if is_torch(value):
-                return []
-            self._functions.append(value)
-        leads, state = [*leads_to(value)], seen_state(value)
-        if leads or state is not None:
-            self._see(value)
-        if state is not None:
-            self._kept.append((value, state))
-        return leads[::-1]
-
-    def _keep(self, container: Container, held: Any) -> None:
-        kept = self._apart if id(container) in self._unshared else self._containers
-        kept.append((container, held))
-
-    def _see(self, value: Any) -> None:
-        self._seen.add(id(value))
-        self._alive.append(value)  # no other object gets its id
+        self._outside, found = outside.look()
+        self._watched.take(found)
 
     def check(self) -> None:
         """See that nothing has changed that cannot be put back. Raises Unlike."""
-        for value, before in self._kept:
-            if seen_state(value) != before:
-                name = f"the class {value.__qualname__}" if isinstance(value, type) else f"a {type(value).__name__}"
-                raise Unlike(f"{name} is changed")
+        self._watched.check()
         if not is_in_context(self._context):
             raise Unlike("a ContextVar is set")
         for variables, name, value in self._outside:
@@ -212,7 +130,7 @@ class State:
         """Put everything back to how it was before the branch, from how it was just read, where that is known."""
         for cell, value in zip(self._cells.values(), self._before, strict=True):
             set_cell(cell, value)
-        for now, before in self._apart:
+        for now, before in self._watched.apart:
             refill(now, before)
         held = itertools.repeat(None) if values is None else values[len(self.names) :]
         for (now, before), value in zip(self._containers, held, strict=False):
@@ -286,27 +204,6 @@ def names_in(function: Any) -> frozenset[str]:
 def _names_of(functions: Sequence[Any]) -> frozenset[str]:
     codes = (code for function in functions for code in codes_of(function.__code__))
     return frozenset(itertools.chain.from_iterable(code.co_names for code in codes))
-
-
-def _reached_submodules(module: nn.Module, mentioned: frozenset[str]) -> list[nn.Module]:
-    """The submodules of a module, and theirs that are mentioned by name, or as items of a list that is."""
-    found, waiting, seen = [], [(module, True)], {id(module)}
-    while waiting:
-        around, has_all = waiting.pop()
-        for name, child in vars(around).get("_modules", {}).items():
-            if child is not None and id(child) not in seen and (has_all or name in mentioned):
-                seen.add(id(child))
-                found.append(child)
-                if name in mentioned or isinstance(around, _LISTS):
-                    waiting.append((child, isinstance(child, _LISTS)))
-    return found
-
-
-def _is_ours(value: Any) -> bool:
-    """Tell whether a value is the capture's own: a stand-in of it, or a call that a shell makes."""
-    made_by = value.func if isinstance(value, functools.partial) else value
-    homes = type(value).__module__, getattr(made_by, "__module__", None)
-    return any(isinstance(home, str) and home.startswith("graphwright.") for home in homes)
 
 
 def set_cell(cell: CellType, value: Any) -> None:

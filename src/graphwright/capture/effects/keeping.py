@@ -109,6 +109,7 @@ class Keeping:
         self._live: dict[Any, Any] = recorder.plan.kept
         self._items = KeptItems(recorder, kept_container, self._kind, self._item_of_growing)
         self._tables: list[Table] = []
+        self._of_variables: dict[int, Table] = {}  # those of them that are outside of all modules, by id
         self._containers: list[Table] = []  # those of them that may get longer or shorter
         self._of_module: dict[int, list[Table]] = {}
         self._by_path = ByPath()
@@ -150,9 +151,10 @@ class Keeping:
     def watch_outside(self, variables: Variables, names: Iterable[str] | None = None) -> None:
         """Put live values into variables outside of all modules, and note what is in the others."""
         self._kind_of_module, self._depth = Variables, 0
-        table = next((table for table in self._tables if table.now is variables), None)
+        table = self._of_variables.get(id(variables))
         if table is None:
             table = Table(Variables, variables.title, variables.path, None, variables, {})
+            self._of_variables[id(variables)] = table
             self._tables.append(table)
         values = variables.read()
         for name in variables.names if names is None else names:
@@ -166,9 +168,12 @@ class Keeping:
         held = [container for container, _ in self._own]
         return {id(each) for each in held} | {id(vars(each)) for each in held if hasattr(each, "__dict__")}
 
-    def writes(self, path: str) -> list[tuple[Any, ...]]:
-        """Where the program writes in what a variable outside of all modules holds; `()` is the variable itself."""
-        return [keys for (at, keys), kind in self._live.items() if at == path and kind is not PLAIN]
+    def writes(self) -> dict[str, list[tuple[Any, ...]]]:
+        """By path, where the program writes in what a variable holds; `()` is the variable itself."""
+        found: dict[str, list[tuple[Any, ...]]] = {}
+        for path, keys in [place for place, kind in self._live.items() if kind is not PLAIN]:
+            found.setdefault(path, []).append(keys)
+        return found
 
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> Table:
         """Put live values into a container, and note what is in it."""

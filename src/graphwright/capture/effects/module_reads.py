@@ -323,7 +323,7 @@ class ModuleReads:
                 found.update(paths)
                 for path in paths:
                     self.one("", path, paths[0])
-        for variables in self._recorder.callers.outside() if places else ():
+        for variables in self._recorder.callers.outside.variables() if places else ():
             for name, value in variables.read().items():
                 held = places.get(id(value), ())
                 if held and (variables.path + name in changed or not changed.isdisjoint(held)):

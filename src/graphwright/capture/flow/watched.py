@@ -33,7 +33,7 @@ def run_watched(
     while True:
         state = watch()
         if recorder.typed is not None:
-            state.watch_outside(recorder.typed.callers.outside())
+            state.watch_outside(recorder.typed.callers.outside)
         recorder.states.append(state)
         try:
             return run(state)

@@ -14,7 +14,7 @@ import importlib.util
 import itertools
 import linecache
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -120,6 +120,7 @@ class World:
         self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
         self._settled: set[tuple[type | int, str]] = set()  # objects, by id, and attributes
         self._paired = 0, 0  # how many classes and attributes were looked for together
+        self._paired_objects: tuple[int, int, set[str]] = 0, 0, set()  # objects, attributes, those that may be missing
         self._apart = HeldApart()
         self._keeping: Keeping | None = None
         self._keep: list[Any] = []  # alive, so that no other object gets its id
@@ -164,7 +165,7 @@ class World:
             except BaseException:
                 self._codes.clear()  # the next attempt looks again, and raises the same
                 self._settled.clear()
-                self._paired = 0, 0
+                self._paired, self._paired_objects = (0, 0), (0, 0, set())
                 raise
             self._is_started = True
         self._keeping = keeping
@@ -203,33 +204,32 @@ class World:
     def found(self) -> dict[tuple[int, str], Found]:
         """What the program took for granted: what it found and does not write itself."""
         assert self._keeping is not None
-        kept = {}
+        kept, written = {}, self._keeping.writes()
         for key, found in self._found.items():
             variables, first = self._variables.get(key[0]), self._first.get(id(found.value))
             places = [] if variables is None else [(variables, key[1])]
             places += [] if first is None else [first]
-            writes = [keys for variables, name in places for keys in self._keeping.writes(variables.path + name)]
+            writes = [keys for variables, name in places for keys in written.get(variables.path + name, ())]
             owner = self._first.get(key[0])  # the variable that holds the object of which this is an attribute
             if owner is not None:
-                of_owner = self._keeping.writes(owner[0].path + owner[1])
+                of_owner = written.get(owner[0].path + owner[1], ())
                 writes += [keys[1:] for keys in of_owner if not keys or keys[0] == key[1]]
             way = self._ways.get(key)
             if way is not None:
-                writes += self._writes_inside(way)
+                writes += self._writes_inside(way, written)
             if all(writes) and (not writes or found.held is not None):
                 kept[key] = found._replace(but=tuple(writes))
         return kept
 
-    def _writes_inside(self, way: _Reached) -> list[tuple[Any, ...]]:
+    def _writes_inside(self, way: _Reached, written: Mapping[str, list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
         """Where the program writes in what is reached in a variable; `()` is all of it."""
-        assert self._keeping is not None
         variables = self._variables.get(way.root[0])
         if variables is None:
             return []
         keys, name = way.keys, way.root[1]
-        found = self._keeping.writes(variables.path + name)
+        found = [*written.get(variables.path + name, ())]
         if type(variables.owner) is CellType:  # the captured module may have it as an attribute
-            found += self._keeping.writes(name)
+            found += written.get(name, ())
         return [each[len(keys) :] for each in found if each[: len(keys)] == keys[: len(each)]]
 
     def variables(self) -> list[Variables]:
@@ -520,12 +520,7 @@ class World:
     def _settle(self) -> None:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""
         while True:
-            pairs = self._new_pairs()
-            for key, each in self._objects.items():
-                held = attributes_of(each.value)
-                pairs += [(key, name) for name in held if name in self._attributes]
-                missing = {*self._hideable(type(each.value)) & self._attributes.keys(), *self.looked_for} - held.keys()
-                pairs += [(key, name) for name in sorted(missing)]
+            pairs = [*self._new_pairs(), *self._new_pairs_of_objects()]
             for base in dict.fromkeys(base for kind in self._classes if self._lists for base in kind.__mro__):
                 if not is_foreign_class(base) and (id(base), "__dict__") not in self._found:
                     self._take(base, "__dict__", f"the attributes of {base.__qualname__}", NAMES)
@@ -549,6 +544,20 @@ class World:
         old, known = self._paired
         self._paired = len(classes), len(names)
         return [*itertools.product(classes[:old], names[known:]), *itertools.product(classes[old:], names)]
+
+    def _new_pairs_of_objects(self) -> Iterator[tuple[int, str]]:
+        """The same for objects, by id: what they have themselves, and what they have not where that is looked for."""
+        old, known, sought = self._paired_objects
+        objects, names, further = [*self._objects.items()], [*self._attributes][known:], self.looked_for - sought
+        self._paired_objects = len(objects), len(self._attributes), {*self.looked_for}
+        for number, (key, each) in enumerate(objects):
+            if number < old and not names and not further:
+                continue
+            new = self._attributes.keys() if number >= old else {*names}
+            held = attributes_of(each.value)
+            yield from [(key, name) for name in held if name in new]
+            missing = {*self._hideable(type(each.value)) & new, *(self.looked_for if number >= old else further)}
+            yield from [(key, name) for name in sorted(missing - held.keys())]
 
     def _in_class(self, kind: type, name: str) -> None:
         value, modules = of_class(kind, name), self._classes[kind]

@@ -8,7 +8,7 @@ the stack: the caller is then converted, and the capture starts again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from graphwright.capture.conversion.conversion import (
     can_convert,
     is_converted,
 )
+from graphwright.capture.effects.watched_values import WatchedOutside
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
 from graphwright.capture.outside.surroundings import World
@@ -42,7 +43,6 @@ from graphwright.errors import CaptureError
 from graphwright.source import cache_around, stored_globals, user_frame
 
 if TYPE_CHECKING:
-    from graphwright.capture.effects.variables import Variables
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.tensor_proxy import TensorProxy
 
@@ -64,6 +64,7 @@ class Callers:
         self._last: FrameType | None = None
         self._globals = Globals()
         self._world = World()
+        self._outside = WatchedOutside(self._world.variables)
         self.generators, self.overheard = self._globals.generators, self._globals.overheard
         self.closing = self._globals.closing
         self._uncached: set[int] = set()  # functions that are behind no cache that the capture could avoid, by id
@@ -86,7 +87,7 @@ class Callers:
 
     def start(self, function: Callable[..., Any], world: World) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
-        self._world = world
+        self._world, self._outside = world, WatchedOutside(world.variables)
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell, _ in shells.all()])]
         plain = dict.fromkeys([getattr(each, "__func__", each) for each in functions])
@@ -123,9 +124,10 @@ class Callers:
         """The program looks for an attribute by a name that it may have computed."""
         self._world.mention(name, code)
 
-    def outside(self) -> Iterable[Variables]:
-        """The variables outside of functions and modules that the program may change."""
-        return self._world.variables()
+    @property
+    def outside(self) -> WatchedOutside:
+        """What the program may change outside of functions and modules."""
+        return self._outside
 
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it.

@@ -542,8 +542,9 @@ class Callers(Protocol):
     def mention(self, name: str, code: CodeType) -> None:
         """The program looks for an attribute by a name that it may have computed."""
 
-    def outside(self) -> Iterable[Any]:
-        """The variables outside of functions and modules that the program may change."""
+    @property
+    def outside(self) -> Any:
+        """What the program may change outside of functions and modules."""
 
     def look(self, frame: FrameType) -> None:
         """An operation was recorded for this frame of the program: see that no unseen call is around it."""

@@ -34,7 +34,8 @@ _APART = frozenset({
     ("repeats",), ("shells",), ("members",), ("region",), ("attempts", "_frame"), ("attempts", "_without_handlers"),
     ("plan", "asking"), ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"), ("reads", "_objects"),
     ("reads", "_containers"),
-    ("keeping", "_tables"), ("keeping", "_of_module"), ("keeping", "_containers"),
+    ("keeping", "_tables"), ("keeping", "_of_module"), ("keeping", "_containers"), ("keeping", "_of_variables"),
+    ("callers", "_outside"),
 })  # fmt: skip
 # Tables of what the capture has met, to which each operation may add.
 _GROWING = frozenset({
