@@ -62,7 +62,7 @@ def paths_in(graph: Graph) -> set[str]:
     """
     found = {str(node._target) for node in graph.all_nodes_now() if node._op in ("call_module", "get_attr")}
     below: dict[str, list[str]] = {}  # what is named in the module of an original, which is in the graph, too
-    for copied in [copied for node in graph.nodes if (copied := copied_call(node)) is not None]:
+    for copied in [copied for node in graph.nodes.now() if (copied := copied_call(node)) is not None]:
         own = f"{path_of(copied.original)}."
         if own not in below:
             below[own] = [path.removeprefix(own) for path in found if path.startswith(own)]

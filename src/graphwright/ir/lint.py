@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -49,7 +50,7 @@ def lint(graph: Graph) -> None:
     if by_name is None:
         _find_what_is_wrong(graph)
         by_name = list(graph.nodes)
-    for node in graph.nodes if graph.has_bodies else ():
+    for node in graph.nodes.now() if graph.has_bodies else ():
         if type(node._target).__hash__ is not None and node._target in _SIGNATURES:
             _check_region(node, graph.owning_module)
     if graph.owning_module is not None:
@@ -141,7 +142,7 @@ def _are_in_order(by_name: list[Node], nodes: list[Node]) -> bool:
         and ops[:inputs].count("placeholder") == inputs == len(parameters)
         and all(map(str.isidentifier, parameters))
         and _CALLS_BY_NAME.issuperset(calls)
-        and all(isinstance(node._target, str) for node in by_name)
+        and all(map(isinstance, [node._target for node in by_name], itertools.repeat(str)))
     )
 
 

@@ -8,14 +8,14 @@ from contextvars import copy_context
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.effects.reach import EMPTY, content_of
+from graphwright.capture.effects.reach import EMPTY, content_of, seen_state
 from graphwright.capture.effects.watched_values import WatchedOutside, WatchedValues
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import content, is_still, is_unchanged, refill
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.running import is_in_context, set_in_context
 from graphwright.capture.state.samples import Unlike
-from graphwright.source import PREFIX, codes_of, mentions
+from graphwright.source import PREFIX, CodeTable, codes_of, mentions
 from graphwright.values import Given, Template, filled
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class State:
         cells = {name: everything[name] for name in everything if name in names}
         self._cells = cells
         self.cells = everything  # those that the sides only read, too
-        self.names = tuple(name for name in cells if name in alive)
+        self.names = tuple(filter(alive.__contains__, cells))
         self._before = [content_of(cell) for cell in cells.values()]
 
     def watch(self, value: Any, mentioned: frozenset[str] = frozenset()) -> None:
@@ -89,7 +89,10 @@ class State:
 
     def check(self) -> None:
         """See that nothing has changed that cannot be put back. Raises Unlike."""
-        self._watched.check()
+        for value, before in self._watched.kept:
+            if seen_state(value) != before:
+                name = f"the class {value.__qualname__}" if isinstance(value, type) else f"a {type(value).__name__}"
+                raise Unlike(f"{name} is changed")
         if not is_in_context(self._context):
             raise Unlike("a ContextVar is set")
         for variables, name, value in self._outside:
@@ -202,8 +205,17 @@ def names_in(function: Any) -> frozenset[str]:
 
 
 def _names_of(functions: Sequence[Any]) -> frozenset[str]:
-    codes = (code for function in functions for code in codes_of(function.__code__))
-    return frozenset(itertools.chain.from_iterable(code.co_names for code in codes))
+    found: set[str] = set()
+    for function in functions:
+        known = _names.get(function.__code__)
+        if known is None:
+            parts = [part.co_names for part in codes_of(function.__code__)]
+            known = _names[function.__code__] = frozenset(itertools.chain(*parts))
+        found |= known
+    return frozenset(found)
+
+
+_names: CodeTable[frozenset[str]] = CodeTable()
 
 
 def set_cell(cell: CellType, value: Any) -> None:

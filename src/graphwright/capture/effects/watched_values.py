@@ -15,7 +15,6 @@ from graphwright.capture.effects.reach import content_of, leads_to, seen_state
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import Container, changeable, content, is_still, is_unchanged
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import NUMBERS
 from graphwright.capture.state.tensor_proxy import TensorProxy
 
@@ -38,7 +37,7 @@ class WatchedValues:
         self.containers: list[tuple[Any, Any]] = []
         self.apart: list[tuple[Any, Any]] = []  # what is written to these is not joined: in the graph, or gone
         self.functions: list[FunctionType] = []
-        self._kept: list[tuple[Any, Any]] = []  # what cannot be put back, and how it is
+        self.kept: list[tuple[Any, Any]] = []  # what cannot be put back, and how it is
         self._cells: list[tuple[CellType, Any]] = []  # of functions that are looked into
         self._seen: set[int] = set()
         self._alive: list[Any] = []
@@ -88,9 +87,11 @@ class WatchedValues:
     def take(self, other: WatchedValues) -> None:
         """Note what is noted there, too."""
         seen = self._seen
+        if not other._seen:
+            return
         self.containers += [each for each in other.containers if id(each[0]) not in seen]
         self.apart += [each for each in other.apart if id(each[0]) not in seen]
-        self._kept += [each for each in other._kept if id(each[0]) not in seen]
+        self.kept += [each for each in other.kept if id(each[0]) not in seen]
         self._alive += other._alive
         seen |= other._seen
 
@@ -100,15 +101,8 @@ class WatchedValues:
             not self.apart
             and all(is_still(now, before) or is_unchanged(before, content(now)) for now, before in self.containers)
             and all(content_of(cell) is before for cell, before in self._cells)
-            and all(seen_state(value) == before for value, before in self._kept)
+            and all(seen_state(value) == before for value, before in self.kept)
         )
-
-    def check(self) -> None:
-        """See that nothing has changed that cannot be put back. Raises Unlike."""
-        for value, before in self._kept:
-            if seen_state(value) != before:
-                name = f"the class {value.__qualname__}" if isinstance(value, type) else f"a {type(value).__name__}"
-                raise Unlike(f"{name} is changed")
 
     def _look(self, value: Any) -> list[Any]:
         """Where a value leads that is no container, last first; of one that cannot be put back, note how it is."""
@@ -121,7 +115,7 @@ class WatchedValues:
         if leads or state is not None:
             self._see(value)
         if state is not None:
-            self._kept.append((value, state))
+            self.kept.append((value, state))
         return leads[::-1]
 
     def _keep(self, container: Container, held: Any) -> None:
@@ -146,14 +140,15 @@ class WatchedOutside:
 
     def look(self) -> tuple[list[tuple[Variables, str, Any]], WatchedValues]:
         """The variables with their values, and what these lead to."""
-        held = [(each, name, each.value(name)) for each in self.variables() for name in each.names]
-        is_same = len(held) == len(self._held) and all(a[2] is b[2] for a, b in zip(held, self._held, strict=True))
-        if not is_same or not self._found.is_unchanged():
+        before, self._held = self._held, []
+        for variables in self.variables():
+            self._held += [(variables, name, variables.value(name)) for name in variables.names]
+        is_same = len(before) == len(self._held) and all(a[2] is b[2] for a, b in zip(before, self._held, strict=True))
+        if not is_same or (before and not self._found.is_unchanged()):
             self._found = WatchedValues()
-            for *_, value in held:
+            for *_, value in self._held:
                 self._found.watch(value)
-        self._held = held
-        return held, self._found
+        return self._held, self._found
 
 
 def _reached_submodules(module: nn.Module, mentioned: frozenset[str]) -> list[nn.Module]:

@@ -56,7 +56,7 @@ def keep_module_calls(graph: Graph) -> None:
 
 def _scopes(graph: Graph) -> Iterator[Scope]:
     seen: set[int] = set()
-    for node in graph.all_nodes():
+    for node in graph.all_nodes_now():
         scope = getattr(node._origin, "scope", None)
         while scope is not None and id(scope) not in seen:
             seen.add(id(scope))
