@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import graphwright
+from graphwright import hierarchy
 from graphwright.capture.typed import copied_calls, copy_budget, trace
 from graphwright.capture.typed.copied_calls import Copying
 from graphwright.hierarchy import copied_call
@@ -97,13 +98,13 @@ def test_the_work_of_a_copied_call_does_not_depend_on_what_is_in_it(
     counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The graph that is taken apart has one node more for a copied call, and so have the graphs that come of it."""
-    sizes, unflatten = [], trace.unflatten_in_place
+    sizes, unflatten = [], hierarchy.unflatten_in_place
 
     def unflattened(gm: graphwright.GraphModule, write_out: Any) -> None:
         sizes.append(len(list(gm.graph.all_nodes())))
         unflatten(gm, write_out)
 
-    monkeypatch.setattr(trace, "unflatten_in_place", unflattened)
+    monkeypatch.setattr(hierarchy, "unflatten_in_place", unflattened)
 
     class Long(Block):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
