@@ -233,6 +233,20 @@ def test_sizes_decide_where_they_are_guarded() -> None:
     assert "x.size(0) // 2" in gm.code
 
 
+def test_lists_that_captures_start_empty_decide_nothing() -> None:
+    def gathered(x: torch.Tensor, more: torch.Tensor | None = None) -> Any:
+        rows = []
+        while x.sum() > 0:
+            x = x - 1
+            rows.append(x)
+        return (rows, len(rows)) if more is None else (rows, more)
+
+    one = torch.ones(3)
+    gm = trace(gathered, examples=[((one,), {}), ((one, one), {})])
+    for given in [(one,), (one * 3, one), (-one,), (-one, -one)]:
+        assert_same(gm(*given), gathered(*given))
+
+
 class Counter(nn.Module):
     def __init__(self) -> None:
         super().__init__()

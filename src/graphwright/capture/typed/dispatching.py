@@ -228,7 +228,7 @@ def _is_from_inputs(node: Node, known: dict[Node, bool], is_reshaped: bool) -> b
         return True
     if node._op == "get_attr":
         return str(node._target).rpartition(".")[2] == "training"
-    is_measure = node._target in _MEASURES and not node._kwargs
+    is_measure = node._target in _MEASURES and node._args and not node._kwargs  # `list()` measures nothing
     if is_measure:
         return not is_reshaped and type(node._args[0]) is Node and _is_path(node._args[0])
     if node._op == "call_function" and (node._target in _ARITHMETIC or _is_path(node)):
