@@ -195,3 +195,23 @@ class Waves(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         root = np.sqrt(x.detach().numpy()) * np.float64(3)
         return x + torch.from_numpy(np.exp(root))
+
+
+class RowsOf:
+    """What has under a name a method, under which others have data."""
+
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+    def rows(self) -> list[torch.Tensor]:
+        return [self.value]
+
+
+class WithRows:
+    def __init__(self, rows: torch.Tensor) -> None:
+        self.rows = rows
+
+
+class ReadsRows(nn.Module):
+    def forward(self, held: WithRows) -> RowsOf:
+        return RowsOf(held.rows * 2)

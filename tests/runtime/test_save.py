@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 import graphwright
-from graphwright.errors import ExportError, GuardError, LoadError
+from graphwright.errors import ExportError, GraphwrightError, GuardError, LoadError
 from graphwright.passes import ShapeProp, TensorMetadata
 
 ALLOWED = ["tests.runtime.saved_models", "torchvision", "transformers"]
@@ -331,6 +331,16 @@ def test_a_loaded_module_saves_again(tmp_path: Path) -> None:
     gm = graphwright.trace(saved_models.Branching(), (torch.randn(4, 3),))
     again = there_and_back(there_and_back(gm, tmp_path), tmp_path)
     assert again.code == gm.code
+
+
+def test_data_that_another_class_has_a_method_for_is_read_and_the_method_is_not(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.ReadsRows(), (saved_models.WithRows(torch.ones(2)),))
+    again = there_and_back(gm, tmp_path)
+    assert torch.equal(again(saved_models.WithRows(torch.ones(3))).value, torch.full((3,), 2.0))
+    for guard in [node for node in again.graph.nodes if node.op == "call_function" and not node.users]:
+        again.graph.erase_node(guard)
+    with pytest.raises(GraphwrightError, match="'rows' of a RowsOf is no data, but a method"):
+        again(saved_models.RowsOf(torch.ones(3)))
 
 
 @pytest.mark.slow

@@ -132,7 +132,19 @@ def _misfit(name: str, value: Any, *captured: Any) -> str:
         was = f"of class {captured[0].__name__}"
     else:
         was, now = _both(captured[0], value, _brief)
-    return f"argument {name!r} was {was} when the program was captured; now it is {now}"
+    were, are = ("were", "they are") if type(captured[0]) is list else ("was", "it is")
+    return f"{_subject(name, captured[0])} {were} {was} when the program was captured; now {are} {now}"
+
+
+_OF_ARGUMENTS = {"names_": "the attributes of argument {!r}", "keys_": "the keys of argument {!r}"}
+
+
+def _subject(name: str, captured: Any) -> str:
+    """What a guard is about, by its name in the generated code: lists are those of keys and of attributes."""
+    for prefix, text in _OF_ARGUMENTS.items() if type(captured) is list else ():
+        if name.startswith(prefix):
+            return text.format(name.removeprefix(prefix))
+    return f"argument {name!r}"
 
 
 def _both(captured: Any, value: Any, write: Callable[[Any], str]) -> tuple[str, str]:
@@ -188,9 +200,8 @@ def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:
     """
     for name, (value, captured) in pairs.items():
         if value is not captured and not _is_like(value, captured):
-            raise GuardError(
-                _misfit(name, value, captured), at=where, fix=f"capture again with an example that passes {name}"
-            )
+            like = "like this" if type(captured) is list else f"that passes {name}"
+            raise GuardError(_misfit(name, value, captured), at=where, fix=f"capture again with an example {like}")
 
 
 def expect_tensors(where: str, **kinds: tuple[Any, Any, int | None]) -> None:

@@ -181,14 +181,15 @@ class _Verifier:
         name = node.args[1] if len(node.args) > 1 else None
         if type(name) is not str or is_secret(name):
             _refuse(f"a file may not read the attribute {name!r}")
-        for kind in self._trust.classes():
-            if not self._trust.is_data(kind, name):
-                _refuse(f"a file may not read the attribute {name!r}, which {kind.__qualname__} has as a method")
+        others = [kind for kind in self._trust.classes() if not self._trust.is_data(kind, name)]
+        for kind in others:
+            if isinstance(inspect.getattr_static(kind, name), property | types.GetSetDescriptorType):  # runs code
+                _refuse(f"a file may not read the attribute {name!r}, which {kind.__qualname__} has as a property")
         if not is_data(name) and name not in self._fields:
             _refuse(f"a file may not read the attribute {name!r}, which is no data")
         is_open = not self._is_only_asked and node.target is getattr
-        if is_open and not is_field(name, self._kinds.of(node.args[0])):
-            node.target = read_field
+        if is_open and (others or not is_field(name, self._kinds.of(node.args[0]))):
+            node.target = read_field  # which sees that it is no method
 
     def _bodies(self, node: Node) -> None:
         places = _BODIES[node.target]
