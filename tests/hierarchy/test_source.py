@@ -312,3 +312,8 @@ def test_a_dict_of_large_tensors_is_refused() -> None:
     model.masks[90] = torch.randn(90, 90)
     with pytest.raises(ExportError, match="cannot write the tensor 'masks'"):
         graphwright.source(trace(model, (torch.ones(90, 2),)))
+
+
+def test_a_module_without_a_graph_has_no_source() -> None:
+    with pytest.raises(ExportError, match="a Linear has no graph"):
+        graphwright.source(nn.Linear(2, 2))

@@ -309,3 +309,8 @@ def test_what_edits_a_module_says_how_to_get_one(fx: torch.fx.GraphModule) -> No
 def test_one_can_be_captured(fx: torch.fx.GraphModule) -> None:
     for gm in (trace(fx, (X,)), graphwright.symbolic_trace(fx)):
         assert torch.equal(gm(X), fx(X)) and [*gm.state_dict()] == [*fx.state_dict()]
+
+
+def test_what_torch_fx_has_not_made_is_refused() -> None:
+    with pytest.raises(ExportError, match=r"a Linear is no torch\.fx\.GraphModule"):
+        from_fx(nn.Linear(2, 2))  # type: ignore[arg-type]

@@ -345,3 +345,18 @@ def test_a_list_that_a_module_keeps_is_refused() -> None:
     with pytest.raises(ExportError, match="keeps nothing in 'held' from call to call"):
         graphwright.onnx.export(model, torch.ones(2))
     assert type(model.held[0]) is Tensor
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        pytest.param((), r"not those of forward\(x\): missing a required argument: 'x'", id="none"),
+        pytest.param(((torch.ones(2), 3),), "too many positional arguments", id="more"),
+        pytest.param(("model.onnx",), "args is a str, where example inputs are", id="a path"),
+        pytest.param(((torch.ones(2),), "model.onnx"), "kwargs is a str, where", id="a path where torch.onnx has it"),
+    ],
+)
+def test_what_are_no_example_inputs_is_said(args: tuple[Any, ...], message: str) -> None:
+    gm = graphwright.trace(lambda x: x + 1, torch.ones(2))
+    with pytest.raises(ExportError, match=message):
+        graphwright.onnx.export(gm, *args)

@@ -461,3 +461,9 @@ def test_the_comparison_would_notice() -> None:
     got = prune(gm, group, [0, 1, 2])(IMAGE)
     assert not torch.allclose(got, masked(model, group, [3, 4, 5])(IMAGE), rtol=1e-4, atol=1e-4)
     assert not torch.allclose(got, model(IMAGE), rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_no_group_is_said() -> None:
+    gm = graphwright.trace(nn.Linear(2, 2), torch.ones(1, 2))
+    with pytest.raises(PassError, match="a float is no group of channels"):
+        prune(gm, 0.5, [0])  # type: ignore[arg-type]

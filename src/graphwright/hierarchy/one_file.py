@@ -83,6 +83,8 @@ def source(gm: nn.Module, *, standalone: bool = False, original_classes: bool = 
             return self.second(self.first(x))
     <BLANKLINE>
     """
+    if not entry_points_of(gm):
+        raise ExportError(f"a {type(gm).__name__} has no graph", fix="capture it first: graphwright.trace(model, args)")
     programs = _Programs(standalone, comments)
     name = type(gm).__name__
     written = PackageSource(

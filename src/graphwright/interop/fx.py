@@ -102,7 +102,11 @@ def from_fx(module: torch.fx.GraphModule) -> GraphModule:
     >>> [node.name for node in gm.graph.nodes], [*gm.state_dict()]
     (['input_1', '_0', '_1', 'output'], ['0.weight', '0.bias'])
     """
-    return _from_fx(module, {})
+    given: nn.Module = module
+    if not isinstance(given, torch.fx.GraphModule):
+        fix = "trace it by torch.fx first, or capture it here: graphwright.trace(model, args)"
+        raise ExportError(f"a {type(given).__name__} is no torch.fx.GraphModule", fix=fix)
+    return _from_fx(given, {})
 
 
 def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> GraphModule:

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import functools
 import logging
+import os
 import re
 import warnings
 from collections import Counter
@@ -80,6 +81,11 @@ def export(
     >>> program(-torch.ones(5))
     tensor([-1., -1., -1., -1., -1.])
     """
+    inputs: dict[str, Any] = {"args": args, "kwargs": kwargs}
+    for name, value in inputs.items():
+        if isinstance(value, str | os.PathLike):  # as torch.onnx.export has a file there
+            fix = "export first, then write: graphwright.onnx.export(model, args).save(path)"
+            raise ExportError(f"{name} is a {type(value).__name__}, where example inputs are", fix=fix)
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     if not isinstance(model, GraphModule):
         leaves = [name for name, each in model.named_modules() if is_asked_for(name, each, modules_as_functions)]

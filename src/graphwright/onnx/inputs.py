@@ -42,7 +42,12 @@ class Arguments:
         dynamic_shapes: Any,
     ) -> None:
         self._forward = forward
-        bound = inspect.signature(forward).bind(*args, **kwargs)
+        signature = inspect.signature(forward)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            fix = "give those of a call: graphwright.onnx.export(model, args, kwargs)"
+            raise ExportError(f"the example inputs are not those of forward{signature}: {error}", fix=fix) from None
         self._asked = _by_name(dynamic_shapes, bound)
         found = [each for name, value in bound.arguments.items() for each in self._found(name, value, bound)]
         self._is_tensor, self._spec = self._taken_apart(args, kwargs)

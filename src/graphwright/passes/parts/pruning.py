@@ -44,6 +44,10 @@ def prune(
     (Linear(in_features=4, out_features=5, bias=True), torch.Size([3, 2]))
     """
     wanted = dict(group) if isinstance(group, Mapping) else {group: indices}
+    others = [type(each).__name__ for each in wanted if not isinstance(each, ChannelGroup)]
+    if others:
+        fix = "take one of those of the module: analysis.channel_groups(gm, args)"
+        raise PassError(f"a {others[0]} is no group of channels", fix=fix)
     removed = set()
     for each, numbers in wanted.items():
         removed |= _checked(gm, each, list(numbers))
