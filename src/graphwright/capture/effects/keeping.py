@@ -18,6 +18,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FrameType
@@ -44,6 +45,8 @@ from graphwright.capture.effects.kept_kinds import (
     adds_to,
     has_a_kind,
     is_cache,
+    is_readable,
+    may_be_kept,
 )
 from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, touched
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
@@ -282,7 +285,7 @@ class Keeping:
 
     def _item_of_growing(self, kind: Kind, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a growing list or dict, where it is read."""
-        return self._value(kind, lambda: node, None, (name, ())) if _is_readable(kind) else Unreadable(name)
+        return self._value(kind, lambda: node, None, (name, ())) if is_readable(kind) else Unreadable(name)
 
     def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Place) -> Any:
         recorder = self._recorder
@@ -306,7 +309,7 @@ class Keeping:
             items = {}
             for key, item in kind.items.items():
                 own = held_by(value).get(key) if type(value) is kind.kind else None
-                if _is_readable(item):
+                if is_readable(item):
                     items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
                 else:
                     items[key] = Unreadable(f"{place[0]}[{key!r}]")
@@ -474,7 +477,7 @@ class Keeping:
         symbol = symbol_of(value)
         if symbol is not None:
             return NumberKind(symbol.kind, symbol.sample)
-        if is_plain_object(value) and _may_be_kept(value):
+        if is_plain_object(value) and may_be_kept(value):
             return RecordKind(type(value), {key: self._kind(item) for key, item in vars(value).items()})
         return None
 
@@ -558,6 +561,18 @@ class Keeping:
             return False  # an attribute that stands aside was written, to whatever it was
         return not any(True for table in touched(tables) for _ in table.changes())
 
+    def held(self) -> dict[int, Callable[[], Node]]:
+        """How the graph reads the containers and objects that the program leaves where they are, by their ids.
+
+        Whoever gets one from the program gets the very one: what is done to it is done to what the module holds.
+        """
+        found: dict[int, Callable[[], Node]] = {}
+        for table in self._tables:
+            path, keys = table.path, table.keys
+            if keys is not None and not any((path, keys[:i]) in self._live for i in range(len(keys) + 1)):
+                found.setdefault(id(table.now), made_once(functools.partial(self._read, (path, keys))))
+        return found
+
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
         with self._recorder.finishing([now for *_, now in self.unwritten()]):
@@ -591,7 +606,7 @@ class Keeping:
             raise self._recorder.questions.restart(Restart("the program makes an attribute where it is missing"))
 
     def _argument(self, table: Table, key: Hashable, value: Any) -> Any:
-        odd = next((leaf for leaf in leaves(value) if not _may_be_kept(leaf)), None)
+        odd = next((leaf for leaf in leaves(value) if not may_be_kept(leaf)), None)
         if odd is not None:
             what = f"keeps a {type(odd).__module__}.{type(odd).__qualname__} in {table.name(key)}"
             self._refuse(table, key, what, "keep tensors, numbers, or tuples, lists, dicts and dataclasses of them")
@@ -620,26 +635,6 @@ def _why_gone(table: Table, key: Hashable) -> tuple[str, str]:
     return f"deletes {table.name(key)}", "give it the value None instead"
 
 
-def _is_readable(kind: Kind) -> bool:
-    """Tell whether a part of an attribute may be read before it is written: None is there for tensors only."""
-    return kind is not MIXED and (not isinstance(kind, OptionalKind) or isinstance(kind.item, TensorKind))
-
-
 def _last_atom(path: str) -> str:
     """The name of a variable, for a value of the program: `step` of `train[7]:STEP`."""
     return path.rpartition(":")[2].strip("_").lower()
-
-
-def _may_be_kept(value: Any, depth: int = 3) -> bool:
-    """Tell whether a value can be written into the graph, objects only up to a depth."""
-    if value is None or symbol_of(value) is not None or isinstance(value, enum.Enum) or dataclasses.is_dataclass(value):
-        return True
-    if depth and is_plain_object(value):
-        return all(_may_be_kept(leaf, depth - 1) for leaf in leaves(dict(vars(value))))
-    return isinstance(value, _PLAIN) or (callable(value) and hasattr(value, "__name__")) or is_growing(value)
-
-
-_PLAIN = (
-    torch.Tensor, bool, int, float, complex, str, bytes, range, torch.dtype, torch.device, torch.layout,
-    torch.memory_format, torch.Generator,
-)  # fmt: skip
