@@ -18,7 +18,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
-import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FrameType
@@ -36,6 +35,7 @@ from graphwright.capture.effects.held_tables import (
     put,
     put_back,
 )
+from graphwright.capture.effects.kept_apart import KeptApart
 from graphwright.capture.effects.kept_items import KeptItems
 from graphwright.capture.effects.kept_kinds import (
     ATTRIBUTE,
@@ -48,13 +48,14 @@ from graphwright.capture.effects.kept_kinds import (
     is_readable,
     may_be_kept,
 )
-from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, touched
+from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, key_in, of_class, touched
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
 from graphwright.capture.effects.unreadable import Unreadable
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.regions import made_once
@@ -124,9 +125,11 @@ class Keeping:
         self._depth = 0  # how far inside of each other the objects are that are being watched
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
         self._missing = MadeWhereMissing(recorder, self._read)
+        self._apart = KeptApart(recorder, self._read)
         try:
             if shells is not None:
                 shells.each(self._watch_module)
+            self._apart.check(self._tables)
         except BaseException:
             self.put_back()
             raise
@@ -163,6 +166,7 @@ class Keeping:
             if name in values:
                 self._watch_value(table, name, values[name])
         self._start_missing(table)
+        self._apart.check(self._tables)
 
     def kept_tables(self) -> set[int]:
         """The objects and containers whose state is the program's, by id; of objects their attributes, too."""
@@ -189,6 +193,10 @@ class Keeping:
             self._watch_value(table, key, value)
         if self._recorder.plan.missing:
             self._start_missing(table)
+        for place, value in self._recorder.plan.before_class.items():
+            own = key_in(table, *place)
+            if own is not None and own not in held:
+                self._watch_value(table, own, value)
         self._tables.append(table)
         if keys is not None and table.may_grow and not is_closed(container):
             self._containers.append(table)
@@ -438,14 +446,18 @@ class Keeping:
                 if before is ABSENT and isinstance(now, Unbound):
                     continue  # one side of a branch has written it
                 if before is ABSENT and place not in self._live:
-                    made.append((table, key, now))
-                    continue
+                    before = of_class(table, key)
+                    if before is ABSENT:
+                        made.append((table, key, now))
+                        continue
+                    self._recorder.plan.before_class[place] = before
                 known = self._live.get(place) or self._kind_before(before, now)
                 kind = self._items.joined(known, now)
                 if place not in self._live or kind is not known:
                     self._live[place] = kind
                     changed = True
-        if self._missing.learn(made, self._live, self._kind) or changed:
+        has_met = bool(touched(self._tables) or self._recorder.told_apart) and self._apart.learn(self._tables)
+        if self._missing.learn(made, self._live, self._kind) or changed or has_met:
             raise Restart("the program writes attributes")
 
     def _acts_twice(self, table: Table, key: str, now: Any) -> bool:
@@ -470,7 +482,9 @@ class Keeping:
         return kind_of(value, self._own_kind)
 
     def _own_kind(self, value: Any) -> Kind | None:
-        """The kind of a tensor, of a number of the program, and of an object by its attributes."""
+        """The kind of a tensor, of a number of the program, and of an object by its attributes; of a text of a run."""
+        if type(value) is RunText:
+            return MIXED
         if isinstance(value, torch.Tensor):
             kind = TensorKind.like(self._recorder.example(value))
             return OptionalKind(kind) if isinstance(value, TensorProxy) and value.optional is not None else kind
@@ -562,16 +576,8 @@ class Keeping:
         return not any(True for table in touched(tables) for _ in table.changes())
 
     def held(self) -> dict[int, Callable[[], Node]]:
-        """How the graph reads the containers and objects that the program leaves where they are, by their ids.
-
-        Whoever gets one from the program gets the very one: what is done to it is done to what the module holds.
-        """
-        found: dict[int, Callable[[], Node]] = {}
-        for table in self._tables:
-            path, keys = table.path, table.keys
-            if keys is not None and not any((path, keys[:i]) in self._live for i in range(len(keys) + 1)):
-                found.setdefault(id(table.now), made_once(functools.partial(self._read, (path, keys))))
-        return found
+        """How the graph reads the containers and objects that the program leaves where they are, by their ids."""
+        return self._apart.held(self._tables)
 
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
