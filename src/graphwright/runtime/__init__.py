@@ -133,7 +133,7 @@ from graphwright.runtime.objects import (
     slots_of,
     state_of,
 )
-from graphwright.runtime.outside import ABSENT, NAMES, Found, Outside, bound_in, differs
+from graphwright.runtime.outside import ABSENT, METHODS, NAMES, Found, Methods, Outside, bound_in, differs
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.plain_values import (
     holds_tensors,
@@ -201,6 +201,8 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ABSENT",
+    "METHODS",
+    "Methods",
     "NAMES",
     "add_constant",
     "FoundModules",

@@ -17,7 +17,7 @@ import torch
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.graph_facts import facts_of_modules
-from graphwright.runtime.outside import ABSENT, NAMES, Outside
+from graphwright.runtime.outside import ABSENT, METHODS, NAMES, Outside
 from graphwright.runtime.premises_text import said_of_modules
 
 __all__ = [
@@ -268,6 +268,8 @@ def expect_outside(where: str, outside: Outside) -> None:
         elif changed.value is NAMES:
             others = " and ".join(sorted({*now} ^ {*changed.held})) or "another order"
             what = f"were others when the program was captured, which looks for them: {others}"
+        elif changed.value is METHODS:
+            what = f"was something else when the program was captured: {changed.held.others(changed.owner)}"
         elif changed.is_plain():
             was, now = _both(changed.value if changed.held is None else changed.held, now, _brief)
             what = f"was {was} when the program was captured; now it is {now}"

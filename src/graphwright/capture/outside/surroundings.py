@@ -60,7 +60,7 @@ from graphwright.capture.outside.named import (
 from graphwright.capture.outside.unknown_calls import mentions_unknown
 from graphwright.capture.proxies.objects import is_object
 from graphwright.ops import Names
-from graphwright.runtime import ABSENT, NAMES, Found, Outside, attributes_of, bound_in, is_atom
+from graphwright.runtime import ABSENT, METHODS, NAMES, Found, Methods, Outside, attributes_of, bound_in, is_atom
 from graphwright.source import DISPATCHERS, catches, is_foreign, is_foreign_class, mentions
 
 if TYPE_CHECKING:
@@ -452,6 +452,7 @@ class World:
                 self._objects[id(value)] = each
                 if not isinstance(value, nn.Module):
                     self._class(kind)
+                    self._take(value, "__class__", f"the class of {each.subject}", kind)
                 elif not is_foreign_class(kind):
                     self._class(kind).append(value)
 
@@ -508,6 +509,12 @@ class World:
             self._classes[kind] = []
             for name in methods_of_python(kind):
                 self._follow(of_class(kind, name))
+            if not issubclass(kind, nn.Module) and not is_foreign_class(kind):
+                own = [base for base in kind.__mro__ if not is_foreign_class(base)]
+                subject = f"what Python looks up in {kind.__qualname__}"
+                self._found[id(kind), "__mro__"] = Found(subject, kind, "__mro__", METHODS, Methods.of(kind, own))
+            if not is_foreign_class(type(kind)):
+                self._class(type(kind))
         return self._classes[kind]
 
     def _constructors(self, kind: type) -> None:
