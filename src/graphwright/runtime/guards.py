@@ -170,9 +170,11 @@ def expect(value: Any, captured: Any, where: str) -> None:
 def expect_class(value: Any, captured: type, where: str) -> None:
     """Raise GuardError unless a number or error of a program is of the class that it was of at capture.
 
+    What was a tensor may be one of any class.
+
     >>> expect_class(2**3, int, "model.py:3: if isinstance(2**k, int):")
     """
-    if type(value) is not captured:
+    if type(value) is not captured and not (captured is torch.Tensor and isinstance(value, torch.Tensor)):
         raise GuardError(
             f"the program was captured where this was of class {captured.__name__}; "
             f"now it is of class {type(value).__name__}",

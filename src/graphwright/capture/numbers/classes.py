@@ -14,19 +14,23 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from graphwright.capture.conversion.conversion import is_converted
+from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.ledger import Unforeseen
 from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.ir import Node
-from graphwright.ops import is_region
+from graphwright.ops import is_region, results_of, values_for
 from graphwright.runtime import expect_class
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.tensor_proxy import TensorProxy
 
-__all__ = ["ask_class", "has_sure_class", "is_always_bool", "is_flag", "is_told_by", "note_class"]
+__all__ = ["ask_class", "has_sure_class", "is_always_bool", "is_flag", "is_told_by", "note_class", "take_for_tensor"]
 
 _TRUTHS: frozenset[Any] = frozenset({
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.not_, operator.is_,
@@ -53,6 +57,21 @@ def ask_class(recorder: TypedCapture, symbol: Symbol) -> None:
     arguments = (recorder.numbers.node_of_symbol(symbol), symbol.kind, where)
     made = recorder.node("call_function", expect_class, arguments, {}, name="guard")
     recorder.region.attributes[key] = made
+
+
+def take_for_tensor(recorder: TypedCapture, mixed: TensorProxy, may_be_asked: bool) -> None:
+    """The program uses as a tensor what is a number on some ways: the graph checks that it is none.
+
+    A loop that starts with a number hands that to its first iteration. Where the program may ask which it is, as
+    `may_be_asked` tells, only what adds up no items at all is checked. Raises what ends the capture for all else.
+    """
+    node = mixed.node_of()
+    if mixed.mixed_at is not None or (may_be_asked and node.target is not sum):
+        raise asked_for_class(mixed)
+    key = "class", id(mixed)
+    if not any(key in region.attributes for region in recorder.region.all()):
+        arguments = (node, torch.Tensor, recorder.where() or "")
+        recorder.region.attributes[key] = recorder.node("call_function", expect_class, arguments, {}, name="guard")
 
 
 def class_read(recorder: TypedCapture, symbol: Symbol, frame: FrameType) -> None:
@@ -105,13 +124,38 @@ def is_always_bool(symbol: Symbol) -> bool:
 
 
 def is_flag(subject: Any) -> bool:
-    """Tell whether what decides a branch is a bool that another branch or a loop gives: whether that was left."""
+    """Tell whether what decides a branch is a bool in every call that another branch or a loop gives.
+
+    Such as whether a loop was left; what it took from the items that it went over may be a number in another call.
+    """
     if not (isinstance(subject, Symbol) and subject.kind is bool and subject.function in ("opaque", "branch")):
         return False
-    node = subject.args[0]
-    return is_region(node) or (
-        node.target is operator.getitem and isinstance(node.args[0], Node) and is_region(node.args[0])
-    )
+    return _region_of(subject.args[0]) is not None and _gives_bools(subject.args[0], None, set())
+
+
+def _region_of(node: Node) -> Node | None:
+    """The branch or loop that a node is, or takes a value from."""
+    found: Any = node.args[0] if node.target is operator.getitem else node
+    return found if isinstance(found, Node) and is_region(found) else None
+
+
+def _gives_bools(value: Any, around: Node | None, seen: set[Node]) -> bool:
+    """Tell whether a value of a graph is a bool in every call; `around` is the branch or loop whose body has it."""
+    if not isinstance(value, Node):
+        return type(value) is bool
+    if value in seen:  # what an iteration hands to the next
+        return True
+    seen.add(value)
+    if value.op == "placeholder":
+        return around is not None and all(_gives_bools(each, around, seen) for each in values_for(around, value))
+    region = _region_of(value)
+    if region is None:
+        return value.op == "call_function" and value.target in _TRUTHS
+    if region is not value:
+        results = results_of(region, value.args[1])
+    else:
+        results = [body.output_node().args[0] for body in region.args[1:3]]
+    return all(_gives_bools(each, region, seen) for each in results)
 
 
 def _is_plain_power(base: Symbol, exponent: Symbol) -> bool:

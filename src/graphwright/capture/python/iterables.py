@@ -128,7 +128,11 @@ def summed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
         return NotImplemented
     if not recorder.examples.are_there:
         return recorder.torch_function(function, args, kwargs)
-    return with_examples(recorder).record("call_function", function, function, args, kwargs)
+    made = with_examples(recorder).record("call_function", function, function, args, kwargs)
+    has_start = len(args) > 1 or bool(kwargs)
+    if type(made) is TensorProxy and not has_start and type(args[0]) not in (list, tuple):
+        made.is_mixed = True  # the number 0, of no items
+    return made
 
 
 def _is_list_of_tensors(value: Any) -> bool:
