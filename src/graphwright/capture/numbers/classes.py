@@ -20,14 +20,15 @@ from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.ledger import Unforeseen
 from graphwright.capture.state.symbols import Symbol, symbol_of
-from graphwright.ir import Node
-from graphwright.ops import is_region, results_of, values_for
+from graphwright.ir import Graph, Node
+from graphwright.ops import cond, is_region, results_of, values_for
 from graphwright.runtime import expect_class
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.regions import Region
     from graphwright.capture.state.tensor_proxy import TensorProxy
 
 __all__ = ["ask_class", "has_sure_class", "is_always_bool", "is_flag", "is_told_by", "note_class", "take_for_tensor"]
@@ -123,14 +124,16 @@ def is_always_bool(symbol: Symbol) -> bool:
     return function in _TRUTHS or function in ("truth", "training", "constant")
 
 
-def is_flag(subject: Any) -> bool:
+def is_flag(region: Region, subject: Any) -> bool:
     """Tell whether what decides a branch is a bool in every call that another branch or a loop gives.
 
     Such as whether a loop was left; what it took from the items that it went over may be a number in another call.
     """
     if not (isinstance(subject, Symbol) and subject.kind is bool and subject.function in ("opaque", "branch")):
         return False
-    return _region_of(subject.args[0]) is not None and _gives_bools(subject.args[0], None, set())
+    known = {node for each in region.all() for node in each.flags}  # of loops whose nodes are not made yet
+    lifted = {inside: outside for each in region.all() for outside, inside in each.lifted.items()}
+    return _region_of(subject.args[0]) is not None and _Bools(known, lifted).gives(subject.args[0])
 
 
 def _region_of(node: Node) -> Node | None:
@@ -139,23 +142,34 @@ def _region_of(node: Node) -> Node | None:
     return found if isinstance(found, Node) and is_region(found) else None
 
 
-def _gives_bools(value: Any, around: Node | None, seen: set[Node]) -> bool:
-    """Tell whether a value of a graph is a bool in every call; `around` is the branch or loop whose body has it."""
-    if not isinstance(value, Node):
-        return type(value) is bool
-    if value in seen:  # what an iteration hands to the next
-        return True
-    seen.add(value)
-    if value.op == "placeholder":
-        return around is not None and all(_gives_bools(each, around, seen) for each in values_for(around, value))
-    region = _region_of(value)
-    if region is None:
-        return value.op == "call_function" and value.target in _TRUTHS
-    if region is not value:
-        results = results_of(region, value.args[1])
-    else:
-        results = [body.output_node().args[0] for body in region.args[1:3]]
-    return all(_gives_bools(each, region, seen) for each in results)
+class _Bools:
+    """Tells which values of a graph are bools in every call.
+
+    `known` are some that are, `lifted` inputs of bodies whose branches are not made yet, with what they stand for.
+    """
+
+    def __init__(self, known: set[Node], lifted: dict[Node, Node]) -> None:
+        self._seen, self._lifted = known, lifted
+        self._around: dict[Graph, Node] = {}  # the branches and loops that were met, by their bodies
+
+    def gives(self, value: Any) -> bool:
+        if not isinstance(value, Node):
+            return type(value) is bool
+        if value in self._seen:  # what an iteration hands to the next, or tells how a loop is left
+            return True
+        self._seen.add(value)
+        if value.op == "placeholder":
+            owner, outside = self._around.get(value.graph), self._lifted.get(value)
+            given = [] if owner is None else values_for(owner, value)
+            return bool(given or outside) and all(map(self.gives, given or [outside]))
+        region = _region_of(value)
+        if region is None:
+            return value.op == "call_function" and value.target in _TRUTHS
+        bodies: Any = region.args[1:3] if region.target is cond else region.args[1:2]
+        self._around.update(dict.fromkeys(bodies, region))
+        index: Any = value.args[1]
+        results = [body.output_node().args[0] for body in bodies] if region is value else results_of(region, index)
+        return all(map(self.gives, results))
 
 
 def _is_plain_power(base: Symbol, exponent: Symbol) -> bool:
