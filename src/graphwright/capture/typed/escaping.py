@@ -37,7 +37,7 @@ def as_left(error: Exception, function: Callable[[], Callable[..., Any]], call: 
         return CaptureError(
             f"a {kind} of the program holds itself, however far inside: a graph can neither take nor make such a value",
             at=at,
-            fix="refer to what is around by a name or an index, or keep what makes it as one node: leaf_functions=[...]",
+            fix="refer to what is around by a name or an index, or keep what makes it as one node: leaf_functions",
         )
     what = type(error).__name__
     return CaptureError(
