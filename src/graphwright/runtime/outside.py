@@ -10,7 +10,9 @@ import collections
 import functools
 import operator
 import types
+import weakref
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -18,7 +20,19 @@ import numpy
 
 from graphwright.runtime.objects import MOST_BYTES, attributes_of, slots_of, state_of
 
-__all__ = ["ABSENT", "METHODS", "NAMES", "NOTHING", "Found", "Methods", "Outside", "bound_in", "differs", "kept"]
+__all__ = [
+    "ABSENT",
+    "METHODS",
+    "NAMES",
+    "NOTHING",
+    "NOT_SET",
+    "Found",
+    "Methods",
+    "Outside",
+    "bound_in",
+    "differs",
+    "kept",
+]
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _BOUND = frozenset({MethodType, staticmethod, classmethod})
@@ -27,6 +41,7 @@ _MISSING: Any = object()
 ABSENT: Any = object()
 NAMES: Any = object()
 METHODS: Any = object()
+NOT_SET: Any = object()
 
 
 class Found(NamedTuple):
@@ -81,6 +96,10 @@ class Found(NamedTuple):
             return owner.__mro__
         if type(owner) is dict:
             return owner.get(self.name, _MISSING)
+        if type(owner) is ContextVar:
+            return owner.get(NOT_SET)
+        if type(owner) is weakref.ref:
+            return owner() is None
         if type(owner) is CellType:
             try:
                 return owner.cell_contents
