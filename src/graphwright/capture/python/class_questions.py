@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.containers.open_iterables import OpenRange
 from graphwright.capture.containers.tables import make_text
 from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.flow.caught_errors import shown
@@ -73,11 +74,12 @@ def _is_asked_by_program() -> bool:
 def of_tensor(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for the class of a tensor: `isinstance(x, nn.Parameter)` of an input is one of each call.
 
-    What is a number on some ways and a tensor on others raises what ends the capture.
+    What is a number on some ways and a tensor on others raises what ends the capture. A range that only a run knows is
+    a range.
     """
     value = args[0] if args else None
     if type(value) is not TensorProxy:
-        return NotImplemented
+        return function(range(0), *args[1:]) if type(value) is OpenRange else NotImplemented
     if value.is_mixed:
         take_for_tensor(with_examples(recorder), value, may_be_asked=True)
     kinds = args[1] if len(args) > 1 and isinstance(args[1], tuple) else args[1:]
