@@ -59,15 +59,16 @@ def test_every_obstacle_is_found_in_one_run() -> None:
         ("data", 'title = key + bytes(int(y.abs().max()))'),
         ("value", definition),
         ("guard", definition),
+        ("guard", definition),
         ("fork", "if x.sum() > 0:"),
     ])  # fmt: skip
-    assert [obstacle.is_blocking for obstacle in diagnosis.obstacles] == [True] * 5 + [False] * 2
+    assert [obstacle.is_blocking for obstacle in diagnosis.obstacles] == [True] * 5 + [False] * 3
     assert all(obstacle.at.startswith("test_doctor.py:") and obstacle.fix for obstacle in diagnosis.obstacles)
 
 
 def test_a_diagnosis_reads_as_text() -> None:
     lines = str(doctor(Many(), (torch.ones(2, 3),))).splitlines()
-    assert lines[0] == "Many.forward cannot be captured yet: 4 obstacles, 2 notes"
+    assert lines[0] == "Many.forward cannot be captured yet: 4 obstacles, 3 notes"
     assert lines[1] == "1. data: the program asks for the data of a tensor, which is known only when it runs"
     assert lines[2].startswith("     at test_doctor.py:") and lines[2].endswith(": key = bytes(int(x.max()))")
     assert lines[3] == "     fix: use torch.where, or keep the value a tensor"

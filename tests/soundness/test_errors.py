@@ -178,3 +178,55 @@ def test_a_try_on_sizes_is_a_branch_whatever_its_ways_leave(program: Any) -> Non
     for size in (4, 5, 6, 7):
         x = torch.rand(size)
         torch.testing.assert_close(gm(x), program(x))
+
+
+class Knot:
+    """An object that has itself."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+        self.around = [self]
+
+
+def list_in_itself(x: torch.Tensor) -> Any:
+    items: list[Any] = [x]
+    items.append(items)
+    return items
+
+
+def dict_in_itself(x: torch.Tensor) -> Any:
+    table: dict[str, Any] = {"x": x * 2}
+    table["rows"] = [(1, table)]
+    return table
+
+
+def list_on_both_sides(x: torch.Tensor) -> Any:
+    items: list[Any] = [x]
+    items.append(items)
+    if x.sum() > 0:
+        items.append(1)
+    return len(items)
+
+
+@pytest.mark.parametrize(
+    ("program", "kind"),
+    [(list_in_itself, "list"), (dict_in_itself, "dict"), (Knot, "Knot"), (list_on_both_sides, "list")],
+)
+def test_what_holds_itself_is_named(program: Any, kind: str) -> None:
+    with pytest.raises(CaptureError, match=f"a {kind} of the program holds itself"):
+        trace(program if kind != "Knot" else lambda x: Knot(x + 1), (torch.ones(2),))
+
+
+def test_an_input_that_holds_itself_is_named() -> None:
+    items: list[Any] = [torch.ones(2)]
+    items.append(items)
+    with pytest.raises(CaptureError, match="a list of the program holds itself"):
+        trace(lambda items: items[0] + 1, (items,))
+
+
+def test_what_holds_itself_may_be_used() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        knot = Knot(x * 2)
+        return knot.around[0].around[0].x + 1  # type: ignore[no-any-return]
+
+    assert torch.equal(trace(program, (torch.ones(2),))(torch.zeros(2)), torch.ones(2))

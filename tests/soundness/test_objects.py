@@ -226,7 +226,7 @@ OTHERS: list[Any] = [
     pytest.param(lambda s: ones(6)[s], slice(3), slice(4), r"slice\(None, 3, None\) .* slice\(None, 4, None\)"),
     pytest.param(from_array, numpy.ones(2), numpy.ones((2, 2)), r"\[1, 'float64'\] .* \[2, 'float64'\]"),
     pytest.param(lambda m: m(ones(1)), nn.ReLU(), nn.ReLU(True), r"ReLU\(inplace=False\)' .*ReLU\(inplace=True\)"),
-    pytest.param(lambda d: d.x, Data(x=ones(2)), Data(x=ones(2), y=1), r"\['x'\] .* now it is \['x', 'y'\]"),
+    pytest.param(lambda d: d.x, Data(x=ones(2)), Data(x=ones(2), y=1), r"\['x'\] .* now they are \['x', 'y'\]"),
 ]
 
 

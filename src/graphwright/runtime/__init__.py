@@ -133,7 +133,7 @@ from graphwright.runtime.objects import (
     slots_of,
     state_of,
 )
-from graphwright.runtime.outside import ABSENT, NAMES, Found, Outside, bound_in, differs
+from graphwright.runtime.outside import ABSENT, METHODS, NAMES, NOT_SET, Found, Methods, Outside, bound_in, differs
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.plain_values import (
     holds_tensors,
@@ -196,7 +196,10 @@ __getattr__ = lazy_imports(
 
 __all__ = [
     "ABSENT",
+    "METHODS",
+    "Methods",
     "NAMES",
+    "NOT_SET",
     "add_constant",
     "FoundModules",
     "Plainness",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from graphwright.ir import Graph, Node
@@ -50,16 +50,18 @@ def keep_modules(graph: Graph, facts: Mapping[str, Facts]) -> None:
 class Forwards:
     """The `forward` that classes had whose code is part of a graph. No other process has these very functions.
 
+    `of_modules` are the paths of the modules whose code was a forward of their own.
+
     >>> import copy
     >>> from torch import nn
     >>> copy.deepcopy(Forwards({nn.ReLU: nn.ReLU.forward})).of_classes[nn.ReLU] is nn.ReLU.forward
     True
     """
 
-    __slots__ = ("of_classes",)
+    __slots__ = ("of_classes", "of_modules")
 
-    def __init__(self, of_classes: Mapping[type, Any] | None = None) -> None:
-        self.of_classes = dict(of_classes or {})
+    def __init__(self, of_classes: Mapping[type, Any] | None = None, of_modules: Iterable[str] = ()) -> None:
+        self.of_classes, self.of_modules = dict(of_classes or {}), frozenset(of_modules)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Forwards:
         return self
@@ -68,16 +70,19 @@ class Forwards:
         return Forwards, ()
 
 
-def keep_forwards(graph: Graph, of_classes: Mapping[type, Any]) -> None:
-    """Keep with a graph the `forward` of the classes whose code is part of it, in this process."""
-    if of_classes:
-        graph.meta[_FORWARDS] = Forwards(of_classes)
+def keep_forwards(graph: Graph, of_classes: Mapping[type, Any], of_modules: Collection[str] = ()) -> None:
+    """Keep with a graph the `forward` of the classes, and which modules had their own, for this process."""
+    if of_classes or of_modules:
+        graph.meta[_FORWARDS] = Forwards(of_classes, of_modules)
 
 
-def forwards_of(graph: Graph) -> Mapping[type, Any]:
-    """The `forward` that the classes had whose code is part of a graph."""
+def forwards_of(graph: Graph) -> Forwards:
+    """The `forward` that the classes and modules had whose code is part of a graph."""
     kept = (graph._meta or {}).get(_FORWARDS)
-    return kept.of_classes if isinstance(kept, Forwards) else {}
+    return kept if isinstance(kept, Forwards) else _NO_FORWARDS
+
+
+_NO_FORWARDS = Forwards()
 
 
 def keep_buffers(graph: Graph, buffers: Mapping[str, bool]) -> None:

@@ -17,7 +17,7 @@ import torch
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.graph_facts import facts_of_modules
-from graphwright.runtime.outside import ABSENT, NAMES, Outside
+from graphwright.runtime.outside import ABSENT, METHODS, NAMES, Outside
 from graphwright.runtime.premises_text import said_of_modules
 
 __all__ = [
@@ -182,9 +182,11 @@ def expect(value: Any, captured: Any, where: str) -> None:
 def expect_class(value: Any, captured: type, where: str) -> None:
     """Raise GuardError unless a number or error of a program is of the class that it was of at capture.
 
+    What was a tensor may be one of any class.
+
     >>> expect_class(2**3, int, "model.py:3: if isinstance(2**k, int):")
     """
-    if type(value) is not captured:
+    if type(value) is not captured and not (captured is torch.Tensor and isinstance(value, torch.Tensor)):
         raise GuardError(
             f"the program was captured where this was of class {captured.__name__}; "
             f"now it is of class {type(value).__name__}",
@@ -279,6 +281,8 @@ def expect_outside(where: str, outside: Outside) -> None:
         elif changed.value is NAMES:
             others = " and ".join(sorted({*now} ^ {*changed.held})) or "another order"
             what = f"were others when the program was captured, which looks for them: {others}"
+        elif changed.value is METHODS:
+            what = f"was something else when the program was captured: {changed.held.others(changed.owner)}"
         elif changed.is_plain():
             was, now = _both(changed.value if changed.held is None else changed.held, now, _brief)
             what = f"was {was} when the program was captured; now it is {now}"

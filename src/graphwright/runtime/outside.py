@@ -10,7 +10,9 @@ import collections
 import functools
 import operator
 import types
+import weakref
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -18,7 +20,19 @@ import numpy
 
 from graphwright.runtime.objects import MOST_BYTES, attributes_of, slots_of, state_of
 
-__all__ = ["ABSENT", "NAMES", "NOTHING", "Found", "Outside", "bound_in", "differs", "kept"]
+__all__ = [
+    "ABSENT",
+    "METHODS",
+    "NAMES",
+    "NOTHING",
+    "NOT_SET",
+    "Found",
+    "Methods",
+    "Outside",
+    "bound_in",
+    "differs",
+    "kept",
+]
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _BOUND = frozenset({MethodType, staticmethod, classmethod})
@@ -26,6 +40,8 @@ _SHORT = 60  # how long what a message shows of a container is
 _MISSING: Any = object()
 ABSENT: Any = object()
 NAMES: Any = object()
+METHODS: Any = object()
+NOT_SET: Any = object()
 
 
 class Found(NamedTuple):
@@ -34,7 +50,8 @@ class Found(NamedTuple):
     `subject` says what it is, as in "the global 'SCALE' of train"; `held` is what a container held, `code` that of a
     function with its defaults; `but` are the places in the container that the program itself writes. A value of ABSENT
     says that an object had no attribute of its own there, which would stand before that of its class, or a dict no such
-    key; one of NAMES that its attributes are those whose names were `held`.
+    key; one of NAMES that its attributes are those whose names were `held`; one of METHODS that a class has the very
+    bases and methods of Python's that were `held`.
     """
 
     subject: str
@@ -59,12 +76,13 @@ class Found(NamedTuple):
 
     def is_plain(self) -> bool:
         """Tell whether people know a value by how it is written."""
-        is_short = self.held is not None and self.value is not NAMES and len(repr(self.held)) < _SHORT
+        is_marked = self.value is NAMES or self.value is METHODS
+        is_short = self.held is not None and not is_marked and len(repr(self.held)) < _SHORT
         return type(self.value) in _EXACT or self.value is None or is_short
 
     def is_one(self) -> bool:
         """Tell whether all that counts is that the very object is in a dict."""
-        is_marked = self.value is ABSENT or self.value is NAMES
+        is_marked = self.value is ABSENT or self.value is NAMES or self.value is METHODS
         return type(self.owner) is dict and self.held is None and self.code is None and not is_marked
 
     def now(self) -> Any:
@@ -74,8 +92,14 @@ class Found(NamedTuple):
             return _attributes_of(owner).get(self.name, _MISSING)
         if self.value is NAMES:
             return [*_attributes_of(owner)]
+        if self.value is METHODS:
+            return owner.__mro__
         if type(owner) is dict:
             return owner.get(self.name, _MISSING)
+        if type(owner) is ContextVar:
+            return owner.get(NOT_SET)
+        if type(owner) is weakref.ref:
+            return owner() is None
         if type(owner) is CellType:
             try:
                 return owner.cell_contents
@@ -97,6 +121,8 @@ class Found(NamedTuple):
             return now is _MISSING
         if value is NAMES:
             return bool(now == self.held)
+        if value is METHODS:
+            return self.held.are_there(self.owner)  # type: ignore[no-any-return]
         if now is not value and not (type(now) in _EXACT and not differs(now, value)):
             is_method = type(now) is MethodType and type(value) is MethodType
             if not (is_method and now == value) and (self.held is None or type(now) is not type(value)):
@@ -104,6 +130,47 @@ class Found(NamedTuple):
         if self.held is not None and differs(_without(now, self.but), _without(self.held, self.but)):
             return False
         return self.code is None or _is_code(self.code, _code(now))
+
+
+class Methods(NamedTuple):
+    """The bases of a class, and what Python itself looks up in it, without a name: `__add__`, `__call__`, `__len__`."""
+
+    bases: tuple[type, ...]
+    tables: list[tuple[type, dict[str, Any], int]]  # of the user's: the methods, and how long the whole table is
+
+    @classmethod
+    def of(cls, kind: type, own: Iterable[type]) -> Methods:
+        """Those that there are now; `own` are the bases that may get others."""
+        return cls(kind.__mro__, [(base, _methods_of(base), len(vars(base))) for base in own])
+
+    def are_there(self, kind: type) -> bool:
+        """Tell whether a class still has these, and no others."""
+        if kind.__mro__ != self.bases:
+            return False
+        for base, held, size in self.tables:
+            table = vars(base)
+            if len(table) != size and _methods_of(base).keys() != held.keys():
+                return False
+            if not all(map(operator.is_, map(table.get, held), held.values())):
+                return False
+        return True
+
+    def others(self, kind: type) -> str:
+        """Name what has become another: methods, or the bases."""
+        found = []
+        for base, held, _ in self.tables:
+            now = _methods_of(base)
+            found += [name for name in {**held, **now} if held.get(name) is not now.get(name)]
+        return " and ".join(found) or "its bases"
+
+
+def _methods_of(kind: type) -> dict[str, Any]:
+    """The methods of a class itself that Python looks up without a name."""
+    named = [name for name in vars(kind) if name.startswith("__") and name.endswith("__") and name not in _NO_METHODS]
+    return {name: vars(kind)[name] for name in named if callable(vars(kind)[name]) or name == "__hash__"}
+
+
+_NO_METHODS = frozenset({"__annotate__", "__annotate_func__", "__class__"})  # which may be made when they are asked for
 
 
 def _attributes_of(owner: Any) -> Any:

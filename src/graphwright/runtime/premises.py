@@ -184,6 +184,8 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     if "hooks" in facts and "forward" in module.__dict__ and facts.get("forward") != _name_of(module.forward):
         place = facts.get("forward", "its class's")
         yield f"{where} has a forward of its own now, in the place of {place}", one_node
+    elif "forward" not in module.__dict__ and path in forwards_of(graph).of_modules:
+        yield f"{where} had a forward of its own when the program was captured, and has none now", _AGAIN
     values = {name: spelled(module.__dict__.get(name, _ABSENT), graph.constants) for name in facts.get("values", {})}
     for name, was in facts.get("values", {}).items():
         now, held = values[name], _held(module, name)
@@ -624,7 +626,7 @@ _NONES = repeat(None)
 def bound(root: nn.Module, graph: Graph, facts: Mapping[str, Facts]) -> Bound:
     """Check what a graph takes for granted of modules; return what calls look at. Raises GuardError."""
     said, fix = unlike_modules(root, facts, graph)
-    forwards = forwards_of(graph)
+    forwards = forwards_of(graph).of_classes
     for kind, forward in forwards.items() if not said else ():
         if kind.forward is not forward:  # type: ignore[attr-defined]
             said, fix = f"{kind.__qualname__}.forward has been replaced since the program was captured", _AGAIN

@@ -12,6 +12,7 @@ import torch
 from graphwright.capture.calls.facts import ask_dtype, ask_rank, ask_shape, fact, is_only_handed_on, reader
 from graphwright.capture.calls.gradients import is_read_at_the_call, read_at_the_call
 from graphwright.capture.containers.rows import listed
+from graphwright.capture.numbers.classes import take_for_tensor
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.symbols import UNKNOWN, as_number
@@ -36,6 +37,8 @@ def asked(
 ) -> Any:
     """Answer a function that gives no tensor: from what kind of tensor it is, or with a bool of the data."""
     values = [*args, *kwargs.values()]
+    if values and type(values[0]) is TensorProxy and values[0].is_mixed:
+        take_for_tensor(recorder, values[0], may_be_asked=row_of(name) is not Row.TRUTH)
     if is_read_at_the_call(name):
         return read_at_the_call(recorder, name, values[0])
     if name == "numel":
@@ -116,6 +119,8 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
         if row_of(name) in (Row.DTYPE, Row.FACT) and name not in ("dtype", "device") and reader() is not None:
             return _told_of_held(recorder, name, "call_function", getattr, (owner, name), {}, getattr(example, name))
         return getattr(example, name) if name != "device" else owner.device
+    if owner.is_mixed:
+        take_for_tensor(recorder, owner, may_be_asked=False)
     if name == "shape":
         return measure(recorder, owner, "size", (), {})
     if name == "ndim":
@@ -145,6 +150,8 @@ def measure(
         _ask_held(recorder, owner, name == "__len__")  # torch has a function of Python's around that one
         with torch._C.DisableTorchFunction():
             return getattr(torch.Tensor, name)(owner, *args, **kwargs)
+    if owner.is_mixed:
+        take_for_tensor(recorder, owner, may_be_asked=False)
     rank = owner.example.dim()
     if name in ("dim", "ndimension"):
         ask_rank(recorder, owner)

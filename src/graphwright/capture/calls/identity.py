@@ -32,6 +32,7 @@ __all__ = [
     "is_equal",
     "is_member",
     "is_same",
+    "is_told",
     "same_asked",
     "told_by",
 ]
@@ -166,7 +167,7 @@ def is_equal(left: list[Any] | tuple[Any, ...], right: list[Any] | tuple[Any, ..
     NotImplemented where they hold none.
     """
     recorder = _recorder_of_tensors(*left, *right)
-    if recorder is None or not all(_is_plain(value) for value in (*left, *right)):
+    if recorder is None or not all(is_told(value) for value in (*left, *right)):
         return NotImplemented
     node = recorder.node("call_function", operator.eq, (recorder.argument(left), recorder.argument(right)), {}, "equal")
     return recorder.numbers.of_node(node, UNKNOWN, bool)
@@ -175,7 +176,7 @@ def is_equal(left: list[Any] | tuple[Any, ...], right: list[Any] | tuple[Any, ..
 def is_member(item: Any, values: list[Any] | tuple[Any, ...]) -> Any:
     """`item in values`, where one of them is a tensor of the program; NotImplemented where that is to be done else."""
     recorder = _recorder_of_tensors(*values) or (None if isinstance(item, Proxy) else _recorder_of_tensors(item))
-    if recorder is None or not all(_is_plain(value) for value in (item, *values)):
+    if recorder is None or not all(is_told(value) for value in (item, *values)):
         return NotImplemented
     arguments = recorder.argument(values), recorder.argument(item)
     node = recorder.node("call_function", operator.contains, arguments, {}, "contains")
@@ -195,5 +196,6 @@ def _may_be_one(left: Any, right: Any) -> bool:
     return isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
 
 
-def _is_plain(value: Any) -> bool:
+def is_told(value: Any) -> bool:
+    """Tell whether a value can be written into a list that an operation compares with another value."""
     return isinstance(value, torch.Tensor | Proxy | int | float | bool | str | None) or is_symbolic(value)

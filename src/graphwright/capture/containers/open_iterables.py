@@ -136,21 +136,37 @@ class OpenRange(OpenIterable):
         numbers = self.example()
         return None if numbers is None else len(numbers)
 
+    def _of_example(self) -> range:
+        """The range of the example, which is checked: the program asks for all of it."""
+        return range(*map(int, self._bounds))
+
     def __iter__(self) -> Iterator[Any]:
-        return iter(range(*map(int, self._bounds)))
+        return iter(self._of_example())
+
+    def __eq__(self, other: object) -> bool:
+        other = other._of_example() if type(other) is OpenRange else other
+        return isinstance(other, range) and self._of_example() == other
+
+    def __hash__(self) -> int:
+        return hash(self._of_example())
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("start", "stop", "step", "index", "count"):
+            raise AttributeError(f"'range' object has no attribute {name!r}")
+        return getattr(self._of_example(), name)
 
     def __repr__(self) -> str:
         start, stop, step = (*([0] * (len(self._bounds) == 1)), *self._bounds, 1)[:3]
         return f"range({start}, {stop})" if type(step) is int and step == 1 else f"range({start}, {stop}, {step})"
 
     def __len__(self) -> int:
-        return len(range(*map(int, self._bounds)))
+        return len(self._of_example())
 
     def __getitem__(self, index: int | slice) -> Any:
-        return range(*map(int, self._bounds))[index]
+        return self._of_example()[index]
 
     def __reversed__(self) -> Iterator[Any]:
-        return reversed(range(*map(int, self._bounds)))
+        return reversed(self._of_example())
 
 
 class _Items(OpenIterable):

@@ -14,11 +14,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture.effects.branch_state import State
 from graphwright.capture.proxies.contents import changeable, content
 from graphwright.capture.proxies.growing import Growing, is_growing
 from graphwright.capture.state.running import stopping
 
 if TYPE_CHECKING:
+    from graphwright.capture.effects.watched_values import WatchedOutside
     from graphwright.capture.state.protocol import Capture
     from graphwright.ir import Target
 
@@ -113,9 +115,36 @@ class Choices:
 
     def ask(self, one: Any, other: Any) -> None:
         """The program asks whether two objects are one: see that it is known. Raises what starts again."""
-        for choice in self.open if one is not other else ():
-            if any(value is one for value in choice.values()) and any(value is other for value in choice.values()):
-                self._end(choice, "is compared with `is`")
+        if one is other:
+            return
+        mine, its = ([value, *self._originals(value)] for value in (one, other))
+        if any(value is another for value in mine for another in its):
+            choice = next(each for each in self.open if each.joined is one or each.joined is other)
+            self._end(choice, "is compared with `is`")
+
+    def at_end(self, result: Any, inputs: Iterable[Any], outside: WatchedOutside | None = None) -> None:
+        """See that nobody can tell later what stands for an object from the object. Raises what starts again.
+
+        Whoever gets a joined object and has one of its originals, or another object that may be the same one, may
+        compare or change them: by the result, or what the inputs, the modules and variables outside hold.
+        """
+        self.look()
+        if not self.open:
+            return
+        everything = State((), (), ())
+        shells = self._recorder.shells
+        for value in (result, *inputs, *([] if shells is None else [shell for _, shell, _ in shells.all()])):
+            everything.watch(value)
+        if outside is not None:
+            everything.watch_outside(outside)
+        owners: dict[int, Any] = {}  # by the id of an original: what stands for it and is left
+        for choice in self.open:
+            for value in choice.originals if everything.has_seen(choice.joined) else ():
+                if everything.has_seen(value) or owners.setdefault(id(value), choice.joined) is not choice.joined:
+                    self._end(choice, "is left with the program's caller, who can tell it from others,")
+
+    def _originals(self, value: Any) -> list[Any]:
+        return [each for choice in self.open if choice.joined is value for each in choice.originals]
 
     def _end(self, choice: Choice | None, what: str) -> None:
         if choice is None:

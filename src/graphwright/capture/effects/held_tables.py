@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from graphwright.capture.effects.variables import Variables
+from graphwright.capture.effects.watched_tables import WATCHED
 from graphwright.capture.proxies.contents import content, holds_bytes, refill
 from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.ops import set_attribute
@@ -94,11 +95,16 @@ def holds_the_same(container: Any, held: dict[Any, Any]) -> bool:
 
 
 def put(container: Any, key: Hashable, value: Any) -> None:
-    """Have a list, dict or object hold a value; sets, deques and tuples keep theirs."""
+    """Have a list, dict or object hold a value; sets, deques and tuples keep theirs.
+
+    So do the tables of modules keep their tensors, which are known by themselves.
+    """
     if isinstance(key, Field):
         set_attribute(container, str(key), value)
     elif type(container) in (list, dict, Variables):
         container[key] = value
+    elif type(container) in WATCHED and dict.get(container, key) is None:
+        dict.__setitem__(container, key, value)
 
 
 def put_back(container: Any, held: dict[Any, Any]) -> None:

@@ -35,6 +35,7 @@ from graphwright.capture.effects.held_tables import (
     put,
     put_back,
 )
+from graphwright.capture.effects.kept_apart import KeptApart
 from graphwright.capture.effects.kept_items import KeptItems
 from graphwright.capture.effects.kept_kinds import (
     ATTRIBUTE,
@@ -44,14 +45,17 @@ from graphwright.capture.effects.kept_kinds import (
     adds_to,
     has_a_kind,
     is_cache,
+    is_readable,
+    may_be_kept,
 )
-from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, touched
+from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, key_in, of_class, touched
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
 from graphwright.capture.effects.unreadable import Unreadable
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.regions import made_once
@@ -122,9 +126,11 @@ class Keeping:
         self._depth = 0  # how far inside of each other the objects are that are being watched
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
         self._missing = MadeWhereMissing(recorder, self._read)
+        self._apart = KeptApart(recorder, self._read)
         try:
             if shells is not None:
                 shells.each(self._watch_module)
+            self._apart.check(self._tables)
         except BaseException:
             self.put_back()
             raise
@@ -151,17 +157,17 @@ class Keeping:
     def watch_outside(self, variables: Variables, names: Iterable[str] | None = None) -> None:
         """Put live values into variables outside of all modules, and note what is in the others."""
         self._kind_of_module, self._depth = Variables, 0
-        table = self._of_variables.get(id(variables))
-        if table is None:
-            table = Table(Variables, variables.title, variables.path, None, variables, {})
-            self._of_variables[id(variables)] = table
-            self._tables.append(table)
+        if id(variables) not in self._of_variables:
+            self._tables.append(Table(Variables, variables.title, variables.path, None, variables, {}))
+            self._of_variables[id(variables)] = self._tables[-1]
+        table = self._of_variables[id(variables)]
         values = variables.read()
         for name in variables.names if names is None else names:
             self._outside[variables.path + name] = variables, name
             if name in values:
                 self._watch_value(table, name, values[name])
         self._start_missing(table)
+        self._apart.check(self._tables)
 
     def kept_tables(self) -> set[int]:
         """The objects and containers whose state is the program's, by id; of objects their attributes, too."""
@@ -191,6 +197,10 @@ class Keeping:
             self._watch_value(table, key, value)
         if self._recorder.plan.missing:
             self._start_missing(table)
+        for place, value in self._recorder.plan.before_class.items():
+            own = key_in(table, *place)
+            if own is not None and own not in held:
+                self._watch_value(table, own, value)
         self._tables.append(table)
         if keys is not None and table.may_grow and not is_closed(container):
             self._containers.append(table)
@@ -287,7 +297,7 @@ class Keeping:
 
     def _item_of_growing(self, kind: Kind, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a growing list or dict, where it is read."""
-        return self._value(kind, lambda: node, None, (name, ())) if _is_readable(kind) else Unreadable(name)
+        return self._value(kind, lambda: node, None, (name, ())) if is_readable(kind) else Unreadable(name)
 
     def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Place) -> Any:
         recorder = self._recorder
@@ -311,7 +321,7 @@ class Keeping:
             items = {}
             for key, item in kind.items.items():
                 own = held_by(value).get(key) if type(value) is kind.kind else None
-                if _is_readable(item):
+                if is_readable(item):
                     items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
                 else:
                     items[key] = Unreadable(f"{place[0]}[{key!r}]")
@@ -440,14 +450,18 @@ class Keeping:
                 if before is ABSENT and isinstance(now, Unbound):
                     continue  # one side of a branch has written it
                 if before is ABSENT and place not in self._live:
-                    made.append((table, key, now))
-                    continue
+                    before = of_class(table, key)
+                    if before is ABSENT:
+                        made.append((table, key, now))
+                        continue
+                    self._recorder.plan.before_class[place] = before
                 known = self._live.get(place) or self._kind_before(before, now)
                 kind = self._items.joined(known, now)
                 if place not in self._live or kind is not known:
                     self._live[place] = kind
                     changed = True
-        if self._missing.learn(made, self._live, self._kind) or changed:
+        has_met = bool(touched(self._tables) or self._recorder.told_apart) and self._apart.learn(self._tables)
+        if self._missing.learn(made, self._live, self._kind) or changed or has_met:
             raise Restart("the program writes attributes")
 
     def _acts_twice(self, table: Table, key: str, now: Any) -> bool:
@@ -472,14 +486,16 @@ class Keeping:
         return kind_of(value, self._own_kind)
 
     def _own_kind(self, value: Any) -> Kind | None:
-        """The kind of a tensor, of a number of the program, and of an object by its attributes."""
+        """The kind of a tensor, of a number of the program, and of an object by its attributes; of a text of a run."""
+        if type(value) is RunText:
+            return MIXED
         if isinstance(value, torch.Tensor):
             kind = TensorKind.like(self._recorder.example(value))
             return OptionalKind(kind) if isinstance(value, TensorProxy) and value.optional is not None else kind
         symbol = symbol_of(value)
         if symbol is not None:
             return NumberKind(symbol.kind, symbol.sample)
-        if is_plain_object(value) and _may_be_kept(value):
+        if is_plain_object(value) and may_be_kept(value):
             return RecordKind(type(value), {key: self._kind(item) for key, item in vars(value).items()})
         return None
 
@@ -563,6 +579,10 @@ class Keeping:
             return False  # an attribute that stands aside was written, to whatever it was
         return not any(True for table in touched(tables) for _ in table.changes())
 
+    def held(self) -> dict[int, Callable[[], Node]]:
+        """How the graph reads the containers and objects that the program leaves where they are, by their ids."""
+        return self._apart.held(self._tables)
+
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
         with self._recorder.finishing([now for *_, now in self.unwritten()]):
@@ -596,7 +616,7 @@ class Keeping:
             raise self._recorder.questions.restart(Restart("the program makes an attribute where it is missing"))
 
     def _argument(self, table: Table, key: Hashable, value: Any) -> Any:
-        odd = next((leaf for leaf in leaves(value) if not _may_be_kept(leaf)), None)
+        odd = next((leaf for leaf in leaves(value) if not may_be_kept(leaf)), None)
         if odd is not None:
             what = f"keeps a {type(odd).__module__}.{type(odd).__qualname__} in {table.name(key)}"
             self._refuse(table, key, what, "keep tensors, numbers, or tuples, lists, dicts and dataclasses of them")
@@ -625,26 +645,6 @@ def _why_gone(table: Table, key: Hashable) -> tuple[str, str]:
     return f"deletes {table.name(key)}", "give it the value None instead"
 
 
-def _is_readable(kind: Kind) -> bool:
-    """Tell whether a part of an attribute may be read before it is written: None is there for tensors only."""
-    return kind is not MIXED and (not isinstance(kind, OptionalKind) or isinstance(kind.item, TensorKind))
-
-
 def _last_atom(path: str) -> str:
     """The name of a variable, for a value of the program: `step` of `train[7]:STEP`."""
     return path.rpartition(":")[2].strip("_").lower()
-
-
-def _may_be_kept(value: Any, depth: int = 3) -> bool:
-    """Tell whether a value can be written into the graph, objects only up to a depth."""
-    if value is None or symbol_of(value) is not None or isinstance(value, enum.Enum) or dataclasses.is_dataclass(value):
-        return True
-    if depth and is_plain_object(value):
-        return all(_may_be_kept(leaf, depth - 1) for leaf in leaves(dict(vars(value))))
-    return isinstance(value, _PLAIN) or (callable(value) and hasattr(value, "__name__")) or is_growing(value)
-
-
-_PLAIN = (
-    torch.Tensor, bool, int, float, complex, str, bytes, range, torch.dtype, torch.device, torch.layout,
-    torch.memory_format, torch.Generator,
-)  # fmt: skip

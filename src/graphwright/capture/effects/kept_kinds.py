@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.values import (
     MIXED,
@@ -22,9 +24,22 @@ from graphwright.values import (
     SequenceKind,
     TensorKind,
     join,
+    leaves,
 )
 
-__all__ = ["ATTRIBUTE", "PLAIN", "Choice", "Grows", "adds_to", "has_a_kind", "is_cache", "is_same", "joined"]
+__all__ = [
+    "ATTRIBUTE",
+    "PLAIN",
+    "Choice",
+    "Grows",
+    "adds_to",
+    "has_a_kind",
+    "is_cache",
+    "is_readable",
+    "is_same",
+    "joined",
+    "may_be_kept",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,3 +148,23 @@ def adds_to(kind: type, name: str) -> bool:
 
 
 _ADDS = frozenset({"add", "update"})
+
+
+def is_readable(kind: Kind) -> bool:
+    """Tell whether a part of an attribute may be read before it is written: None is there for tensors only."""
+    return kind is not MIXED and (not isinstance(kind, OptionalKind) or isinstance(kind.item, TensorKind))
+
+
+def may_be_kept(value: Any, depth: int = 3) -> bool:
+    """Tell whether a value can be written into the graph, objects only up to a depth."""
+    if value is None or symbol_of(value) is not None or isinstance(value, enum.Enum) or dataclasses.is_dataclass(value):
+        return True
+    if depth and is_plain_object(value):
+        return all(may_be_kept(leaf, depth - 1) for leaf in leaves(dict(vars(value))))
+    return isinstance(value, _PLAIN_KINDS) or (callable(value) and hasattr(value, "__name__")) or is_growing(value)
+
+
+_PLAIN_KINDS = (
+    torch.Tensor, bool, int, float, complex, str, bytes, range, torch.dtype, torch.device, torch.layout,
+    torch.memory_format, torch.Generator,
+)  # fmt: skip

@@ -6,20 +6,23 @@ import collections
 import dataclasses
 import operator
 from collections.abc import Hashable, Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from graphwright.capture.effects.held_tables import Field, Hidden, held_by, holds_the_same, reads_plainly, sets_plainly
 from graphwright.capture.effects.kept_kinds import is_same
+from graphwright.capture.effects.variables import Variables
 from graphwright.capture.proxies.growing import is_growing
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
 
-__all__ = ["ABSENT", "ByPath", "Table", "touched"]
+__all__ = ["ABSENT", "ByPath", "Table", "holds_attributes", "key_in", "of_class", "touched"]
 
 ABSENT: Any = object()
+_NESTED = frozenset(".:")  # in the paths of what is inside of something else
 
 
 @dataclasses.dataclass
@@ -127,3 +130,30 @@ def touched(tables: list[Table]) -> list[Table]:
         if not is_same:
             found.append(table)
     return found
+
+
+def of_class(table: Table, key: Any) -> Any:
+    """What the class of a module or object has under a name, which an attribute of its own comes to stand before.
+
+    ABSENT where it has nothing there, or code.
+    """
+    is_of_module = table.keys is None and holds_attributes(table) and not isinstance(table.now, Variables)
+    if not isinstance(key, str) or not (is_of_module or isinstance(key, Field)):
+        return ABSENT
+    found = next((vars(base)[key] for base in table.kind.__mro__ if key in vars(base)), ABSENT)
+    return ABSENT if isinstance(found, type | FunctionType) or hasattr(type(found), "__get__") else found
+
+
+def key_in(table: Table, path: str, keys: tuple[Any, ...]) -> Any:
+    """What a place is in a table, None where it is in another one."""
+    if table.keys is None:
+        name = path[len(table.path) :]
+        is_here = not keys and path.startswith(table.path) and holds_attributes(table)
+        is_here = is_here and (isinstance(table.now, Variables) or _NESTED.isdisjoint(name))
+        return name if is_here else None
+    return keys[-1] if keys and path == table.path and keys[:-1] == table.keys else None
+
+
+def holds_attributes(table: Table) -> bool:
+    """Tell whether a table of no container is that of the attributes of a module, or of variables."""
+    return isinstance(table.now, Variables) or "_modules" in table.now

@@ -18,7 +18,7 @@ from torch import nn
 
 from graphwright.capture.effects.held_tables import Field, Hidden
 from graphwright.capture.effects.kept_kinds import Choice
-from graphwright.capture.effects.kept_tables import Table
+from graphwright.capture.effects.kept_tables import Table, holds_attributes, key_in
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MadeWhereMissing", "say_made"]
 
-_NESTED = frozenset(".:")  # in the paths of what is inside of something else
 _ASKED_APART = 2  # times that a call may make some: of more, another one has to find all or none
 _NONE = ConstantKind(None)
 
@@ -67,7 +66,7 @@ class MadeWhereMissing:
     def of(self, table: Table) -> Iterator[Any]:
         """Iterate over the attributes of a table that this call finds, though the example does not."""
         for place, number in self._known.items():
-            key = _key_in(table, *place)
+            key = key_in(table, *place)
             if key is None or key in table.before:
                 continue
             if _is_of_module(table):
@@ -144,23 +143,8 @@ def _may_vary(value: Argument) -> bool:
     return value is None or type(value) in (int, float)  # which may have been counted
 
 
-def _key_in(table: Table, path: str, keys: tuple[Any, ...]) -> Any:
-    """What a place is in a table, None where it is in another one."""
-    if table.keys is None:
-        name = path[len(table.path) :]
-        is_here = not keys and path.startswith(table.path) and _holds_attributes(table)
-        is_here = is_here and (isinstance(table.now, Variables) or _NESTED.isdisjoint(name))
-        return name if is_here else None
-    return keys[-1] if keys and path == table.path and keys[:-1] == table.keys else None
-
-
 def _is_of_module(table: Table) -> bool:
     return table.keys is None and not isinstance(table.now, Variables)
-
-
-def _holds_attributes(table: Table) -> bool:
-    """Tell whether a table of no container is that of the attributes of a module, or of variables."""
-    return isinstance(table.now, Variables) or "_modules" in table.now
 
 
 def _can_be_asked(table: Table, key: Any) -> bool:
@@ -168,7 +152,7 @@ def _can_be_asked(table: Table, key: Any) -> bool:
     if isinstance(table.now, Variables):
         return isinstance(table.now.owner, type | FunctionType)
     if table.keys is None:
-        return _holds_attributes(table)
+        return holds_attributes(table)
     return isinstance(key, Field) and not any(isinstance(each, Hidden) for each in table.place(key)[1])
 
 

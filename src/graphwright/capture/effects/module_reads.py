@@ -157,12 +157,13 @@ class ModuleReads:
 
     def entered(self, module: nn.Module, path: str) -> None:
         """The program's calls of a module run its forward, which may be its own, and its hooks."""
+        ledger, kind = self._recorder.ledger, type(module)
         if path:
-            facts = self._recorder.ledger.module(path)
-            take_code(facts, module)
-            kind = type(module)
-            if kind.__module__.partition(".")[0] not in NOT_OF_USERS:
-                self._recorder.ledger.forwards[kind] = kind.forward
+            take_code(ledger.module(path), module)
+        if path and "forward" in module.__dict__:
+            ledger.own_forwards.add(path)
+        if not (isinstance(module, GraphModule) and not path) and kind.__module__.partition(".")[0] not in NOT_OF_USERS:
+            ledger.forwards[kind] = kind.forward
 
     def value(self, path: str, name: str, value: Any) -> None:
         """A plain attribute was read."""

@@ -95,6 +95,10 @@ class WatchedValues:
         self._alive += other._alive
         seen |= other._seen
 
+    def has_seen(self, value: Any) -> bool:
+        """Tell whether what is watched leads to a value that may change."""
+        return id(value) in self._seen
+
     def is_unchanged(self) -> bool:
         """Tell whether all is as it was noted: to look again would find the same."""
         return (

@@ -254,6 +254,8 @@ class Attempts(MadeErrors):
             if recorder.examples.is_real and fails_by_data(recorder, run, args):
                 raise self._refused()
             recorder.questions.guards.guard_sizes(leaves((args, kwargs)))
+        elif recorder.questions.raises.is_left_by_it():
+            recorder.questions.guards.guard_sizes(leaves((args, kwargs)))
         raise error
 
     def catches_here(self, frame: FrameType) -> bool:

@@ -353,7 +353,7 @@ def _variable(join: Join, results: tuple[Any, Any], pair: tuple[Any, Any], name:
 def _join_results(recorder: Capture, subject: QuestionSubject, a: Any, b: Any, join: Join) -> Any:
     """Join the results of the two sides; on its own sides the value that decides is True and False."""
     if type(a) is bool and type(b) is bool and a is not b:
-        truth = recorder.numbers.loose_truth if is_flag(subject) else recorder.numbers.truth
+        truth = recorder.numbers.loose_truth if is_flag(recorder.region, subject) else recorder.numbers.truth
         return truth(_as_value(subject)) if a else recorder.numbers.negation(_as_value(subject))
     for mine, its, decided in ((a, b, True), (b, a, False)):
         if _is_subject(subject, mine) and type(its) is bool:

@@ -130,8 +130,11 @@ class LoopJoin(Joiner):
         """A new slot."""
         self.has_changed = True
         joining = self._recorder.joining
-        name = self._name(path).partition(HIDDEN)[0] or joining.source_name(after)
-        slot = Carried(len(self.slots), initial, joining.sample(entry, after), name, after)
+        known, is_ours, _ = self._name(path).partition(HIDDEN)
+        slot = Carried(
+            len(self.slots), initial, joining.sample(entry, after), known or joining.source_name(after), after
+        )
+        slot.is_flag = bool(is_ours) and type(initial) is bool
         if is_growing(entry) != is_growing(after) and not isinstance(entry, tuple):
             slot.of = (after if is_growing(entry) else entry,)
         self.slots.append(slot)

@@ -258,6 +258,7 @@ class LoopRegion:
             run.item = region.add_input(self._target if self._target.isidentifier() else "item")
         with torch._C.DisableTorchFunction():
             nodes = [region.add_input(slot.name or "value") for slot in self._slots]
+            region.flags = {node for slot, node in zip(self._slots, nodes, strict=True) if slot.is_flag}
             pairs = zip(self._slots, nodes, strict=True)
             given = Given([recorder.joining.stand_in(slot.sample, node, self._place) for slot, node in pairs])
         run.entry = [filled(tree, given) for tree in template]

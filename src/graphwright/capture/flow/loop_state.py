@@ -20,6 +20,7 @@ class Carried(Slot):
     after: Any = None
     last: Any = None  # what the last iteration of the example leaves
     of: tuple[Any, ...] = ()  # the list that a list of the run is a copy of
+    is_flag: bool = False  # whether it tells how the loop is left, which is a bool in every call
 
 
 @dataclasses.dataclass(eq=False)

@@ -61,16 +61,19 @@ class Raises:
             frame = frame.f_back
         return False
 
-    def _is_changed_by_leaving(self) -> bool:
-        """Tell whether a `finally`, or the end of a `with`, may change back what the program has changed so far."""
-        keeping, frame = self._capture.keeping, sys._getframe(1)
-        if keeping is None or not keeping.has_changed():
-            return False
+    def is_left_by_it(self) -> bool:
+        """Tell whether what the running frame raises leaves a `with` of the program, which may end it."""
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code is not RUN:
             if user_frame(frame) is frame and runs_as_it_is_left(frame):
                 return True
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return False
+
+    def _is_changed_by_leaving(self) -> bool:
+        """Tell whether a `finally`, or the end of a `with`, may change back what the program has changed so far."""
+        keeping = self._capture.keeping
+        return keeping is not None and keeping.has_changed() and self.is_left_by_it()
 
     def write_raise(self, error: Raisable, cause: Raisable | None = None) -> None:
         """Write into the graph that an exception is raised."""

@@ -14,19 +14,24 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from graphwright.capture.conversion.conversion import is_converted
+from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.ledger import Unforeseen
 from graphwright.capture.state.symbols import Symbol, symbol_of
-from graphwright.ir import Node
-from graphwright.ops import is_region
+from graphwright.ir import Graph, Node
+from graphwright.ops import cond, is_region, results_of, values_for
 from graphwright.runtime import expect_class
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.capture.state.regions import Region
+    from graphwright.capture.state.tensor_proxy import TensorProxy
 
-__all__ = ["ask_class", "has_sure_class", "is_always_bool", "is_flag", "is_told_by", "note_class"]
+__all__ = ["ask_class", "has_sure_class", "is_always_bool", "is_flag", "is_told_by", "note_class", "take_for_tensor"]
 
 _TRUTHS: frozenset[Any] = frozenset({
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.not_, operator.is_,
@@ -53,6 +58,21 @@ def ask_class(recorder: TypedCapture, symbol: Symbol) -> None:
     arguments = (recorder.numbers.node_of_symbol(symbol), symbol.kind, where)
     made = recorder.node("call_function", expect_class, arguments, {}, name="guard")
     recorder.region.attributes[key] = made
+
+
+def take_for_tensor(recorder: TypedCapture, mixed: TensorProxy, may_be_asked: bool) -> None:
+    """The program uses as a tensor what is a number on some ways: the graph checks that it is none.
+
+    A loop that starts with a number hands that to its first iteration. Where the program may ask which it is, as
+    `may_be_asked` tells, only what adds up no items at all is checked. Raises what ends the capture for all else.
+    """
+    node = mixed.node_of()
+    if mixed.mixed_at is not None or (may_be_asked and node.target is not sum):
+        raise asked_for_class(mixed)
+    key = "class", id(mixed)
+    if not any(key in region.attributes for region in recorder.region.all()):
+        arguments = (node, torch.Tensor, recorder.where() or "")
+        recorder.region.attributes[key] = recorder.node("call_function", expect_class, arguments, {}, name="guard")
 
 
 def class_read(recorder: TypedCapture, symbol: Symbol, frame: FrameType) -> None:
@@ -104,14 +124,52 @@ def is_always_bool(symbol: Symbol) -> bool:
     return function in _TRUTHS or function in ("truth", "training", "constant")
 
 
-def is_flag(subject: Any) -> bool:
-    """Tell whether what decides a branch is a bool that another branch or a loop gives: whether that was left."""
+def is_flag(region: Region, subject: Any) -> bool:
+    """Tell whether what decides a branch is a bool in every call that another branch or a loop gives.
+
+    Such as whether a loop was left; what it took from the items that it went over may be a number in another call.
+    """
     if not (isinstance(subject, Symbol) and subject.kind is bool and subject.function in ("opaque", "branch")):
         return False
-    node = subject.args[0]
-    return is_region(node) or (
-        node.target is operator.getitem and isinstance(node.args[0], Node) and is_region(node.args[0])
-    )
+    known = {node for each in region.all() for node in each.flags}  # of loops whose nodes are not made yet
+    lifted = {inside: outside for each in region.all() for outside, inside in each.lifted.items()}
+    return _region_of(subject.args[0]) is not None and _Bools(known, lifted).gives(subject.args[0])
+
+
+def _region_of(node: Node) -> Node | None:
+    """The branch or loop that a node is, or takes a value from."""
+    found: Any = node.args[0] if node.target is operator.getitem else node
+    return found if isinstance(found, Node) and is_region(found) else None
+
+
+class _Bools:
+    """Tells which values of a graph are bools in every call.
+
+    `known` are some that are, `lifted` inputs of bodies whose branches are not made yet, with what they stand for.
+    """
+
+    def __init__(self, known: set[Node], lifted: dict[Node, Node]) -> None:
+        self._seen, self._lifted = known, lifted
+        self._around: dict[Graph, Node] = {}  # the branches and loops that were met, by their bodies
+
+    def gives(self, value: Any) -> bool:
+        if not isinstance(value, Node):
+            return type(value) is bool
+        if value in self._seen:  # what an iteration hands to the next, or tells how a loop is left
+            return True
+        self._seen.add(value)
+        if value.op == "placeholder":
+            owner, outside = self._around.get(value.graph), self._lifted.get(value)
+            given = [] if owner is None else values_for(owner, value)
+            return bool(given or outside) and all(map(self.gives, given or [outside]))
+        region = _region_of(value)
+        if region is None:
+            return value.op == "call_function" and value.target in _TRUTHS
+        bodies: Any = region.args[1:3] if region.target is cond else region.args[1:2]
+        self._around.update(dict.fromkeys(bodies, region))
+        index: Any = value.args[1]
+        results = [body.output_node().args[0] for body in bodies] if region is value else results_of(region, index)
+        return all(map(self.gives, results))
 
 
 def _is_plain_power(base: Symbol, exponent: Symbol) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType
@@ -42,6 +43,9 @@ class HeldApart:
                 self._positions.append(how_far(iterator))
         if isinstance(value, Iterator):
             return
+        for given in (*value.args, *value.keywords.values()) if isinstance(value, functools.partial) else ():
+            if type(given) in _LIVE:
+                self._note_object(given, f"what {subject} calls {value.func!r} with", name, code, given)
         if isinstance(value, nn.Module):  # which has no shell
             tables = [vars(each) for each in value.modules()]
             self._note_object(value, subject, name, code, tables)

@@ -14,7 +14,9 @@ import importlib.util
 import itertools
 import linecache
 import sys
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from enum import Enum
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,8 +61,20 @@ from graphwright.capture.outside.named import (
 )
 from graphwright.capture.outside.unknown_calls import mentions_unknown
 from graphwright.capture.proxies.objects import is_object
+from graphwright.capture.state.running import value_outside
 from graphwright.ops import Names
-from graphwright.runtime import ABSENT, NAMES, Found, Outside, attributes_of, bound_in, is_atom
+from graphwright.runtime import (
+    ABSENT,
+    METHODS,
+    NAMES,
+    NOT_SET,
+    Found,
+    Methods,
+    Outside,
+    attributes_of,
+    bound_in,
+    is_atom,
+)
 from graphwright.source import DISPATCHERS, catches, is_foreign, is_foreign_class, mentions
 
 if TYPE_CHECKING:
@@ -158,6 +172,7 @@ class World:
                             self._apart.note_modules(value, type(module).__name__, name, own)
                             self._follow_held(value)
                             self._behind(value, f"{name!r} of a {type(module).__name__}", module)
+                            self._asked_apart(value, f"{name!r} of a {type(module).__name__}")
             try:
                 for function in functions:
                     self._follow(function)
@@ -417,6 +432,7 @@ class World:
         is_one = is_module or has_attributes(value)  # which one it is counts, past what it holds
         if is_data or is_chosen or is_one or (is_definition(value) and not is_foreign_definition(value)):
             self._take(owner, name, subject, value)
+        self._asked_apart(value, subject)
         if kind in (*TABLES, tuple):
             for item in value.values() if kind is dict else value:
                 self._follow(item)
@@ -425,6 +441,13 @@ class World:
         if way is not None:
             self._ways[id(owner), name] = way
         self._reach(_Reached(value, subject, (id(owner), name), ()) if way is None else way, code)
+
+    def _asked_apart(self, value: Any, subject: str) -> None:
+        """Take for granted what a ContextVar has, or whether a weak reference has something: C alone tells."""
+        if type(value) is ContextVar:
+            self._take(value, "get()", f"the value of {subject}", value_outside(value, NOT_SET))
+        elif type(value) is weakref.ref and id(value()) not in self._own:
+            self._take(value, "()", f"whether what {subject} refers to is gone", value() is None)
 
     def _reach(self, first: _Reached, code: CodeType) -> None:
         """Note the objects that a value leads to, whose attributes the program may read."""
@@ -448,10 +471,13 @@ class World:
                 self._bound(each, code)
             elif kind is MethodType:
                 waiting.append(each.inside(value.__self__, "__self__"))
+            elif kind is weakref.ref:
+                waiting.append(each.inside(value(), "()"))
             elif has_attributes(value) and id(value) not in self._own:
                 self._objects[id(value)] = each
                 if not isinstance(value, nn.Module):
                     self._class(kind)
+                    self._take(value, "__class__", f"the class of {each.subject}", kind)
                 elif not is_foreign_class(kind):
                     self._class(kind).append(value)
 
@@ -508,6 +534,12 @@ class World:
             self._classes[kind] = []
             for name in methods_of_python(kind):
                 self._follow(of_class(kind, name))
+            if not issubclass(kind, nn.Module) and not is_foreign_class(kind):
+                own = [base for base in kind.__mro__ if not is_foreign_class(base)]
+                subject = f"what Python looks up in {kind.__qualname__}"
+                self._found[id(kind), "__mro__"] = Found(subject, kind, "__mro__", METHODS, Methods.of(kind, own))
+            if not is_foreign_class(type(kind)):
+                self._class(type(kind))
         return self._classes[kind]
 
     def _constructors(self, kind: type) -> None:

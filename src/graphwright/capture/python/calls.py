@@ -52,6 +52,7 @@ from graphwright.capture.python.iterables import (
     summed,
     table_listed,
 )
+from graphwright.capture.python.membership import counted, searched
 from graphwright.capture.python.messages import asserted, checked, printed
 from graphwright.capture.python.number_calls import (
     divided,
@@ -179,7 +180,9 @@ _BY_FUNCTION: dict[Any, Handlers] = {
 
 _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
     dict: METHODS[dict] | {"get": (*METHODS[dict]["get"], looked_up, gotten)},
-    list: METHODS[list] | {"sort": (_ORDERED,)},
+    list: METHODS[list]
+    | {"sort": (_ORDERED,), "count": (counted,), "index": (searched,), "remove": (searched, *METHODS[list]["remove"])},
+    tuple: METHODS.get(tuple, {}) | {"count": (counted,), "index": (searched,)},
 }
 _PYTHON_METHODS: dict[type, dict[str, Handlers]] = {
     collections.Counter: METHODS[collections.Counter], LoopList: {"sort": (_ORDERED,)},

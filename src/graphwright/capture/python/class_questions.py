@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.containers.open_iterables import OpenRange
 from graphwright.capture.containers.tables import make_text
 from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.flow.caught_errors import shown
-from graphwright.capture.numbers.classes import ask_class, is_told_by
+from graphwright.capture.numbers.classes import ask_class, is_told_by, take_for_tensor
 from graphwright.capture.proxies.object_proxy import ObjectProxy, kind_of
 from graphwright.capture.proxies.run_text import formatted, text_of, text_of_error
-from graphwright.capture.proxies.uncertain import asked_for_class
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
@@ -74,13 +74,14 @@ def _is_asked_by_program() -> bool:
 def of_tensor(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for the class of a tensor: `isinstance(x, nn.Parameter)` of an input is one of each call.
 
-    What is a number on some ways and a tensor on others raises what ends the capture.
+    What is a number on some ways and a tensor on others raises what ends the capture. A range that only a run knows is
+    a range.
     """
     value = args[0] if args else None
     if type(value) is not TensorProxy:
-        return NotImplemented
+        return function(range(0), *args[1:]) if type(value) is OpenRange else NotImplemented
     if value.is_mixed:
-        raise asked_for_class(value)
+        take_for_tensor(with_examples(recorder), value, may_be_asked=True)
     kinds = args[1] if len(args) > 1 and isinstance(args[1], tuple) else args[1:]
     if function is not isinstance or value._make is None or torch.Tensor in kinds or torch.nn.Parameter not in kinds:
         return NotImplemented

@@ -128,7 +128,11 @@ def summed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
         return NotImplemented
     if not recorder.examples.are_there:
         return recorder.torch_function(function, args, kwargs)
-    return with_examples(recorder).record("call_function", function, function, args, kwargs)
+    made = with_examples(recorder).record("call_function", function, function, args, kwargs)
+    has_start = len(args) > 1 or bool(kwargs)
+    if type(made) is TensorProxy and not has_start and type(args[0]) not in (list, tuple):
+        made.is_mixed = True  # the number 0, of no items
+    return made
 
 
 def _is_list_of_tensors(value: Any) -> bool:
@@ -144,8 +148,16 @@ def _is_list_of_tensors(value: Any) -> bool:
 def mapped(
     call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """`map(f, values)`: a comprehension; of plain values, what `f` is for them comes through the runtime, too."""
-    if len(args) > 1 and callable(args[0]) and not any(iterable_of(values) is not None for values in args[1:]):
+    """`map(f, values)`: a comprehension; of plain values, what `f` is for them comes through the runtime, too.
+
+    What gets a name may be gone over in parts, and is Python's own.
+    """
+    is_named = bool(recorder.target_name()) and recorder.examples.are_there
+    if (
+        len(args) > 1
+        and callable(args[0])
+        and (is_named or not any(iterable_of(values) is not None for values in args[1:]))
+    ):
         return map(functools.partial(call, args[0]), *args[1:])
     if len(args) != 2:
         return NotImplemented
@@ -155,9 +167,11 @@ def mapped(
 def filtered(
     call: Caller, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """`filter(f, values)`: a comprehension."""
+    """`filter(f, values)`: a comprehension, unless it gets a name, as `map` may."""
     if len(args) != 2 or iterable_of(args[1]) is None:
         return NotImplemented
+    if _is_named(recorder):
+        return filter(args[0] and functools.partial(call, args[0]), args[1])
     return listed(args[1], "item", False, lambda item: item, functools.partial(call, args[0]))
 
 
@@ -173,8 +187,18 @@ def ordered(
 # ---- range, enumerate, zip, reversed
 
 
+def _is_named(recorder: Capture) -> bool:
+    """Tell whether the program gives a name to what it makes; symbolic tracing has no items for an iterator."""
+    return recorder.examples.are_there and bool(recorder.target_name())
+
+
 def opened(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`range(n)`, `enumerate(x)`, `zip(x, y)`, `reversed(x)`: an iterable that only a run knows."""
+    """`range(n)`, `enumerate(x)`, `zip(x, y)`, `reversed(x)`: an iterable that only a run knows.
+
+    An iterator that gets a name may be gone over in parts, and once: it is Python's own, of the items of the example.
+    """
+    if function is not range and _is_named(recorder):
+        return NotImplemented
     for arg in args:
         if recorder_of(arg) is not None or iterable_of(arg) is not None:
             return _OPENED[function](*args, **kwargs)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.calls.identity import has_key, is_equal, is_member
+from graphwright.capture.calls.identity import has_key, is_equal, is_member, is_told
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import both, either, recorder_of
 from graphwright.capture.proxies.growing import is_growing
@@ -17,7 +18,10 @@ from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.python.displays import look
 from graphwright.capture.state.tensor_proxy import TensorProxy
 
-__all__ = ["contains", "equal", "holds_symbolic"]
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+
+__all__ = ["contains", "counted", "equal", "holds_symbolic", "searched"]
 
 _SEARCHED = (tuple, list, dict, set, frozenset)
 
@@ -72,6 +76,28 @@ def equal(left: Any, right: Any) -> Any:
         return same
     first = equal(left[0], right[0])
     return first if len(left) == 1 else both(first, lambda: equal(left[1:], right[1:]))
+
+
+def counted(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`values.count(item)`: an item counts where it is the very one, or equal."""
+    found = _found(function.__self__, args)  # type: ignore[attr-defined]
+    return NotImplemented if found is None else sum(found)
+
+
+def searched(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`values.index(item)` and `values.remove(item)`."""
+    values: Any = function.__self__  # type: ignore[attr-defined]
+    for i, is_it in enumerate(_found(values, args) or ()):
+        if is_it:
+            return i if function.__name__ == "index" else values.__delitem__(i)
+    return NotImplemented  # Python says so
+
+
+def _found(values: Any, args: tuple[Any, ...]) -> Iterator[Any] | None:
+    """Of each of some values whether it is an item, where tensors of the program are among them; else None."""
+    if len(args) != 1 or is_growing(values) or type(args[0]) is not TensorProxy or not all(map(is_told, values)):
+        return None
+    return (value is args[0] or is_member(args[0], [value]) for value in values)
 
 
 def holds_symbolic(value: object) -> bool:

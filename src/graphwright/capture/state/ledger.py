@@ -74,6 +74,7 @@ class Ledger:
         self.asks_autocast = False  # a dtype that is read is another one under `torch.autocast`
         self.modules: dict[str, dict[str, Any]] = {}
         self.forwards: dict[type, Any] = {}  # of classes of modules whose code is part of the program
+        self.own_forwards: set[str] = set()  # the paths of modules whose code is a forward of their own
         self.buffers: dict[str, bool] = {}  # that the program registers, by path: whether they persist
         self.unset: set[str] = set()  # the paths of attributes of modules that a call may find missing
 
@@ -137,6 +138,7 @@ class Ledger:
         self.buffers |= other.buffers
         self.unset |= other.unset
         self.forwards |= other.forwards
+        self.own_forwards |= other.own_forwards
         for path, of_module in other.modules.items():
             self.modules[path] = join_facts_of(self.module(path), of_module)
 

@@ -101,6 +101,12 @@ class Plan:
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     leaves_copies: bool = False  # whether a call of a module that is a copy of another may stay one node
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
+    before_class: dict[Any, Any] = dataclasses.field(
+        default_factory=dict
+    )  # those that objects come to have in the place of a value of their class, and that value
+    alike_places: dict[Any, bool] = dataclasses.field(
+        default_factory=dict
+    )  # pairs of places of that state that may hold one object: whether that matters
     missing: dict[Any, int | None] = dataclasses.field(
         default_factory=dict
     )  # those of them that a call may find missing: with which others, None where it does not ask

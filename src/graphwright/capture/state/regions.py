@@ -43,6 +43,7 @@ class Region(NestedGraph):
         self.frame = frame  # the frame that runs the branch
         self.place = place  # what the plan knows the branch by
         self.is_loop = False
+        self.flags: set[Node] = set()  # inputs that tell how a loop is left
         self.reads_early = False  # whether an item of a list is read there before the list is known to have any
         self.plain_way: Any = None  # how a loop can be run plainly, as the plan knows it
         self.is_taken: bool | None = True  # whether the example comes here; None where that is not known

@@ -179,6 +179,9 @@ class Raises(Protocol):
     def raising(self, error: Raisable, cause: Raisable | None = None) -> BaseException:
         """Let an exception be raised, or, on a side of a branch, write it into the graph and end the side."""
 
+    def is_left_by_it(self) -> bool:
+        """Tell whether what the running frame raises leaves a `with` of the program, which may end it."""
+
     def is_caught_outside(self, frame: FrameType | None = None, is_known: bool = False) -> bool:
         """Tell whether a handler of the program may catch what a frame, by default the running one, raises."""
 

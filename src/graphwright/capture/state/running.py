@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOUNDARIES", "RUN", "Refusal", "capturing", "is_in_context", "refusal", "run", "running", "set_in_context",
-    "stopping",
+    "stopping", "value_outside",
 ]  # fmt: skip
 
 _thread = threading.local()
@@ -46,6 +46,12 @@ def set_in_context() -> list[Any]:
     """The values of the ContextVars that the program which is captured has set."""
     now, outside = copy_context(), _outside.get(None)
     return [each.get(None) for each in _differing(now, outside[0])] if outside and not _is_same(now, outside[0]) else []
+
+
+def value_outside(variable: ContextVar[Any], missing: Any) -> Any:
+    """The value of a ContextVar that the program finds when it starts."""
+    outside = _outside.get(None)
+    return outside[0].copy().run(variable.get, missing) if outside else variable.get(missing)
 
 
 def is_in_context(context: Context) -> bool:

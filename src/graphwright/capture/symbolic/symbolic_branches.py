@@ -124,7 +124,7 @@ class SymbolicRecorder:
         try:
             with capturing(self):
                 result = run(function, args, {})
-                self.choices.look()
+                self.choices.at_end(result, args)
         except Raised:
             raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
         except (Exception, Refusal) as error:

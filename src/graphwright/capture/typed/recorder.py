@@ -162,7 +162,7 @@ class Recorder:
                 for leaf in leaves(result):
                     if isinstance(leaf, Unbound):
                         leaf._refuse()
-                self.choices.look()
+                self.choices.at_end(result, (*args, *kwargs.values()), self.callers.outside)
             is_over = True
         except Raised:
             if self.pending is None:
@@ -224,7 +224,8 @@ class Recorder:
     def finishing(self, values: Iterable[Any]) -> Iterator[None]:
         """While it lasts, nothing changes lists, dicts and objects any more: they are written as they are, and once."""
         before, objects = self.is_finishing, self.objects
-        self.is_finishing, self.objects = True, objects.copy()
+        held = {} if self.keeping is None else self.keeping.held()
+        self.is_finishing, self.objects = True, {**held, **objects}
         share(self, values)
         try:
             yield

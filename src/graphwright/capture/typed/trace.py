@@ -88,7 +88,7 @@ from graphwright.runtime import (
     keep_unset,
     unset_in,
 )
-from graphwright.source import definition_line
+from graphwright.source import definition_line, is_foreign_class
 
 __all__ = ["ATTEMPTS", "Program", "program_of", "trace"]
 
@@ -243,7 +243,9 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
         keep_modules(graph, modules)
         keep_buffers(graph, {path: persists for one in graphs for path, persists in buffers_of(one).items()})
         keep_unset(graph, {path for one in graphs for path in unset_in(one)})
-        keep_forwards(graph, {kind: forward for one in graphs for kind, forward in forwards_of(one).items()})
+        known = [forwards_of(one) for one in graphs]
+        of_classes = {kind: forward for one in known for kind, forward in one.of_classes.items()}
+        keep_forwards(graph, of_classes, frozenset().union(*[one.of_modules for one in known]))
         keep_calls(graph, {key: call for one in graphs for key, call in calls_of_modules(one).items()})
     return subject.entry(point.name, graph)
 
@@ -421,7 +423,7 @@ class Program:
             keep_modules(graph, facts)
             keep_buffers(graph, run.recorder.ledger.buffers)
             keep_unset(graph, run.recorder.ledger.unset)
-            keep_forwards(graph, run.recorder.ledger.forwards)
+            keep_forwards(graph, run.recorder.ledger.forwards, run.recorder.ledger.own_forwards)
             keep_module_calls(graph)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
@@ -604,6 +606,9 @@ class Program:
         root, tree = self.subject.root_module, self.members.tree
         shells = Shells(root, recorder.call_module, tree=tree, waiting=self.members.waiting(recorder.plan))
         recorder.own(self.members, shells)
+        is_of_class = self.method == "forward" and "forward" not in root.__dict__
+        if is_of_class and recorder.reads is not None and not is_foreign_class(type(root)):
+            recorder.reads.entered(root, "")
         seen: set[Any] = set()
         for module, shell, path in shells.all():
             forward, is_leaf = shell.forward, self.is_leaf(module, path)

@@ -12,6 +12,7 @@ import contextlib
 import copy
 import functools
 import operator
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from types import CellType, FunctionType, MethodType
 from typing import Any, TypeVar
@@ -191,12 +192,14 @@ class Shells:
         if kind is functools.partial:
             parts: list[Any] = [value.func, value.args, value.keywords]
             func, args, keywords = (self._mapped(part, memo) for part in parts)
-            keys = keywords.keys()
-            if func is value.func and args is value.args and all(keywords[key] is value.keywords[key] for key in keys):
-                return value
+            if func is value.func and _is_like(args, value.args) and _is_like(keywords, value.keywords):
+                return value  # with the very containers that it has
             made = functools.partial(func, *args, **keywords)
             made.__dict__.update(value.__dict__)
             return made
+        if kind is weakref.ref:
+            owner = value()
+            return weakref.ref(self.shell(owner)) if id(owner) in self.tree.paths else value
         if kind is MethodType:
             owner = value.__self__
             return MethodType(value.__func__, self.shell(owner)) if id(owner) in self.tree.paths else value
@@ -215,6 +218,19 @@ class Shells:
         else:
             mine.update(value)
         return mine
+
+
+def _is_like(mine: Any, value: Any) -> bool:
+    """Tell whether a copy of containers holds the very values that these hold."""
+    if mine is value or type(mine) is not type(value) or not isinstance(mine, dict | list | tuple | set):
+        return mine is value
+    if len(mine) != len(value):
+        return False
+    if isinstance(mine, dict):
+        return all(key in value and _is_like(item, value[key]) for key, item in mine.items())
+    if isinstance(mine, list | tuple):
+        return all(map(_is_like, mine, value))
+    return bool(mine == value)
 
 
 def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any] = lambda value: value) -> None:
@@ -239,7 +255,7 @@ def copy_tensors(root: nn.Module) -> None:
                 state[name] = [copy.deepcopy(item, memo) if isinstance(item, torch.Tensor) else item for item in value]
 
 
-_MAPPED = frozenset({list, dict, set, tuple, MethodType, FunctionType, functools.partial})
+_MAPPED = frozenset({list, dict, set, tuple, MethodType, FunctionType, functools.partial, weakref.ref})
 _HOLDS_NONE = frozenset({bool, int, float, str, type(None)})  # what most attributes are
 _COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]
 _tables, _copied = operator.itemgetter(*_COPIED), operator.methodcaller("copy")
