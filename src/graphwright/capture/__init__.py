@@ -32,6 +32,7 @@ from graphwright.capture.state.obstacles import Diagnosis, Obstacle
 from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.state.tracer_warnings import TracerWarning
 from graphwright.capture.symbolic.wrap import recording, wrap
+from graphwright.capture.typed.doctor import doctor
 from graphwright.capture.typed.entries import Subject, placeholder_of, share_constants
 from graphwright.capture.typed.trace import trace
 from graphwright.lazy_imports import lazy_imports
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from graphwright.capture.symbolic.symbolic import symbolic_trace
     from graphwright.capture.symbolic.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
     from graphwright.capture.symbolic.transformer import Transformer
-    from graphwright.capture.typed.doctor import doctor
     from graphwright.capture.typed.recorded_calls import record
 
 # What is loaded when it is asked for: captures with example inputs do without.
@@ -53,7 +53,6 @@ __getattr__ = lazy_imports(
         "PHWithMeta": "symbolic.root_inputs",
         "Tracer": "symbolic.tracer",
         "Transformer": "symbolic.transformer",
-        "doctor": "typed.doctor",
         "is_fx_symbolic_tracing": "symbolic.tracer",
         "is_fx_tracing": "symbolic.tracer",
         "record": "typed.recorded_calls",
