@@ -118,7 +118,10 @@ def _of_tensors(guard: Node) -> Iterator[Check]:
             _as_tensor(value),
             f"argument {name!r} was another kind of tensor when the program was captured",
         )
-        if dtype is not None:
+        if isinstance(dtype, tuple):  # of several
+            read = guard.graph.call_function(getattr, (value, "dtype"))
+            yield [*dtype], text, operator.contains, read
+        elif dtype is not None:
             yield guard.graph.call_function(getattr, (value, "dtype")), text, operator.eq, dtype
         if rank is not None:
             yield guard.graph.call_method("dim", (value,)), text, operator.eq, rank

@@ -11,6 +11,7 @@ from torch import nn
 from graphwright.errors import GuardError
 from graphwright.runtime.entries import STATE
 from graphwright.runtime.premises import asked_dtypes
+from graphwright.runtime.premises_text import dtypes_in
 
 __all__ = ["refuse_conversion"]
 
@@ -24,7 +25,7 @@ def refuse_conversion(module: nn.Module, convert: Callable[[Any], Any]) -> None:
                 dtype = tensor.dtype
                 if dtype not in converted:
                     converted[dtype] = convert(torch.empty(0, dtype=dtype)).dtype
-                if converted[dtype] != dtype and str(converted[dtype]) != was:
+                if converted[dtype] != dtype and str(converted[dtype]) not in dtypes_in(was):
                     raise GuardError(
                         f"{path} was of {was} when the program was captured, which asks for it; this makes it one of "
                         f"{converted[dtype]}",

@@ -35,7 +35,7 @@ from graphwright.runtime.plain_values import (
     kinds_in,
     spelled,
 )
-from graphwright.runtime.premises_text import NAMED, OF_TENSORS, dotted, shown, shown_now
+from graphwright.runtime.premises_text import NAMED, OF_TENSORS, dotted, dtypes_in, shown, shown_now
 from graphwright.runtime.watching import Watch, Watched
 
 __all__ = [
@@ -209,7 +209,7 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for fact, text in OF_TENSORS.items():
         for name, was in facts.get(f"{fact}s", {}).items():
             now = str(getattr(_held(module, name), fact, was))
-            if now != was:
+            if now != was and now not in dtypes_in(was):
                 what = f"{dotted(path, name)} was {text} {was} when the program was captured; now it is {text} {now}"
                 yield what, "convert the original model, then capture it"
     for name, answers in facts.get("kinds", {}).items():

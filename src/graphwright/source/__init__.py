@@ -113,11 +113,11 @@ from graphwright.source.syntax import (
     walk_all,
     walk_own,
 )
-from graphwright.source.uses import Use, argument_at, uses_of
+from graphwright.source.uses import Asked, Use, argument_at, uses_of
 from graphwright.source.variables import bound_in_loops, names_counted, private_to
 
 __all__ = [
-    "Mentions",
+    "Asked", "Mentions",
     "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK", "SCOPES",
     "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler", "Liveness",
     "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use",

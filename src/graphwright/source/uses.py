@@ -1,7 +1,7 @@
 """What a function does with a value that it reads, as far as its source tells: takes an item, hands it to a call, asks.
 
 `x.shape[0]` reads one size, `for s in x.shape` how many there are; `y.to(x.dtype)` hands a dtype on, `x.dtype ==
-torch.half` asks for it. A value that is given to a variable of its own is followed to where that is read.
+torch.half` asks one thing of it. A value that is given to a variable of its own is followed to where that is read.
 """
 
 from __future__ import annotations
@@ -18,22 +18,35 @@ from graphwright.source.roles import expression_at, statement_at
 from graphwright.source.source_files import source_of
 from graphwright.source.syntax import children
 
-__all__ = ["Use", "argument_at", "definition_around", "stores_of", "uses_of"]
+__all__ = ["Asked", "Use", "argument_at", "definition_around", "stores_of", "uses_of"]
 
 Place = tuple[int, int]  # line and column of an expression
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Use:
-    """One place where a value is used: the `index` of the item that is taken of it, or the argument of a call.
+class Asked:
+    """What is asked of a value: an attribute of it, by `name`, or how it compares with `other`: by the operator's name.
 
-    Neither is there where the value is asked for, kept or returned. `may_wait`: it is read of a variable, by the
-    function itself, which may as well end without it.
+    `place` is that of the whole question.
+    """
+
+    name: str
+    other: ast.expr | None
+    place: Place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """One place where a value is used: the `index` of the item that is taken of it, the argument of a call, a question.
+
+    None of them is there where the value is kept or returned, or all of it is asked for. `may_wait`: it is read of a
+    variable, by the function itself, which may as well end without it.
     """
 
     index: int | None = None
     argument: Place | None = None
     call: ast.Call | None = None
+    asked: Asked | None = None
     is_returned: bool = False
     may_wait: bool = False
 
@@ -95,7 +108,24 @@ def _use(read: ast.AST, parents: _Parents) -> Use:
     call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
     if isinstance(call, ast.Call) and call.func is not read and isinstance(read, ast.expr):
         return Use(argument=(read.lineno, read.col_offset), call=call)
-    return Use(is_returned=isinstance(parent, ast.Return))
+    return Use(is_returned=isinstance(parent, ast.Return), asked=_question(read, parent))
+
+
+def _question(read: ast.AST, parent: ast.AST) -> Asked | None:
+    """The question that a part of the source asks of a value: of the one that it compares, or has an attribute read."""
+    if isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load):
+        return Asked(parent.attr, None, (parent.lineno, parent.col_offset))
+    if not isinstance(parent, ast.Compare) or len(parent.ops) != 1:
+        return None
+    name, left, right = type(parent.ops[0]).__name__, parent.left, parent.comparators[0]
+    is_left = left is read
+    if name not in (_COMPARES if is_left else _COMPARES_BOTH):
+        return None
+    return Asked(name, right if is_left else left, (parent.lineno, parent.col_offset))
+
+
+_COMPARES_BOTH = frozenset({"Eq", "NotEq", "Is", "IsNot"})
+_COMPARES = _COMPARES_BOTH | {"In", "NotIn"}
 
 
 def _reads(code: CodeType, line: int, variable: ast.Name) -> Iterator[Use]:

@@ -3,7 +3,8 @@
 A dtype is one object for all tensors that have it, so that its value does not tell where it comes from. What the
 function does with what it reads tells (`source/uses.py`): where that is to give it to calls of torch, the calls get the
 node that reads it, and the program is not specialized to it; nor is it where that is to give it to functions that never
-look at it. Any other use is asking.
+look at it. Any other use is asking: of a question that is known the answer is taken for granted (`dtype_questions.py`),
+else the dtype.
 """
 
 from __future__ import annotations
@@ -15,35 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.calls.facts import program_frame
+from graphwright.capture.calls.dtype_questions import alike
+from graphwright.capture.calls.facts import dtype_of, program_frame, take_dtype
 from graphwright.capture.conversion.calls_left import is_called_by_runtime
 from graphwright.capture.conversion.conversion import is_converted, original_code
-from graphwright.capture.proxies.calls_as_written import LOOKS_AT_SIZES
-from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import Use, argument_at, calls_the_same, function_of_call, ignores, uses_of
-from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node, Target
 
-__all__ = ["GIVES_DTYPE", "Dtypes", "unforeseen"]
+__all__ = ["Dtypes"]
 
 # What functions of torch that are written in Python hand their arguments on to.
 _HANDS_ON = getattr(torch.overrides.handle_torch_function, "__code__", None)
-_DEFAULT = torch.get_default_dtype
-
-# Whose result has the dtype that they are called for, or is of bool, whatever they get.
-GIVES_DTYPE = frozenset({
-    "float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char", "bool", "eq", "ne", "lt", "le", "gt",
-    "ge", "isnan", "isinf", "isfinite", "isclose", "isin", "logical_and", "logical_or", "logical_xor", "logical_not",
-})  # fmt: skip
 
 
 @dataclasses.dataclass(slots=True)
 class _Handed:
-    tensor: TensorProxy
+    tensor: torch.Tensor  # of the program, or of its modules
     use: Use
     at: str
     is_reached: bool  # the call takes place, or nobody knows whether it does
@@ -58,18 +50,25 @@ class Dtypes:
         self._recorder = recorder
         self.handed: dict[tuple[int, tuple[int, int]], _Handed] = {}  # by frame of the call, and place of the argument
 
-    def read(self, tensor: TensorProxy, frame: FrameType | None, at: str) -> None:
+    def read(self, tensor: torch.Tensor, frame: FrameType | None, at: str) -> None:
         """Note that the program reads the dtype of a tensor, in a frame of its own."""
+        if not isinstance(tensor, TensorProxy) and self._recorder.tensors.path(tensor) is None:
+            return  # a constant, whose dtype is part of the program
         uses = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
-        if frame is None or not uses or any(use.argument is None for use in uses):
-            self._recorder.ledger.tensor(tensor, "dtype", at)
+        told = [_as_good(use, tensor, frame) for use in uses if use.argument is None]
+        if frame is None or not uses or None in told:
+            take_dtype(self._recorder, tensor, None, at)
             return
+        for dtypes in told:
+            take_dtype(self._recorder, tensor, dtypes, at)
         for use in uses:
-            assert use.argument is not None and use.call is not None
+            if use.argument is None:
+                continue
+            assert use.call is not None
             is_seen = use.may_wait and is_converted(frame.f_code) and is_called_by_runtime(use.call)
             called = None if is_seen else function_of_call(use.call, frame)
             if called is None and use.may_wait and not is_seen and not calls_the_same(use.call, frame):
-                self._recorder.ledger.tensor(tensor, "dtype", at)
+                take_dtype(self._recorder, tensor, None, at)
             elif not ignores(called, use.call, use.argument):
                 key = id(_whole(frame)), use.argument
                 self._missed(self.handed.get(key))
@@ -86,7 +85,7 @@ class Dtypes:
             handed = None if frame is None else self._handed_at(frame, index, keyword)
             if handed is None:  # by another way than its variable: it may be any of them
                 for each in self.handed.values():
-                    each.is_reached |= _dtype_of(each.tensor) == value
+                    each.is_reached |= dtype_of(each.tensor) == value
             elif frame is caller or not handed.is_called:  # else it is on its way, through the runtime
                 if handed.is_called:
                     self._missed(handed)  # by the call before, at the same place
@@ -103,23 +102,33 @@ class Dtypes:
             return args, kwargs
         frame = program_frame(sys._getframe(1), (_HANDS_ON, getattr(target, "__code__", None)))
         if frame is not None:
-            args = tuple([self._node(arg, frame, i - is_method, None) or arg for i, arg in enumerate(args)])
-            kwargs = {name: self._node(arg, frame, 0, name) or arg for name, arg in kwargs.items()}
+            args = tuple([self.node_given(arg, frame, i - is_method, None) or arg for i, arg in enumerate(args)])
+            kwargs = {name: self.node_given(arg, frame, 0, name) or arg for name, arg in kwargs.items()}
         return args, kwargs
 
-    def _node(self, dtype: Any, frame: FrameType, index: int, keyword: str | None) -> Node | None:
+    def node_given(self, dtype: Any, frame: FrameType, index: int, keyword: str | None) -> Node | None:
+        """The node that reads the dtype which a frame's call gives as an argument; None where it is a plain one."""
+        tensor = self.tensor_given(dtype, frame, index, keyword)
+        return None if tensor is None else self.node_of(tensor)
+
+    def tensor_given(self, dtype: Any, frame: FrameType, index: int, keyword: str | None) -> torch.Tensor | None:
+        """The tensor whose dtype a frame's call gives as an argument, which so has arrived; None for a plain dtype."""
         if type(dtype) is not torch.dtype or (index < 0 and keyword is None):
             return None
         handed = self._handed_at(frame, index, keyword)
-        if handed is None or _dtype_of(handed.tensor) != dtype:
+        if handed is None or dtype_of(handed.tensor) != dtype:
             return None
         handed.has_arrived = True
+        return handed.tensor
+
+    def node_of(self, tensor: torch.Tensor) -> Node:
+        """The node that reads the dtype of a tensor."""
         recorder, known = self._recorder, self._recorder.region.attributes
-        key = "dtype", id(handed.tensor)
+        key = "dtype", id(tensor)
         if key not in known:
-            arguments: tuple[Any, ...] = (recorder.argument(handed.tensor), "dtype")
+            arguments: tuple[Any, ...] = (recorder.argument(tensor), "dtype")
             known[key] = recorder.node("call_function", getattr, arguments, {}, "dtype")
-            recorder.keep.append(handed.tensor)
+            recorder.keep.append(tensor)
         return known[key]
 
     def _handed_at(self, frame: FrameType, index: int, keyword: str | None) -> _Handed | None:
@@ -144,7 +153,12 @@ class Dtypes:
 
     def _missed(self, handed: _Handed | None) -> None:
         if handed is not None and handed.is_reached and not handed.has_arrived:
-            self._recorder.ledger.tensor(handed.tensor, "dtype", handed.at)
+            take_dtype(self._recorder, handed.tensor, None, handed.at)
+
+
+def _as_good(use: Use, tensor: torch.Tensor, frame: FrameType | None) -> frozenset[torch.dtype] | None:
+    """The dtypes for which a program that only asks for one gets the same answer."""
+    return None if use.asked is None or frame is None else alike(use.asked, dtype_of(tensor), frame)
 
 
 def _whole(frame: FrameType) -> FrameType:
@@ -156,54 +170,3 @@ def _whole(frame: FrameType) -> FrameType:
             break
         around = outer
     return around
-
-
-def unforeseen(
-    op: str, function: str, example: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], is_opaque: bool
-) -> dict[str, Any]:
-    """The rank and dtype of what an operation gave, where they do not follow from those of its arguments.
-
-    >>> ones = torch.ones(2)
-    >>> unforeseen("call_function", "zeros", torch.zeros(2), (2,), {}, False)
-    {'dtype': torch.float32}
-    >>> unforeseen("call_function", "mul", ones * 2, (ones, 2), {}, False)
-    {}
-    """
-    if is_opaque:
-        return {"rank": example.dim(), "dtype": example.dtype}
-    if function in LOOKS_AT_SIZES:
-        return {"rank": example.dim()}
-    if function in _OF_VALUES and args and _may_be_empty(args[0]):  # then of one dimension, and the default dtype
-        return {"rank": example.dim()} if "dtype" in kwargs else {"rank": example.dim(), "dtype": example.dtype}
-    if op == "call_module" or (args and isinstance(args[0], torch.Tensor) and _has_floats(args[0])):  # as nearly all
-        return {}
-    return {"dtype": example.dtype} if _is_the_default(function, example, args, kwargs) else {}
-
-
-_OF_VALUES = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})  # which look at values of Python
-
-
-def _may_be_empty(values: Any) -> bool:
-    """Tell whether there is a list among some values of which only a run knows how long it is."""
-    return is_growing(values) or (type(values) in (list, tuple) and any(map(_may_be_empty, values)))
-
-
-def _is_the_default(function: str, example: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Tell whether floats are made of none, as by `torch.zeros(2)` and `counts / 2`: of torch's default dtype."""
-    if example.dtype is not _DEFAULT() or function in GIVES_DTYPE:
-        return False
-    return not any(
-        type(each) is torch.dtype or (isinstance(each, torch.Tensor) and _has_floats(each))
-        for each in leaves((args, kwargs))
-    )
-
-
-def _has_floats(tensor: torch.Tensor) -> bool:
-    dtype = _dtype_of(tensor)
-    return dtype.is_floating_point or dtype.is_complex
-
-
-def _dtype_of(tensor: torch.Tensor) -> torch.dtype:
-    """The dtype of a tensor, for which the program does not ask."""
-    with torch._C.DisableTorchFunction():
-        return tensor.example.dtype if isinstance(tensor, TensorProxy) else tensor.dtype

@@ -1,0 +1,174 @@
+"""What a program asks of the dtypes of its tensors, and what becomes of that when module and inputs get others."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphwright import GraphModule, trace
+from graphwright.errors import GuardError
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+HALVES = (torch.float16, torch.bfloat16)
+EVERY = set(DTYPES)
+BUT_HALF = EVERY - {torch.float16}
+
+
+class Asks(nn.Module):
+    """Asks for the dtype of an input, of what is computed from it, of a parameter, and of what a table holds."""
+
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear, self.norm, self.table = nn.Linear(4, 4), nn.LayerNorm(4), nn.Embedding(3, 4)
+        self.scale = nn.Parameter(torch.ones(4))
+        self.ask = ask
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        h = self.norm(self.linear(x)).relu()
+        rows = self.table(ids) * self.scale
+        return h + rows * self.ask(self, x, h, rows)
+
+
+# What is asked, and the dtypes for which a program that was captured with torch.float32 is right.
+QUESTIONS: list[tuple[Callable[..., Any], set[torch.dtype]]] = [
+    (lambda m, x, h, rows: 2 if x.dtype == torch.float16 else 3, BUT_HALF),
+    (lambda m, x, h, rows: 2 if torch.float16 == h.dtype else 3, BUT_HALF),
+    (lambda m, x, h, rows: 2 if rows.dtype is torch.float16 else 3, BUT_HALF),
+    (lambda m, x, h, rows: 3 if m.scale.dtype != torch.float16 else 2, BUT_HALF),
+    (lambda m, x, h, rows: 2 if h.dtype in (torch.float16, torch.bfloat16) else 3, EVERY - {*HALVES}),
+    (lambda m, x, h, rows: 3 if rows.dtype not in [torch.float16, torch.bfloat16] else 2, EVERY - {*HALVES}),
+    (lambda m, x, h, rows: 2 if h.is_floating_point() else 3, EVERY),
+    (lambda m, x, h, rows: 2 if rows.dtype.is_complex else 3, EVERY),
+    (lambda m, x, h, rows: 2 if torch.is_floating_point(m.scale) else 3, EVERY),
+    (lambda m, x, h, rows: (h.softmax(-1) + rows.mean()).dtype is torch.float16 or 3, BUT_HALF),
+    (lambda m, x, h, rows: 2 if torch.bincount(m.table.weight.int()[0], h[0]).dtype == torch.float64 else 3, set()),
+    (lambda m, x, h, rows: 2 if h.dtype == torch.float32 else 3, set()),  # no other is as good
+    (lambda m, x, h, rows: 2 if rows.dtype in HALVES else 3, set()),  # whoever reads this does not know what they are
+    (lambda m, x, h, rows: h.dtype.itemsize, set()),
+    (lambda m, x, h, rows: len(str(rows.dtype)), set()),
+    (lambda m, x, h, rows: 2 if torch.promote_types(x.dtype, torch.float16) == torch.float32 else 3, set()),
+    (lambda m, x, h, rows: {torch.float32: 2}.get(x.dtype, 3), set()),
+    (lambda m, x, h, rows: torch.finfo(x.dtype).eps, EVERY),
+    (lambda m, x, h, rows: torch.finfo(h.dtype).max**0.1 - 1, EVERY),
+    (lambda m, x, h, rows: torch.finfo(type=rows.dtype).bits, EVERY),
+    (lambda m, x, h, rows: torch.finfo(m.scale.dtype).tiny, EVERY),
+    (lambda m, x, h, rows: 2 if torch.finfo(x.dtype).max > 1e5 else 3, EVERY),
+    (lambda m, x, h, rows: float(torch.finfo(x.dtype).eps), EVERY),
+    (lambda m, x, h, rows: len(torch.finfo(x.dtype).dtype), set()),
+    (lambda m, x, h, rows: len(repr(torch.finfo(x.dtype))), set()),
+    (lambda m, x, h, rows: rows.masked_fill(rows > 1, torch.finfo(rows.dtype).max), EVERY),
+    (lambda m, x, h, rows: torch.where(rows > 1, rows, torch.finfo(rows.dtype).min), EVERY),
+    (lambda m, x, h, rows: torch.full((4,), torch.finfo(x.dtype).min, dtype=x.dtype), EVERY),
+    (lambda m, x, h, rows: (h.float() / 3).to(m.scale.dtype), EVERY),
+]  # fmt: skip
+
+
+def has_the_results_of(gm: GraphModule, model: nn.Module, *inputs: torch.Tensor) -> bool:
+    """Tell whether both give the same; False where the captured one says that it may not."""
+    try:
+        given = gm(*inputs)
+    except GuardError:
+        return False
+    torch.testing.assert_close(given, model(*inputs), rtol=0, atol=0)
+    return True
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize(("ask", "right"), QUESTIONS)
+def test_a_converted_program_is_right_or_loud(ask: Any, right: set[torch.dtype], flat: bool) -> None:
+    model, x, ids = Asks(ask), torch.randn(2, 4), torch.tensor([1, 2])
+    gm = trace(model, (x, ids), flat=flat, copy=True)
+    assert has_the_results_of(gm, model, x, ids)
+    for dtype in DTYPES[1:]:
+        converted, of_captured = copy.deepcopy(model).to(dtype), copy.deepcopy(gm)
+        try:
+            of_captured.to(dtype)
+        except GuardError:
+            assert dtype not in right
+            continue
+        assert has_the_results_of(of_captured, converted, x.to(dtype), ids) == (dtype in right), gm.code
+
+
+@pytest.mark.parametrize("captured", DTYPES)
+def test_the_answer_of_the_example_counts(captured: torch.dtype) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        h = x * 2
+        return h.clamp(-3, 3) if h.dtype == torch.float16 else h
+
+    gm = trace(program, torch.ones(2, dtype=captured))
+    for dtype in DTYPES:
+        is_right = (dtype == torch.float16) == (captured == torch.float16)
+        x = torch.full((2,), 2.0, dtype=dtype)
+        if is_right:
+            assert torch.equal(gm(x), program(x))
+        else:
+            with pytest.raises(GuardError, match=r"argument 'x' was a .* tensor when"):
+                gm(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_what_has_no_floats_is_told_where_a_question_is_asked_of_floats(dtype: torch.dtype) -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + 1 if (x * y).dtype == torch.float16 else x - 1.0
+
+    gm = trace(program, (torch.ones(2), torch.ones(2)))
+    with pytest.raises(GuardError):
+        gm(torch.ones(2, dtype=dtype), torch.ones(2))
+    gm = trace(program, (torch.ones(2), torch.ones(2, dtype=dtype)))
+    x, y = torch.ones(2, dtype=torch.bfloat16), torch.ones(2, dtype=dtype)
+    if not dtype.is_complex:
+        assert torch.equal(gm(x, y), program(x, y))
+    for others in (x.half(), y), (x, torch.ones(2)):
+        with pytest.raises(GuardError):
+            gm(*others)
+
+
+def test_several_questions_of_one_tensor_leave_what_has_the_answers_of_all() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype == torch.float16:
+            return x * 2
+        return x * 3 if x.dtype == torch.bfloat16 else x * 4
+
+    gm = trace(program, torch.ones(2))
+    assert "(torch.float32, torch.float64)" in gm.code
+    assert torch.equal(gm(torch.ones(2).double()), torch.ones(2).double() * 4)
+    for dtype in HALVES:
+        with pytest.raises(GuardError, match=r"was a torch\.float32 or torch\.float64 tensor"):
+            gm(torch.ones(2, dtype=dtype))
+
+
+def test_limits_of_numbers_are_read_where_they_are_needed() -> None:
+    def program(x: torch.Tensor, mask: torch.Tensor) -> Any:
+        scores = x.float() @ x.float().T
+        filled = scores.masked_fill(mask, torch.finfo(scores.dtype).min)
+        return filled.to(x.dtype).masked_fill(mask, torch.finfo(x.dtype).min)
+
+    x, mask = torch.randn(2, 3), torch.eye(2) > 0
+    gm = trace(program, (x, mask))
+    lines = [line for line in gm.code.splitlines() if "finfo" in line and "#" not in line]
+    assert lines == ["    return filled.to(dtype).masked_fill(mask, torch.finfo(dtype).min)"]
+    for dtype in DTYPES:
+        assert torch.equal(gm(x.to(dtype), mask), program(x.to(dtype), mask))
+
+
+def test_limits_in_a_branch_and_in_a_loop() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        lowest = torch.finfo(x.dtype).min
+        if x.sum() > 3:
+            x = x + torch.finfo(x.dtype).eps
+        else:
+            x = x.masked_fill(x > 0, lowest)
+        while x.sum() > 10:
+            x = x - torch.finfo(x.dtype).tiny - 1
+        return x
+
+    gm = trace(program, torch.ones(2))
+    for dtype in DTYPES:
+        for x in torch.ones(2), torch.full((2,), 7.0), torch.full((3,), 20.0):
+            assert torch.equal(gm(x.to(dtype)), program(x.to(dtype)))
