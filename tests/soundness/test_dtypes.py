@@ -157,6 +157,125 @@ def test_limits_of_numbers_are_read_where_they_are_needed() -> None:
         assert torch.equal(gm(x.to(dtype), mask), program(x.to(dtype), mask))
 
 
+def takes(x: torch.Tensor, mask: torch.Tensor, *, dtype: torch.dtype, fill: float = 0.0) -> torch.Tensor:
+    lowest = torch.finfo(dtype).min
+    return torch.where(mask, torch.zeros((), dtype=dtype), lowest)
+
+
+def takes_and_asks(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    filled = torch.full(mask.shape, torch.finfo(dtype).min, dtype=dtype)
+    return filled if dtype != torch.float16 else filled / 2
+
+
+def takes_and_looks(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros(mask.shape, dtype=dtype) + len(str(dtype))
+
+
+def takes_and_looks_at_all(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros(mask.shape, dtype=dtype) + len(str(locals()["dtype"]))
+
+
+def takes_or_not(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros(mask.shape, dtype=dtype) if mask.dim() == 1 else x * (2 if str(dtype)[-1] == "2" else 3)
+
+
+def hands_on(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return takes(x, mask, dtype=dtype) * 2
+
+
+def hands_on_to_who_looks(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return takes_and_looks(x, mask, dtype) * 2 + takes(x, mask, dtype=dtype)
+
+
+def ignores(x: torch.Tensor, mask: torch.Tensor, **more: Any) -> torch.Tensor:
+    return mask.float()
+
+
+class Takes(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return torch.zeros(mask.shape, dtype=dtype) + torch.finfo(dtype).eps
+
+    def method(self, x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return takes(x, mask, dtype=dtype) + 1
+
+
+# What gets a dtype as a parameter, and the dtypes for which a capture with torch.float32 is right.
+TAKERS: list[tuple[Callable[..., torch.Tensor], set[torch.dtype]]] = [
+    (takes, EVERY),
+    (takes_and_asks, BUT_HALF),
+    (takes_and_looks, set()),
+    (takes_and_looks_at_all, set()),
+    (takes_or_not, set()),
+    (hands_on, EVERY),
+    (hands_on_to_who_looks, set()),
+    (ignores, EVERY),
+    (Takes(), EVERY),
+    (Takes().method, EVERY),
+    (lambda x, mask, dtype: torch.ones(2, 3, dtype=dtype), set()),  # the source tells less of a lambda
+]
+
+
+class Hands(nn.Module):
+    """Hands a dtype on in one of some ways, to a function that it looks up when it has read the dtype."""
+
+    def __init__(self, takers: dict[str, Any], way: str) -> None:
+        super().__init__()
+        self.takers, self.way = takers, way
+        self.weight = nn.Parameter(torch.ones(3))
+        self.taker = takers["first"]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(each.dtype for each in self.parameters() if each.is_floating_point())
+
+    def later(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        count, dtype = x.shape[0], x.dtype
+        taker = self.takers["first"]
+        return taker(x, mask, dtype=dtype) + count
+
+    def at_once(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.taker(x, mask, dtype=x.dtype)
+
+    def of_property(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.taker(x.to(self.dtype), mask, dtype=self.dtype)
+
+    def in_a_loop(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        dtype, total = self.weight.dtype, x
+        for taker in self.takers.values():
+            total = total + taker(x, mask, dtype=dtype)
+        return total
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return getattr(self, self.way)(x, mask) * self.weight
+
+
+@pytest.mark.parametrize("way", ["later", "at_once", "of_property", "in_a_loop"])
+@pytest.mark.parametrize("is_asked", [False, True])
+@pytest.mark.parametrize(("taker", "right"), TAKERS)
+def test_who_takes_a_dtype_as_a_parameter(taker: Any, right: set[torch.dtype], is_asked: bool, way: str) -> None:
+    class Model(Hands):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            if is_asked and mask.any():  # which has functions converted
+                x = x + 1
+            return super().forward(x, mask)
+
+    model, x, mask = Model({"first": taker, "second": takes}, way), torch.randn(2, 3), torch.eye(2, 3) > 0
+    gm = trace(model, (x, mask), copy=True)
+    assert has_the_results_of(gm, model, x, mask)
+    count = 0
+    for dtype in DTYPES[1:]:
+        converted, of_captured = copy.deepcopy(model).to(dtype), copy.deepcopy(gm)
+        try:
+            of_captured.to(dtype)
+        except GuardError:
+            continue
+        if has_the_results_of(of_captured, converted, x.to(dtype), mask):
+            assert dtype in right, gm.code
+            count += 1
+    is_told = way == "later" or (way != "in_a_loop" and taker is not ignores)  # what a module holds is not looked up
+    assert not is_told or count == len(right - {torch.float32}), gm.code
+
+
 def test_limits_in_a_branch_and_in_a_loop() -> None:
     def program(x: torch.Tensor) -> torch.Tensor:
         lowest = torch.finfo(x.dtype).min

@@ -71,7 +71,7 @@ from graphwright.source.mentions import (
     mentions,
     stored_globals,
 )
-from graphwright.source.parameters import calls_the_same, function_of_call, ignores
+from graphwright.source.parameters import argument_for, calls_the_same, function_of_call, ignores, looks_at_all
 from graphwright.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.source.roles import Role, Standing, is_user_raise, role_of
 from graphwright.source.source_files import Source, source_of
@@ -113,11 +113,20 @@ from graphwright.source.syntax import (
     walk_all,
     walk_own,
 )
-from graphwright.source.uses import Asked, Use, argument_at, uses_of
+from graphwright.source.uses import (
+    Asked,
+    Use,
+    argument_at,
+    argument_of,
+    call_at,
+    name_of_result,
+    parameter_uses,
+    uses_of,
+)
 from graphwright.source.variables import bound_in_loops, names_counted, private_to
 
 __all__ = [
-    "Asked", "Mentions",
+    "Asked", "Mentions", "argument_for", "argument_of", "call_at", "looks_at_all", "name_of_result", "parameter_uses",
     "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK", "SCOPES",
     "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler", "Liveness",
     "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use",

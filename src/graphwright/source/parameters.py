@@ -15,7 +15,7 @@ from graphwright.source.code_table import CodeTable
 from graphwright.source.mentions import codes_of
 from graphwright.source.uses import Place, definition_around, stores_of
 
-__all__ = ["calls_the_same", "function_of_call", "ignores"]
+__all__ = ["argument_for", "calls_the_same", "function_of_call", "ignores", "looks_at_all"]
 
 _UNKNOWN = object()
 _LOOKS_AT_ALL = frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "stack"})
@@ -107,9 +107,24 @@ def _parameter(code: CodeType, call: ast.Call, argument: Place, is_bound: bool) 
     return None
 
 
+def argument_for(code: CodeType, call: ast.Call, name: str, is_bound: bool) -> ast.expr | None:
+    """The argument of a call that a function takes by a parameter; `is_bound`: as a method of an object."""
+    given = [*call.args, *[keyword.value for keyword in call.keywords]]
+    return next((each for each in given if _parameter(code, call, _place(each), is_bound) == name), None)
+
+
+def _place(expression: ast.expr) -> Place:
+    return expression.lineno, expression.col_offset
+
+
+def looks_at_all(code: CodeType) -> bool:
+    """Tell whether code may look at all of its variables, by `locals()` and its like."""
+    return not _LOOKS_AT_ALL.isdisjoint(code.co_names)
+
+
 def _mentions(code: CodeType, name: str) -> bool:
     """Tell whether code uses a variable, or all of them."""
-    if name in code.co_freevars or name in code.co_cellvars or not _LOOKS_AT_ALL.isdisjoint(code.co_names):
+    if name in code.co_freevars or name in code.co_cellvars or looks_at_all(code):
         return True
     used = _used.get(code)
     if used is None:

@@ -9,19 +9,34 @@ else the dtype.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
 import sys
-from types import FrameType
+from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from graphwright.capture.calls.dtype_questions import alike
 from graphwright.capture.calls.facts import dtype_of, program_frame, take_dtype
 from graphwright.capture.conversion.calls_left import is_called_by_runtime
 from graphwright.capture.conversion.conversion import is_converted, original_code
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.source import Use, argument_at, calls_the_same, function_of_call, ignores, uses_of
+from graphwright.source import (
+    Use,
+    argument_for,
+    argument_of,
+    call_at,
+    calls_the_same,
+    function_of_call,
+    ignores,
+    looks_at_all,
+    name_of_result,
+    parameter_uses,
+    uses_of,
+)
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -33,14 +48,22 @@ __all__ = ["Dtypes"]
 _HANDS_ON = getattr(torch.overrides.handle_torch_function, "__code__", None)
 
 
+# What runs between the call of a module and its `forward`.
+_CALLS = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__)
+_PAUSES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # and runs on for others
+
+
 @dataclasses.dataclass(slots=True)
 class _Handed:
+    """The dtype of a tensor that a function gives to a call."""
+
     tensor: torch.Tensor  # of the program, or of its modules
     use: Use
     at: str
     is_reached: bool  # the call takes place, or nobody knows whether it does
     is_called: bool = False  # it has taken place, as seen in a converted function
     has_arrived: bool = False  # so that nothing depends on it, short of what torch makes of it
+    caller: FrameType | None = None  # which will know by then what it calls, once
 
 
 class Dtypes:
@@ -55,6 +78,12 @@ class Dtypes:
         if not isinstance(tensor, TensorProxy) and self._recorder.tensors.path(tensor) is None:
             return  # a constant, whose dtype is part of the program
         uses = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
+        while frame is not None and uses and all(use.is_returned for use in uses):
+            frame, uses = _who_gets_result(frame)
+        self._follow(tensor, uses, frame, at)
+
+    def _follow(self, tensor: torch.Tensor, uses: tuple[Use, ...], frame: FrameType | None, at: str) -> None:
+        """Note what a function does with the dtype of a tensor."""
         told = [_as_good(use, tensor, frame) for use in uses if use.argument is None]
         if frame is None or not uses or None in told:
             take_dtype(self._recorder, tensor, None, at)
@@ -67,12 +96,14 @@ class Dtypes:
             assert use.call is not None
             is_seen = use.may_wait and is_converted(frame.f_code) and is_called_by_runtime(use.call)
             called = None if is_seen else function_of_call(use.call, frame)
-            if called is None and use.may_wait and not is_seen and not calls_the_same(use.call, frame):
+            is_told_later = called is None and use.may_wait and not is_seen and not calls_the_same(use.call, frame)
+            if is_told_later and use.may_recur:  # by several functions: it may be another one each time
                 take_dtype(self._recorder, tensor, None, at)
             elif not ignores(called, use.call, use.argument):
                 key = id(_whole(frame)), use.argument
                 self._missed(self.handed.get(key))
-                self.handed[key] = _Handed(tensor, use, at, is_reached=not is_seen)
+                caller = frame if is_told_later else None
+                self.handed[key] = _Handed(tensor, use, at, is_reached=not is_seen, caller=caller)
 
     def given(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A converted function is about to call something. `put_into` tells whether torch gets what it hands on."""
@@ -133,11 +164,54 @@ class Dtypes:
 
     def _handed_at(self, frame: FrameType, index: int, keyword: str | None) -> _Handed | None:
         """What is handed on at the place of an argument of the call that a frame makes."""
-        place = argument_at(frame.f_code, frame.f_lasti, index, keyword)
-        return None if place is None else self.handed.get((id(_whole(frame)), place))
+        given = argument_of(frame.f_code, frame.f_lasti, index, keyword)
+        return None if given is None else self._handed_as(given, frame)
+
+    def _handed_as(self, given: ast.expr, frame: FrameType) -> _Handed | None:
+        """What is handed on by an argument in a frame, which may be what its function was handed as a parameter.
+
+        What the function does with that parameter is followed then as if it had read the dtype itself: each call that
+        it gives it to must take place, and be one of torch.
+        """
+        whole, place = _whole(frame), (given.lineno, given.col_offset)
+        handed = self.handed.get((id(whole), place))
+        if handed is not None or not isinstance(given, ast.Name) or looks_at_all(whole.f_code):
+            return handed
+        outer = self._handed_by_caller(whole, given.id)
+        if outer is None or (outer.use.may_wait and outer.use.may_recur):
+            return None
+        outer.has_arrived = True
+        uses = parameter_uses(whole.f_code, whole.f_lineno, given.id)
+        self._follow(outer.tensor, uses, whole, outer.at)
+        for use in uses:
+            inner = None if use.argument is None else self.handed.get((id(whole), use.argument))
+            if inner is not None:
+                inner.is_reached = True  # by what nobody has seen: it was not known that there is something to see
+        return self.handed.get((id(whole), place))
+
+    def _handed_by_caller(self, frame: FrameType, name: str) -> _Handed | None:
+        """What a function that runs in a frame was handed as one of its parameters, by a call of the program."""
+        caller, code = program_frame(frame.f_back, _CALLS), original_code(frame.f_code) or frame.f_code
+        call = None if caller is None else call_at(caller.f_code, caller.f_lasti)
+        if caller is None or call is None or code.co_flags & _PAUSES:
+            return None
+        called = function_of_call(call, caller)
+        called = called.forward if isinstance(called, nn.Module) else called
+        function = getattr(called, "__func__", called)
+        if called is not None and getattr(function, "__code__", None) is not code:
+            return None
+        is_bound = isinstance(called, MethodType) or (called is None and code.co_varnames[:1] == ("self",))
+        given = argument_for(code, call, name, is_bound)
+        return None if given is None else self._handed_as(given, caller)
 
     def have_arrived(self) -> bool:
-        """Tell whether all of them were handed on to calls of torch."""
+        """Tell whether all of them were handed on to calls of torch, or to who ignores them."""
+        for handed in self.handed.values():
+            if handed.caller is not None and not handed.has_arrived:
+                assert handed.use.call is not None and handed.use.argument is not None
+                called = function_of_call(handed.use.call, handed.caller)
+                handed.has_arrived = ignores(called, handed.use.call, handed.use.argument)
+            handed.caller = None if handed.has_arrived else handed.caller
         return all(handed.has_arrived for handed in self.handed.values())
 
     def end_call(self) -> bool:
@@ -147,6 +221,7 @@ class Dtypes:
 
     def settle(self) -> None:
         """The program has ended: what did not arrive at a call of torch, on its way, was asked for somewhere."""
+        self.have_arrived()
         for handed in self.handed.values():
             self._missed(handed)
         self.handed.clear()
@@ -159,6 +234,17 @@ class Dtypes:
 def _as_good(use: Use, tensor: torch.Tensor, frame: FrameType | None) -> frozenset[torch.dtype] | None:
     """The dtypes for which a program that only asks for one gets the same answer."""
     return None if use.asked is None or frame is None else alike(use.asked, dtype_of(tensor), frame)
+
+
+def _who_gets_result(frame: FrameType) -> tuple[FrameType | None, tuple[Use, ...]]:
+    """The frame of who gets what a function returns that runs in a frame, and what that does with it."""
+    name, caller = frame.f_code.co_name, program_frame(_whole(frame).f_back)
+    if caller is None:
+        return None, ()
+    if name == "<genexpr>":
+        name = "" if "next" in caller.f_globals else "next"
+    is_told = name_of_result(caller.f_code, caller.f_lasti) == name
+    return (caller, uses_of(caller.f_code, caller.f_lasti)) if is_told else (None, ())
 
 
 def _whole(frame: FrameType) -> FrameType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,21 +12,29 @@ from graphwright.capture.calls.facts import dtype_of
 from graphwright.capture.proxies.calls_as_written import LOOKS_AT_SIZES, name_of_target
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.ir import Node
-from graphwright.ops import is_region
+from graphwright.ops import is_region, unpack
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["GIVES_DTYPE", "LIKE_OPERANDS", "is_fixed", "promotes", "unforeseen"]
+__all__ = ["GIVES_DTYPE", "GIVES_NO_FLOATS", "LIKE_OPERANDS", "gives_places", "is_fixed", "promotes", "unforeseen"]
 
 _DEFAULT = torch.get_default_dtype
 
-# Whose result has the dtype that they are called for, or is of bool, whatever they get.
+# Whose result has the dtype that they are called for, or is of bool or of places, whatever they get.
 GIVES_DTYPE = frozenset({
     "float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char", "bool", "eq", "ne", "lt", "le", "gt",
     "ge", "isnan", "isinf", "isfinite", "isclose", "isin", "logical_and", "logical_or", "logical_xor", "logical_not",
+    "greater", "greater_equal", "less", "less_equal", "not_equal", "argmax", "argmin", "argsort", "nonzero", "one_hot",
+    "count_nonzero",
 })  # fmt: skip
+_WITH_PLACES = frozenset({"topk", "sort", "kthvalue", "cummax", "cummin", "mode"})  # give values, and where they were
+# Of what they give no float of another dtype can come: truths, places, and numbers that are as wide as Python's.
+GIVES_NO_FLOATS = GIVES_DTYPE - {"float", "double", "half", "bfloat16"} | {
+    "all", "any", "contains", "dim", "finfo", "is_", "is_not", "len", "not_", "numel", "requires_grad", "shape", "size",
+    "training",
+}  # fmt: skip
 # Whose result has the dtype of their operands under `torch.autocast`, too; that of all others may be another there.
 LIKE_OPERANDS = frozenset({
     "abs", "add", "and_", "append", "arange", "chunk", "clone", "cond", "contiguous", "detach", "dict", "dropout",
@@ -41,14 +50,15 @@ LIKE_OPERANDS = frozenset({
 _PROMOTES = LIKE_OPERANDS - {"append", "extend", "insert", "pop", "dict"} | {
     "addmm", "amax", "amin", "baddbmm", "bmm", "cat", "ceil", "clamp", "clamp_max", "clamp_min", "concat", "conv1d",
     "conv2d", "conv3d", "copysign", "cos", "cumsum", "diff", "div", "einsum", "elu", "erf", "exp", "expm1", "flip",
-    "floor", "fmod", "gather", "group_norm", "hardswish", "index_add", "index_select", "interpolate", "layer_norm",
-    "leaky_relu", "linear", "log", "log1p", "log_softmax", "masked_scatter", "matmul", "max", "maximum", "mean", "min",
-    "minimum", "mm", "movedim", "nan_to_num", "narrow", "norm", "normalize", "outer", "pad", "prod", "ravel",
-    "reciprocal", "relu6", "remainder", "repeat", "repeat_interleave", "roll", "round", "rsqrt",
-    "scaled_dot_product_attention", "scatter", "scatter_add", "select", "sign", "sin", "softmax", "softplus", "sort",
-    "sqrt", "square", "stack", "std", "sum", "swapaxes", "tile", "topk", "tril", "triu", "unfold", "var",
+    "floor", "fmod", "gather", "glu", "group_norm", "hardswish", "index_add", "index_select", "interpolate",
+    "layer_norm", "leaky_relu", "linear", "log", "log1p", "log_softmax", "masked_scatter", "matmul", "max", "maximum",
+    "mean", "min", "minimum", "mm", "movedim", "nan_to_num", "narrow", "norm", "normalize", "outer", "pad", "prod",
+    "ravel", "reciprocal", "relu6", "remainder", "repeat", "repeat_interleave", "requires_grad_", "roll", "round",
+    "rms_norm", "rsqrt", "scaled_dot_product_attention", "scatter", "scatter_add", "select", "sign", "sin", "softmax",
+    "softplus", "sort", "sqrt", "square", "stack", "std", "sum", "swapaxes", "tile", "topk", "tril", "triu", "unfold", "var",
     *("adaptiveavgpool1d", "adaptiveavgpool2d", "avgpool1d", "avgpool2d", "batchnorm1d", "batchnorm2d", "batchnorm3d"),
-    *("groupnorm", "hardtanh", "layernorm", "leakyrelu", "maxpool1d", "maxpool2d", "softmax", "upsample", "zeropad2d"),
+    *("groupnorm", "hardtanh", "layernorm", "leakyrelu", "maxpool1d", "maxpool2d", "rmsnorm", "softmax", "upsample"),
+    "zeropad2d",
 }  # fmt: skip
 
 
@@ -59,6 +69,15 @@ def promotes(node: Node, name: str, module: nn.Module | None) -> bool:
     if node.target is getattr and node.args[1] in ("real", "imag"):
         return False
     return name in _PROMOTES
+
+
+def gives_places(node: Node) -> bool:
+    """Tell whether a node is what says where `topk`, `sort` and their like found their values: whole numbers."""
+    if node.target is not operator.getitem or node.args[1] != 1:
+        return False
+    given = node.args[0]
+    given = given.args[0] if isinstance(given, Node) and given.target is unpack else given
+    return isinstance(given, Node) and not is_region(given) and name_of_target(given.target) in _WITH_PLACES
 
 
 def is_fixed(recorder: TypedCapture, node: Node) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from graphwright.capture.calls.result_dtypes import GIVES_DTYPE, LIKE_OPERANDS, promotes
+from graphwright.capture.calls.result_dtypes import GIVES_DTYPE, GIVES_NO_FLOATS, LIKE_OPERANDS, gives_places, promotes
 from graphwright.capture.effects.alike_modules import is_below
 from graphwright.capture.proxies.calls_as_written import name_of_target, reshaped_argument
 from graphwright.capture.proxies.tensor_names import Row, row_of
@@ -152,7 +152,8 @@ class Settling:
             self._mark_used(node, (written,), fact)
             return
         if kind == "dtype":
-            if name in GIVES_DTYPE:
+            is_told = name in GIVES_DTYPE or name == "finfo" or (fact != kind and name in GIVES_NO_FLOATS)
+            if (is_told and module is None) or gives_places(node):
                 return
             if name not in LIKE_OPERANDS:
                 self.follows_autocast = True
