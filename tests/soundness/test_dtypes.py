@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from graphwright import GraphModule, trace
+from graphwright import GraphModule, load, save, trace
 from graphwright.errors import GuardError
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
@@ -291,3 +292,103 @@ def test_limits_in_a_branch_and_in_a_loop() -> None:
     for dtype in DTYPES:
         for x in torch.ones(2), torch.full((2,), 7.0), torch.full((3,), 20.0):
             assert torch.equal(gm(x.to(dtype)), program(x.to(dtype)))
+
+
+class Table(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.norm = nn.Embedding(4, 3), nn.LayerNorm(3)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        h = self.norm(self.table(ids))
+        h = h.masked_fill(h > 1, torch.finfo(h.dtype).min)
+        return h.clamp(-9, 9) if h.dtype == torch.float16 else h
+
+
+def test_a_refused_conversion_names_the_line_that_asks() -> None:
+    gm = trace(Table(), torch.tensor([1, 2]), copy=True)
+    line = r"test_dtypes.py:\d+: return h.clamp\(-9, 9\) if h.dtype == torch.float16 else h"
+    with pytest.raises(GuardError, match=rf"makes it one of torch.float16\n  at {line}"):
+        gm.half()
+    gm.table.weight.data = gm.table.weight.data.half()
+    with pytest.raises(GuardError, match=rf"which asks at {line}; now it is of torch.float16"):
+        gm(torch.tensor([1, 2]))
+
+
+def test_files_keep_what_may_be_converted(tmp_path: Path) -> None:
+    model, ids = Table(), torch.tensor([1, 2])
+    save(trace(model, ids), tmp_path / "net.gw")
+    for dtype in DTYPES:
+        gm = load(tmp_path / "net.gw", allow=[__name__])
+        if dtype == torch.float16:
+            with pytest.raises(GuardError, match="makes it one of"):
+                gm.half()
+        else:
+            assert torch.equal(gm.to(dtype)(ids), copy.deepcopy(model).to(dtype)(ids))
+
+
+def test_examples_of_several_dtypes_are_all_right() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.dtype == torch.float16 else x + torch.finfo(x.dtype).eps
+
+    gm = trace(program, examples=[torch.ones(2), torch.ones(2).half()])
+    for dtype in DTYPES:
+        assert torch.equal(gm(torch.ones(2, dtype=dtype)), program(torch.ones(2, dtype=dtype)))
+
+
+def test_ways_of_a_fork_ask_for_several_things_of_a_parameter() -> None:
+    class Forks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+            kept = {}
+            if x.sum() > 0:
+                kept["a"] = x
+            if "a" in kept:
+                return x * (2 if self.weight.dtype == torch.float16 else 3), kept
+            return x * (4 if self.weight.dtype == torch.bfloat16 else 5), kept
+
+    gm, model = trace(Forks(), torch.ones(3), copy=True), Forks()
+    for dtype in DTYPES:
+        if dtype in HALVES:
+            with pytest.raises(GuardError, match=r"of torch\.float32 or torch\.float64 when"):
+                gm.to(dtype)
+            continue
+        for x in torch.ones(3), -torch.ones(3):
+            torch.testing.assert_close(gm.to(dtype)(x), model.to(dtype)(x), rtol=0, atol=0)
+
+
+def test_layers_that_are_copied_ask_for_their_own_weights() -> None:
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            h = self.linear(x.to(self.linear.weight.dtype))
+            h = h.masked_fill(mask, torch.finfo(h.dtype).min / 1e4).softmax(-1)
+            return h.clamp(-1, 1) if self.linear.weight.dtype == torch.float16 else h
+
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([Layer() for _ in range(6)])
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                x = x + layer(x, mask)
+            return x
+
+    model, x, mask = Layers(), torch.randn(2, 3), torch.eye(2, 3) > 0
+    for flat in (True, False):
+        gm = trace(model, (x, mask), flat=flat, copy=True)
+        for dtype in DTYPES[:2]:
+            converted = copy.deepcopy(model).to(dtype)
+            assert torch.equal(gm.to(dtype)(x.to(dtype), mask), converted(x.to(dtype), mask))
+        converted.layers[4].double(), gm.layers[4].double()
+        assert torch.equal(gm(x.bfloat16(), mask), converted(x.bfloat16(), mask))
+        gm.layers[5].linear.weight.data = gm.layers[5].linear.weight.data.half()
+        with pytest.raises(GuardError, match=r"linear\.weight was of"):
+            gm(x.bfloat16(), mask)

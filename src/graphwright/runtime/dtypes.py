@@ -21,7 +21,7 @@ def refuse_conversion(module: nn.Module, convert: Callable[[Any], Any]) -> None:
     converted: dict[torch.dtype, torch.dtype] = {}
     for at, each in module.named_modules():  # any of which may refuse
         for entry in each.__dict__[STATE].entries.values() if STATE in each.__dict__ else ():
-            for path, tensor, was in asked_dtypes(each, entry.premises, at):
+            for path, tensor, was, asked in asked_dtypes(each, entry.premises, at):
                 dtype = tensor.dtype
                 if dtype not in converted:
                     converted[dtype] = convert(torch.empty(0, dtype=dtype)).dtype
@@ -29,5 +29,6 @@ def refuse_conversion(module: nn.Module, convert: Callable[[Any], Any]) -> None:
                     raise GuardError(
                         f"{path} was of {was} when the program was captured, which asks for it; this makes it one of "
                         f"{converted[dtype]}",
+                        at=asked,
                         fix="convert the original model, then capture it",
                     )

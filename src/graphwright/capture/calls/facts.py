@@ -64,7 +64,7 @@ def take_dtype(recorder: TypedCapture, tensor: torch.Tensor, alike: frozenset[to
     if isinstance(tensor, TensorProxy):
         recorder.ledger.tensor(tensor, alike or "dtype", at)
     else:
-        recorder.tensors.take_fact(tensor, alike or "dtype")
+        recorder.tensors.take_fact(tensor, alike or "dtype", at)
 
 
 def dtype_of(tensor: torch.Tensor) -> torch.dtype:

@@ -55,10 +55,10 @@ _PROMOTES = LIKE_OPERANDS - {"append", "extend", "insert", "pop", "dict"} | {
     "mean", "min", "minimum", "mm", "movedim", "nan_to_num", "narrow", "norm", "normalize", "outer", "pad", "prod",
     "ravel", "reciprocal", "relu6", "remainder", "repeat", "repeat_interleave", "requires_grad_", "roll", "round",
     "rms_norm", "rsqrt", "scaled_dot_product_attention", "scatter", "scatter_add", "select", "sign", "sin", "softmax",
-    "softplus", "sort", "sqrt", "square", "stack", "std", "sum", "swapaxes", "tile", "topk", "tril", "triu", "unfold", "var",
+    "softplus", "sort", "sqrt", "square", "stack", "std", "sum", "swapaxes", "tile", "topk", "tril", "triu", "unfold",
     *("adaptiveavgpool1d", "adaptiveavgpool2d", "avgpool1d", "avgpool2d", "batchnorm1d", "batchnorm2d", "batchnorm3d"),
     *("groupnorm", "hardtanh", "layernorm", "leakyrelu", "maxpool1d", "maxpool2d", "rmsnorm", "softmax", "upsample"),
-    "zeropad2d",
+    "var", "zeropad2d",
 }  # fmt: skip
 
 

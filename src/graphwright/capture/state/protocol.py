@@ -229,10 +229,10 @@ class HeldTensors(Protocol):
     def note(self, tensor: torch.Tensor, path: str) -> None:
         """Note where in the program a tensor is; one that is in several places is at the first."""
 
-    def take_fact(self, tensor: torch.Tensor, fact: Fact) -> None:
+    def take_fact(self, tensor: torch.Tensor, fact: Fact, at: str = "") -> None:
         """Take the dtype or shape of a tensor of the modules for granted."""
 
-    def take_fact_at(self, path: str, fact: Fact) -> None:
+    def take_fact_at(self, path: str, fact: Fact, at: str = "") -> None:
         """The same of the tensor at a path, if it is one of the modules."""
 
     def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:

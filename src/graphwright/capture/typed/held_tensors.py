@@ -42,14 +42,14 @@ class HeldTensors:
         """Where in the program a tensor is, None for one that is in none of its modules."""
         return self._paths.get(id(tensor))
 
-    def take_fact(self, tensor: torch.Tensor, fact: Fact) -> None:
+    def take_fact(self, tensor: torch.Tensor, fact: Fact, at: str = "") -> None:
         """Take the dtype or shape of a tensor of the modules for granted, as what else is read of these.
 
-        Instead of its dtype it may be those that are as good.
+        Instead of its dtype it may be those that are as good. `at` is the user's line.
         """
-        self._take(tensor, fact, self._paths.get(id(tensor)))
+        self._take(tensor, fact, self._paths.get(id(tensor)), at)
 
-    def take_fact_at(self, path: str, fact: Fact) -> None:
+    def take_fact_at(self, path: str, fact: Fact, at: str = "") -> None:
         """The same of the tensor at a path, if it is one of the modules."""
         shells = self._recorder.shells
         try:
@@ -57,9 +57,9 @@ class HeldTensors:
         except AttributeError:  # a constant
             return
         if isinstance(tensor, torch.Tensor):
-            self._take(tensor, fact, path)
+            self._take(tensor, fact, path, at)
 
-    def _take(self, tensor: torch.Tensor, fact: Fact, path: str | None) -> None:
+    def _take(self, tensor: torch.Tensor, fact: Fact, path: str | None, at: str) -> None:
         if path is None:
             return
         with torch._C.DisableTorchFunction():
@@ -71,7 +71,10 @@ class HeldTensors:
         owner, _, name = path.rpartition(".")
         of_module = self._recorder.ledger.module(owner)
         if fact == "dtype":
-            of_module["dtypes"] = join_dtypes({name: said}, of_module.get("dtypes", {}))
+            before = of_module.get("dtypes", {})
+            of_module["dtypes"] = join_dtypes({name: said}, before)
+            if at and of_module["dtypes"][name] != before.get(name):
+                of_module.setdefault("asked", {})[name] = at
         else:
             of_module.setdefault(f"{fact}s", {})[name] = said
 

@@ -62,6 +62,8 @@ class Settling:
                 self._in_copies |= dict.fromkeys(copied.nodes, of_original)
             of_original.append((copied, instead_of(made)))
         self._seen: dict[Node, set[Fact]] = {}
+        self._at = ""  # the line that read what is followed now
+        self._places: dict[tuple[Node, Fact], str] = {}  # the line that read what each node is asked for
         self._todo: list[tuple[Node, Fact]] = []
         self._owners: dict[Graph, Node] | None = None
         self.found: dict[str, set[Fact]] = {}
@@ -70,7 +72,7 @@ class Settling:
     def follow(self, reads: Iterable[Read]) -> None:
         """Follow what was read of tensors to the inputs."""
         for read in reads:
-            path, node = self._proxies.get(id(read.tensor)), read.tensor._node
+            path, node, self._at = self._proxies.get(id(read.tensor)), read.tensor._node, read.at
             if path is not None:
                 self._note(path, read.fact)
             if node is not None:
@@ -78,13 +80,16 @@ class Settling:
             elif path is None:  # a tensor that nothing has computed yet
                 self._note_all(read.fact)
         while self._todo:
-            self._go_back(*self._todo.pop())
+            node, fact = self._todo.pop()
+            self._at = self._places[node, fact]
+            self._go_back(node, fact)
 
     def _mark(self, node: Node, fact: Fact) -> None:
         seen = self._seen.setdefault(node, set())
         if fact not in seen:
             seen.add(fact)
             self._todo.append((node, fact))
+            self._places[node, fact] = self._at
 
     def _note(self, path: str, fact: Fact) -> None:
         if not isinstance(fact, str) and self._tensors.get(path) not in fact:  # or it is no tensor: a number's class
@@ -188,10 +193,10 @@ class Settling:
         if fact in ("rank", "class"):
             return
         tensors = self._recorder.tensors
-        tensors.take_fact_at(path, fact)
+        tensors.take_fact_at(path, fact, self._at)
         for copied, _ in self._in_copies.get(node, ()):
             if is_below(path, path_of(copied.original)):
-                tensors.take_fact_at(path_of(copied.key) + path[len(path_of(copied.original)) :], fact)
+                tensors.take_fact_at(path_of(copied.key) + path[len(path_of(copied.original)) :], fact, self._at)
 
     def _mark_used(self, user: Node, nodes: Iterable[Node], fact: Fact) -> None:
         """Mark what a node uses, and what copies of it do."""
