@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,40 @@ def hands_on_to_who_looks(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtyp
     return takes_and_looks(x, mask, dtype) * 2 + takes(x, mask, dtype=dtype)
 
 
+def skips(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if mask.dim() == 2:
+        return x * 2
+    return torch.zeros(mask.shape, dtype=dtype) + torch.finfo(dtype).eps
+
+
+def skips_or_looks(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if mask.dim() == 2:
+        return x * (2 if str(dtype).endswith("32") else 3)
+    return torch.zeros(mask.shape, dtype=dtype)
+
+
+def skips_or_tells(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return x * torch.iinfo(torch.int8).bits if mask.dim() == 2 else x * torch.zeros((), dtype=dtype).to(dtype)
+
+
+def pieces(x: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
+    yield torch.zeros(2, 3, dtype=dtype)
+    yield x
+
+
+def takes_in_pieces(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    made = pieces(x, dtype)
+    return next(made)
+
+
+def takes_twice(x: torch.Tensor, mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return takes_again(x, 2, dtype) + takes_again(x, 3, dtype=dtype)
+
+
+def takes_again(x: torch.Tensor, times: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.full((2, 3), times, dtype=dtype) if times == 2 else torch.full((2, 3), 0.5, dtype=dtype)
+
+
 def ignores(x: torch.Tensor, mask: torch.Tensor, **more: Any) -> torch.Tensor:
     return mask.float()
 
@@ -208,6 +242,11 @@ TAKERS: list[tuple[Callable[..., torch.Tensor], set[torch.dtype]]] = [
     (takes_and_looks_at_all, set()),
     (takes_or_not, set()),
     (hands_on, EVERY),
+    (skips, EVERY),
+    (skips_or_looks, set()),
+    (skips_or_tells, set()),
+    (takes_in_pieces, set()),
+    (takes_twice, set()),  # each time one of the two calls is not reached
     (hands_on_to_who_looks, set()),
     (ignores, EVERY),
     (Takes(), EVERY),
@@ -273,7 +312,8 @@ def test_who_takes_a_dtype_as_a_parameter(taker: Any, right: set[torch.dtype], i
         if has_the_results_of(of_captured, converted, x.to(dtype), mask):
             assert dtype in right, gm.code
             count += 1
-    is_told = way == "later" or (way != "in_a_loop" and taker is not ignores)  # what a module holds is not looked up
+    # What a module holds is not looked up.
+    is_told = way == "later" or (way != "in_a_loop" and taker not in (ignores, skips))
     assert not is_told or count == len(right - {torch.float32}), gm.code
 
 

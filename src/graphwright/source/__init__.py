@@ -71,7 +71,14 @@ from graphwright.source.mentions import (
     mentions,
     stored_globals,
 )
-from graphwright.source.parameters import argument_for, calls_the_same, function_of_call, ignores, looks_at_all
+from graphwright.source.parameters import (
+    argument_for,
+    calls_the_same,
+    function_of_call,
+    ignores,
+    looks_at_all,
+    uses_of_argument,
+)
 from graphwright.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.source.roles import Role, Standing, is_user_raise, role_of
 from graphwright.source.source_files import Source, source_of
@@ -140,6 +147,6 @@ __all__ = [
     "names_read", "note_compiled", "note_made_from_source", "note_replaced", "note_shown_as", "place_of",
     "place_of_name", "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of", "returns",
     "runs_as_it_is_left", "source_behind", "source_of", "statements_in", "steps_of", "stored_globals", "target_names",
-    "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "walk", "walk_all", "walk_own",
-    "why_no_definition", "with_rest", "with_test_inside", "without_cache",
+    "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all",
+    "walk_own", "why_no_definition", "with_rest", "with_test_inside", "without_cache",
 ]  # fmt: skip

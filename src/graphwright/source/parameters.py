@@ -13,9 +13,9 @@ import torch
 
 from graphwright.source.code_table import CodeTable
 from graphwright.source.mentions import codes_of
-from graphwright.source.uses import Place, definition_around, stores_of
+from graphwright.source.uses import Place, Use, definition_around, parameter_uses, stores_of
 
-__all__ = ["argument_for", "calls_the_same", "function_of_call", "ignores", "looks_at_all"]
+__all__ = ["argument_for", "calls_the_same", "function_of_call", "ignores", "looks_at_all", "uses_of_argument"]
 
 _UNKNOWN = object()
 _LOOKS_AT_ALL = frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "stack"})
@@ -34,6 +34,17 @@ def ignores(function: Any, call: ast.Call, argument: Place) -> bool:
         return False
     name = _parameter(inner.__code__, call, argument, inner is not function)
     return name is not None and not any(_mentions(part, name) for part in codes_of(inner.__code__))
+
+
+def uses_of_argument(function: Any, call: ast.Call, argument: Place) -> tuple[Use, ...]:
+    """What a function does with an argument that a call of it hands it, all of it; nothing where that is not known."""
+    inner = function.__func__ if isinstance(function, MethodType) else function
+    code = inner.__code__ if type(inner) is FunctionType else None
+    name = None if code is None else _parameter(code, call, argument, inner is not function)
+    if code is None or name is None or any(map(looks_at_all, codes_of(code))):
+        return ()
+    uses = parameter_uses(code, code.co_firstlineno, name)
+    return uses if all(use.may_wait for use in uses) else ()
 
 
 def function_of_call(call: ast.Call, frame: FrameType) -> Any:

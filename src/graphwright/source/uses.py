@@ -43,13 +43,15 @@ class Use:
     """One place where a value is used: the `index` of the item that is taken of it, the argument of a call, a question.
 
     None of them is there where the value is kept or returned, or all of it is asked for. `may_wait`: it is read of a
-    variable, by the function itself, which may as well end without it; `may_recur`: or use it several times.
+    variable, by the function itself, which may as well end without it; `may_recur`: or use it several times. `result`:
+    what is asked, at once, of what the call gives.
     """
 
     index: int | None = None
     argument: Place | None = None
     call: ast.Call | None = None
     asked: Asked | None = None
+    result: Asked | None = None
     is_returned: bool = False
     may_wait: bool = False
     may_recur: bool = False
@@ -137,7 +139,8 @@ def _use(read: ast.AST, parents: _Parents) -> Use:
         return Use(index=index) if type(index) is int else Use()
     call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
     if isinstance(call, ast.Call) and call.func is not read and isinstance(read, ast.expr):
-        return Use(argument=(read.lineno, read.col_offset), call=call)
+        result = _question(call, parents[call]) if call in parents else None
+        return Use(argument=(read.lineno, read.col_offset), call=call, result=result)
     is_first = isinstance(parent, ast.GeneratorExp) and parent.elt is read and _is_of_next(parent, parents)
     return Use(is_returned=is_first or isinstance(parent, ast.Return), asked=_question(read, parent))
 

@@ -11,16 +11,18 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-from graphwright.source import Asked
+from graphwright.source import Asked, Use
 
-__all__ = ["FLOATS", "alike", "alike_for"]
+__all__ = ["FLOATS", "LIMITS", "alike", "alike_for", "is_read_at_the_call"]
 
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+LIMITS = frozenset({"bits", "eps", "max", "min", "resolution", "smallest_normal", "tiny"})  # numbers of `torch.finfo`
+_MAKES = frozenset({torch.empty, torch.full, torch.ones, torch.zeros})
 _UNKNOWN = object()
 
 _OF_DTYPE: dict[str, Callable[[torch.dtype], Any]] = {
@@ -37,7 +39,7 @@ def alike(asked: Asked, dtype: torch.dtype, frame: FrameType) -> frozenset[torch
     """The dtypes for which a question in the source of a frame has the answer that it has for one; None if unknown."""
     if asked.other is None:
         return alike_for(asked.name, dtype)
-    other = _constant(asked.other, frame)
+    other = _constant(asked.other, frame.f_code, frame.f_globals)
     if not isinstance(other, torch.dtype | frozenset) or isinstance(other, frozenset) != asked.name.endswith("In"):
         return None
     compare = _COMPARES[asked.name]
@@ -71,25 +73,39 @@ def _closed(dtypes: frozenset[torch.dtype], dtype: torch.dtype) -> frozenset[tor
     return dtypes
 
 
-def _constant(expression: ast.expr, frame: FrameType) -> Any:
-    """The dtype that an expression names by way of modules, or several of them; _UNKNOWN for all else."""
+def is_read_at_the_call(use: Use, function: FunctionType) -> bool:
+    """Tell whether a dtype, where a function uses it so, goes to a call of torch's that a capture has read it itself.
+
+    Where no such call is seen, none has taken place.
+    """
+    if use.call is None:
+        return False
+    called = _constant(use.call.func, function.__code__, function.__globals__)
+    if called == torch.finfo:  # or what stands for it
+        return use.result is not None and use.result.other is None and use.result.name in LIMITS
+    place = use.argument
+    is_keyword = any((given.value.lineno, given.value.col_offset) == place for given in use.call.keywords)
+    return is_keyword and type(called).__hash__ is not None and called in _MAKES
+
+
+def _constant(expression: ast.expr, code: CodeType, names: dict[str, Any]) -> Any:
+    """What an expression names by way of modules, or a set of dtypes that it names; _UNKNOWN for all else."""
     if isinstance(expression, ast.Tuple | ast.List | ast.Set):
-        items = [_constant(item, frame) for item in expression.elts]
+        items = [_constant(item, code, names) for item in expression.elts]
         return frozenset(items) if all(isinstance(item, torch.dtype) for item in items) else _UNKNOWN
     if not isinstance(expression, ast.Attribute):
         return _UNKNOWN
-    owner = _module(expression.value, frame)
+    owner = _module(expression.value, code, names)
     return _UNKNOWN if owner is None else vars(owner).get(expression.attr, _UNKNOWN)
 
 
-def _module(expression: ast.expr, frame: FrameType) -> ModuleType | None:
+def _module(expression: ast.expr, code: CodeType, names: dict[str, Any]) -> ModuleType | None:
     if isinstance(expression, ast.Attribute):
-        owner = _module(expression.value, frame)
+        owner = _module(expression.value, code, names)
         value = None if owner is None else vars(owner).get(expression.attr)
     else:
-        code = frame.f_code
         is_global = isinstance(expression, ast.Name) and expression.id not in (
             *code.co_varnames, *code.co_cellvars, *code.co_freevars,
         )  # fmt: skip
-        value = frame.f_globals.get(expression.id) if isinstance(expression, ast.Name) and is_global else None
+        value = names.get(expression.id) if isinstance(expression, ast.Name) and is_global else None
     return value if type(value) is ModuleType else None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.calls.dtype_questions import alike
+from graphwright.capture.calls.dtype_questions import alike, is_read_at_the_call
 from graphwright.capture.calls.facts import dtype_of, program_frame, take_dtype
 from graphwright.capture.conversion.calls_left import is_called_by_runtime
 from graphwright.capture.conversion.conversion import is_converted, original_code
@@ -36,6 +36,7 @@ from graphwright.source import (
     name_of_result,
     parameter_uses,
     uses_of,
+    uses_of_argument,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +104,9 @@ class Dtypes:
                 key = id(_whole(frame)), use.argument
                 self._missed(self.handed.get(key))
                 caller = frame if is_told_later else None
-                self.handed[key] = _Handed(tensor, use, at, is_reached=not is_seen, caller=caller)
+                handed = _Handed(tensor, use, at, is_reached=not is_seen, caller=caller)
+                handed.has_arrived = _would_arrive(called, use)
+                self.handed[key] = handed
 
     def given(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A converted function is about to call something. `put_into` tells whether torch gets what it hands on."""
@@ -123,7 +126,7 @@ class Dtypes:
                 use = handed.use
                 handed.is_reached = handed.is_called = True
                 assert use.call is not None and use.argument is not None
-                handed.has_arrived = ignores(function, use.call, use.argument)
+                handed.has_arrived = ignores(function, use.call, use.argument) or _would_arrive(function, use)
 
     def put_into(
         self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], is_method: bool
@@ -210,7 +213,8 @@ class Dtypes:
             if handed.caller is not None and not handed.has_arrived:
                 assert handed.use.call is not None and handed.use.argument is not None
                 called = function_of_call(handed.use.call, handed.caller)
-                handed.has_arrived = ignores(called, handed.use.call, handed.use.argument)
+                is_ignored = ignores(called, handed.use.call, handed.use.argument)
+                handed.has_arrived = is_ignored or _would_arrive(called, handed.use)
             handed.caller = None if handed.has_arrived else handed.caller
         return all(handed.has_arrived for handed in self.handed.values())
 
@@ -234,6 +238,15 @@ class Dtypes:
 def _as_good(use: Use, tensor: torch.Tensor, frame: FrameType | None) -> frozenset[torch.dtype] | None:
     """The dtypes for which a program that only asks for one gets the same answer."""
     return None if use.asked is None or frame is None else alike(use.asked, dtype_of(tensor), frame)
+
+
+def _would_arrive(called: Any, use: Use) -> bool:
+    """Tell whether all that a function does with what it gets, once, would be seen if it came to it."""
+    assert use.call is not None and use.argument is not None
+    uses = () if use.may_recur else uses_of_argument(called, use.call, use.argument)
+    function = getattr(called, "__func__", called)
+    is_known = bool(uses) and not function.__code__.co_flags & _PAUSES
+    return is_known and all(is_read_at_the_call(each, function) for each in uses)
 
 
 def _who_gets_result(frame: FrameType) -> tuple[FrameType | None, tuple[Use, ...]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.calls.dtype_questions import LIMITS
 from graphwright.capture.calls.facts import program_frame
 from graphwright.capture.calls.result_dtypes import is_fixed
 from graphwright.capture.outside.overheard import overhear_class
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["limits_asked", "watch_number_limits"]
 
-_NUMBERS = frozenset({"bits", "eps", "max", "min", "resolution", "smallest_normal", "tiny"})
 _watched: list[bool] = []
 
 
@@ -47,7 +47,7 @@ def _limits(capture: Capture, frame: FrameType, kind: type, args: tuple[Any, ...
     """What `torch.finfo` gives: with numbers of the program, where it is for the dtype of a tensor."""
     limits, recorder = kind(*args, **kwargs), capture.typed
     uses = uses_of(frame.f_code, frame.f_lasti)
-    if recorder is None or not all(use.asked and use.asked.name in _NUMBERS and not use.asked.other for use in uses):
+    if recorder is None or not all(use.asked and use.asked.name in LIMITS and not use.asked.other for use in uses):
         return limits
     keyword, dtype = next(iter(kwargs.items()), ("", None)) if not args else (None, args[0])
     tensor = recorder.dtypes.tensor_given(dtype, frame, 0, keyword)
