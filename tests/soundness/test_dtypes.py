@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import torch
 from torch import nn
 
 from graphwright import GraphModule, load, save, trace
-from graphwright.errors import GuardError
+from graphwright.errors import CaptureError, GuardError
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 HALVES = (torch.float16, torch.bfloat16)
@@ -432,3 +434,77 @@ def test_layers_that_are_copied_ask_for_their_own_weights() -> None:
         gm.layers[5].linear.weight.data = gm.layers[5].linear.weight.data.half()
         with pytest.raises(GuardError, match=r"linear\.weight was of"):
             gm(x.bfloat16(), mask)
+
+
+def made(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return torch.ones(shape, dtype=dtype) * torch.finfo(dtype).eps
+
+
+def made_of(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return made((2,), dtype) + made((2,), dtype=x.dtype)
+
+
+def test_calls_of_one_function_get_the_dtypes_of_several_tensors() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Any:
+        first, second = made((2,), x.dtype), made((2,), y.dtype)
+        third = made((2,), dtype=torch.float32)
+        return (
+            first,
+            second,
+            third,
+            made((2,), z.dtype),
+            made_of(x, z.dtype),
+            made_of(z, torch.float32),
+            made_of(y, x.dtype),
+        )
+
+    one = torch.ones(2)
+    gm = trace(program, (one, one, one))
+    count = 0
+    for dtypes in itertools.product(DTYPES, repeat=3):
+        count += has_the_results_of(gm, program, *[one.to(dtype) for dtype in dtypes])
+    assert count == len(DTYPES) ** 3
+
+
+@functools.lru_cache
+def kind_of(model: nn.Module) -> torch.dtype:
+    return model.weight.dtype  # type: ignore[union-attr, return-value]
+
+
+class Cached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    @functools.cached_property
+    def kind(self) -> torch.dtype:
+        return self.weight.dtype
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(self.kind) * (2 if self.kind == torch.float16 else 3)
+
+
+class CachedOutside(Cached):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(kind_of(self)) * (2 if kind_of(self) == torch.float16 else 3)
+
+
+@pytest.mark.parametrize("kind", [Cached, CachedOutside])
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_what_is_returned_once_and_kept_is_asked_for(kind: type[Cached], is_asked: bool) -> None:
+    class Asks(kind):  # type: ignore[misc, valid-type]
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if is_asked and x.sum() > 100:  # which has functions converted
+                x = x + 1
+            return super().forward(x)
+
+    try:
+        gm = trace(Asks(), torch.ones(3), copy=True)
+    except CaptureError:
+        return
+    for dtype in DTYPES:
+        try:
+            given = copy.deepcopy(gm).to(dtype)(torch.ones(3))
+        except GuardError:
+            continue
+        assert torch.equal(given, Asks().to(dtype)(torch.ones(3)))

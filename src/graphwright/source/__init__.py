@@ -74,6 +74,7 @@ from graphwright.source.mentions import (
 from graphwright.source.parameters import (
     argument_for,
     calls_the_same,
+    code_called_by,
     function_of_call,
     ignores,
     looks_at_all,
@@ -126,14 +127,13 @@ from graphwright.source.uses import (
     argument_at,
     argument_of,
     call_at,
-    name_of_result,
     parameter_uses,
     uses_of,
 )
 from graphwright.source.variables import bound_in_loops, names_counted, private_to
 
 __all__ = [
-    "Asked", "Mentions", "argument_for", "argument_of", "call_at", "looks_at_all", "name_of_result", "parameter_uses",
+    "Asked", "Mentions", "argument_for", "argument_of", "call_at", "code_called_by", "looks_at_all", "parameter_uses",
     "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK", "SCOPES",
     "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler", "Liveness",
     "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use",

@@ -13,9 +13,17 @@ import torch
 
 from graphwright.source.code_table import CodeTable
 from graphwright.source.mentions import codes_of
-from graphwright.source.uses import Place, Use, definition_around, parameter_uses, stores_of
+from graphwright.source.uses import Place, Use, definition_around, expression_of, parameter_uses, stores_of
 
-__all__ = ["argument_for", "calls_the_same", "function_of_call", "ignores", "looks_at_all", "uses_of_argument"]
+__all__ = [
+    "argument_for",
+    "calls_the_same",
+    "code_called_by",
+    "function_of_call",
+    "ignores",
+    "looks_at_all",
+    "uses_of_argument",
+]
 
 _UNKNOWN = object()
 _LOOKS_AT_ALL = frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "stack"})
@@ -54,6 +62,18 @@ def function_of_call(call: ast.Call, frame: FrameType) -> Any:
     """
     function = _held(call.func, frame)
     return None if function is _UNKNOWN else function
+
+
+def code_called_by(frame: FrameType) -> CodeType | None:
+    """The code of the function or property whose result a frame waits for; None where that may keep its results."""
+    found = expression_of(frame.f_code, frame.f_lasti)
+    called = function_of_call(found, frame) if isinstance(found, ast.Call) else None
+    if isinstance(found, ast.Attribute):
+        owner = _held(found.value, frame)
+        read = None if owner is _UNKNOWN else inspect.getattr_static(type(owner), found.attr, None)
+        called = read.fget if type(read) is property else None
+    inner = called.__func__ if isinstance(called, MethodType) else called
+    return inner.__code__ if type(inner) is FunctionType else None
 
 
 def calls_the_same(call: ast.Call, frame: FrameType) -> bool:

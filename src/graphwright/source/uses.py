@@ -19,7 +19,7 @@ from graphwright.source.source_files import source_of
 from graphwright.source.syntax import children
 
 __all__ = [
-    "Asked", "Use", "argument_at", "argument_of", "call_at", "definition_around", "name_of_result", "parameter_uses",
+    "Asked", "Use", "argument_at", "argument_of", "call_at", "definition_around", "expression_of", "parameter_uses",
     "stores_of", "uses_of",
 ]  # fmt: skip
 
@@ -93,20 +93,14 @@ def parameter_uses(code: CodeType, line: int, name: str) -> tuple[Use, ...]:
     return (*_reads(code, line, ast.Name(name)),) or _ASKED
 
 
-def name_of_result(code: CodeType, instruction: int) -> str | None:
-    """The name of the function or property that an instruction calls, whose result it gives."""
-    found = _expression_of(code, instruction)
-    named = found.func if isinstance(found, ast.Call) else found if isinstance(found, ast.Attribute) else None
-    return named.attr if isinstance(named, ast.Attribute) else named.id if isinstance(named, ast.Name) else None
-
-
 def call_at(code: CodeType, instruction: int) -> ast.Call | None:
     """The call that an instruction makes."""
-    found = _expression_of(code, instruction)
+    found = expression_of(code, instruction)
     return found if isinstance(found, ast.Call) else None
 
 
-def _expression_of(code: CodeType, instruction: int) -> ast.AST | None:
+def expression_of(code: CodeType, instruction: int) -> ast.AST | None:
+    """The expression whose value an instruction gives."""
     position = position_of(code, instruction)
     statement = statement_at(code, position)
     return None if statement is None else expression_at(statement, position)

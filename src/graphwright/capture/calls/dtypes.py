@@ -30,10 +30,10 @@ from graphwright.source import (
     argument_of,
     call_at,
     calls_the_same,
+    code_called_by,
     function_of_call,
     ignores,
     looks_at_all,
-    name_of_result,
     parameter_uses,
     uses_of,
     uses_of_argument,
@@ -65,6 +65,7 @@ class _Handed:
     is_called: bool = False  # it has taken place, as seen in a converted function
     has_arrived: bool = False  # so that nothing depends on it, short of what torch makes of it
     caller: FrameType | None = None  # which will know by then what it calls, once
+    outer: _Handed | None = None  # that of who called this function, which has it from there
 
 
 class Dtypes:
@@ -178,17 +179,22 @@ class Dtypes:
         """
         whole, place = _whole(frame), (given.lineno, given.col_offset)
         handed = self.handed.get((id(whole), place))
-        if handed is not None or not isinstance(given, ast.Name) or looks_at_all(whole.f_code):
+        if handed is not None and handed.outer is None:
             return handed
+        if not isinstance(given, ast.Name) or looks_at_all(whole.f_code):
+            return None
         outer = self._handed_by_caller(whole, given.id)
         if outer is None or (outer.use.may_wait and outer.use.may_recur):
             return None
+        if handed is not None and handed.outer is outer:  # else of a frame before, which has gone
+            return handed
         outer.has_arrived = True
         uses = parameter_uses(whole.f_code, whole.f_lineno, given.id)
         self._follow(outer.tensor, uses, whole, outer.at)
         for use in uses:
             inner = None if use.argument is None else self.handed.get((id(whole), use.argument))
             if inner is not None:
+                inner.outer = outer
                 inner.is_reached = True  # by what nobody has seen: it was not known that there is something to see
         return self.handed.get((id(whole), place))
 
@@ -250,13 +256,19 @@ def _would_arrive(called: Any, use: Use) -> bool:
 
 
 def _who_gets_result(frame: FrameType) -> tuple[FrameType | None, tuple[Use, ...]]:
-    """The frame of who gets what a function returns that runs in a frame, and what that does with it."""
-    name, caller = frame.f_code.co_name, program_frame(_whole(frame).f_back)
+    """The frame of who gets what a function returns that runs in a frame, and what that does with it.
+
+    Where something between the two may keep the result, for calls that are not seen, nobody knows what is done with it.
+    """
+    whole = _whole(frame)
+    caller, code = program_frame(whole.f_back), original_code(whole.f_code) or whole.f_code
     if caller is None:
         return None, ()
-    if name == "<genexpr>":
-        name = "" if "next" in caller.f_globals else "next"
-    is_told = name_of_result(caller.f_code, caller.f_lasti) == name
+    if code.co_name == "<genexpr>":  # of which `next` takes one
+        call = call_at(caller.f_code, caller.f_lasti)
+        is_told = call is not None and function_of_call(call, caller) is next
+    else:
+        is_told = code_called_by(caller) is code
     return (caller, uses_of(caller.f_code, caller.f_lasti)) if is_told else (None, ())
 
 
