@@ -466,6 +466,21 @@ def test_calls_of_one_function_get_the_dtypes_of_several_tensors() -> None:
     assert count == len(DTYPES) ** 3
 
 
+def test_the_property_of_a_module_inside_is_followed() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Hands({"first": takes}, "later")
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return self.inner(x.type(self.inner.dtype), mask)
+
+    model, x, mask = Outer(), torch.randn(2, 3), torch.eye(2, 3) > 0
+    gm = trace(model, (x, mask), copy=True)
+    for dtype in DTYPES:
+        assert has_the_results_of(gm.to(dtype), model.to(dtype), x, mask)
+
+
 @functools.lru_cache
 def kind_of(model: nn.Module) -> torch.dtype:
     return model.weight.dtype  # type: ignore[union-attr, return-value]

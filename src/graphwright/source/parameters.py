@@ -69,11 +69,20 @@ def code_called_by(frame: FrameType) -> CodeType | None:
     found = expression_of(frame.f_code, frame.f_lasti)
     called = function_of_call(found, frame) if isinstance(found, ast.Call) else None
     if isinstance(found, ast.Attribute):
-        owner = _held(found.value, frame)
+        owner = _owner(found.value, frame)
         read = None if owner is _UNKNOWN else inspect.getattr_static(type(owner), found.attr, None)
         called = read.fget if type(read) is property else None
     inner = called.__func__ if isinstance(called, MethodType) else called
     return inner.__code__ if type(inner) is FunctionType else None
+
+
+def _owner(expression: ast.expr, frame: FrameType) -> Any:
+    """What an expression stands for whose attribute is read: as `_held`, or a module that another one has."""
+    value = _held(expression, frame)
+    if value is not _UNKNOWN or not isinstance(expression, ast.Attribute):
+        return value
+    outer = _owner(expression.value, frame)
+    return outer._modules.get(expression.attr, _UNKNOWN) if isinstance(outer, torch.nn.Module) else _UNKNOWN
 
 
 def calls_the_same(call: ast.Call, frame: FrameType) -> bool:
