@@ -777,6 +777,28 @@ def regions_in(code: str) -> list[str]:
     return [found[0] for found in re.finditer(r"run_region(_\d+)?\(", code)]
 
 
+class Attends(nn.Module):
+    """Fills with what follows from a dtype that nothing fixes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        scores = self.query(x) @ self.key(x).transpose(-1, -2)
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
+        return (scores @ self.value(x)).to(self.query.weight.dtype)
+
+
+@needs_onnxruntime
+def test_limits_of_numbers_split_no_region(prefer: Callable[..., None]) -> None:
+    prefer("onnxruntime")
+    model, x, mask = Attends().eval(), torch.randn(2, 5, 8), torch.eye(5) > 0
+    gm = optimize_for_inference(model, (x, mask))
+    assert len(regions_in(gm.code.partition("def forward_calling_modules")[0])) == 1
+    assert torch.allclose(gm(x, mask), model(x, mask), atol=1e-5)
+
+
 @pytest.mark.slow
 @needs_onnxruntime
 def test_a_model_without_branches_is_one_region(prefer: Callable[..., None]) -> None:

@@ -126,6 +126,35 @@ def test_what_torchscript_has_not_is_checked_when_it_compiles(monkeypatch: pytes
         torch.jit.script(gm)
 
 
+LIMITS: list[Any] = [
+    lambda x: torch.finfo(x.dtype).eps,
+    lambda x: torch.finfo(x.dtype).min,
+    lambda x: -torch.finfo(x.dtype).max,
+    lambda x: torch.finfo(x.dtype).bits // 3,
+    lambda x: torch.finfo(x.dtype).tiny + torch.finfo(x.dtype).resolution,
+    lambda x: torch.finfo(x.dtype).smallest_normal,
+]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_limits_of_the_numbers_of_a_dtype(limit: Any) -> None:
+    def program(x: Tensor) -> Tensor:
+        return torch.full((2,), limit(x), dtype=x.dtype)
+
+    captured = trace(program, torch.ones(2))
+    scripted = torch.jit.script(captured)
+    for dtype in torch.float32, torch.bfloat16, torch.float16, torch.float64:
+        x = torch.ones(2, dtype=dtype)
+        assert torch.equal(scripted(x), program(x)) and torch.equal(captured(x), program(x))
+
+
+def test_a_guard_of_several_dtypes() -> None:
+    scripted = torch.jit.script(trace(lambda x: x + 1 if x.dtype == torch.float16 else x - 1, torch.ones(2)))
+    assert torch.equal(scripted(torch.ones(2).double()), torch.zeros(2).double())
+    with pytest.raises(torch.jit.Error, match="another kind of tensor"):
+        scripted(torch.ones(2).half())
+
+
 class Result(dict[str, Tensor]):
     pass
 

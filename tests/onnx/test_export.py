@@ -254,6 +254,25 @@ def test_a_guard_on_data_is_refused_or_dropped_where_asked() -> None:
     assert "dropped" in str(program.report)
 
 
+class AsksForDtypes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        scores = self.linear(x)
+        if scores.dtype == torch.float16:
+            scores = scores.clamp(-9, 9)
+        return scores.masked_fill(mask, torch.finfo(scores.dtype).min).to(self.linear.weight.dtype)
+
+
+def test_what_follows_from_a_dtype_is_a_constant() -> None:
+    model, x, mask = AsksForDtypes().eval(), torch.randn(2, 4), torch.randn(2, 4) > 0
+    program = graphwright.onnx.export(graphwright.trace(model, (x, mask)), (x, mask))
+    torch.testing.assert_close(program(x, mask), model(x, mask))
+    assert {node.op_type for node in program.model.graph} == {"Gemm", "Where"}
+
+
 class Layer(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -124,7 +124,7 @@ def test_guards_and_notes() -> None:
     guarded = trace(lambda x: x.t() + 1 if x.dim() == 2 else x, (x,))  # no question for the dtype
     last: Any = guarded.graph.output_node().args[0]
     assert (dtype_of(last), sure_rank(last), shape_of(last)) == (None, 2, None)
-    guarded = trace(lambda x: x.t() + 1 if x.dim() == 2 and x.is_floating_point() else x, (x,))
+    guarded = trace(lambda x: x.t() + 1 if x.dim() == 2 and x.dtype == torch.float64 else x, (x,))
     last = guarded.graph.output_node().args[0]
     assert (dtype_of(last), sure_rank(last), shape_of(last)) == (torch.float64, 2, None)
     gm = symbolic_trace(lambda x: x.expand(2, 3).neg().t())

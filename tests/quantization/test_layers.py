@@ -27,8 +27,10 @@ from graphwright.quantization import (
     QuantizedLinear,
     Scheme,
     dequantize_by,
+    dynamic_int8,
     fake_quantize_by,
     grid_of_range,
+    weight_only_int8,
 )
 from graphwright.quantization.layer_functions import pack_int4, rounded_in_call, unpack_int4
 
@@ -179,3 +181,25 @@ def test_subclass_with_another_forward_is_no_function() -> None:
     linear = nn.Linear(8, 6)
     assert functional_form(QuantizedLinear.from_float(linear, per_channel(linear.weight))) is not None
     assert functional_form(Doubled.from_float(linear, per_channel(linear.weight))) is None
+
+
+class ReadsDtypes(nn.Module):
+    """Makes values with the dtypes of weights that become whole numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kind = self.first.weight.dtype
+        positions = torch.arange(8, dtype=kind) / 3
+        mask = torch.zeros(8, dtype=kind).masked_fill(positions > 2, torch.finfo(self.second.weight.dtype).eps)
+        return self.second(self.first(x.int().to(kind) + positions).relu()) + mask
+
+
+@pytest.mark.parametrize("scheme", [dynamic_int8(), weight_only_int8()])
+def test_the_dtype_of_a_weight_is_that_of_its_floats(scheme: Any) -> None:
+    model, x = ReadsDtypes().eval(), torch.randn(4, 8) * 3
+    quantized = graphwright.quantize(model, scheme, args=(x,), engine=None)
+    torch.testing.assert_close(quantized(x), model(x), rtol=0.05, atol=0.05)
+    assert not any(each.is_floating_point() and each.dim() > 1 for each in quantized.state_dict().values())

@@ -391,8 +391,6 @@ class Dtyped(nn.Module):
     "ask",
     [
         pytest.param(lambda w, x: x * 2 if w.dtype is torch.float32 else x * 3, id="is"),
-        pytest.param(lambda w, x: x + torch.finfo(w.dtype).max, id="finfo"),
-        pytest.param(lambda w, x: x.to(w.dtype), id="to"),
         pytest.param(lambda w, x: x + str(w.dtype).count("3"), id="text"),
     ],
 )
@@ -402,6 +400,13 @@ def test_a_dtype_of_a_parameter_that_is_read_is_guarded(ask: Any) -> None:
     assert len(gm.guards) == 1
     with pytest.raises(GuardError, match=r"dtypes|weight was of torch.float32"):
         gm.half()(torch.ones(3))
+
+
+@pytest.mark.parametrize("ask", [lambda w, x: x + torch.finfo(w.dtype).max, lambda w, x: x.to(w.dtype)])
+def test_what_follows_from_the_dtype_of_a_parameter_is_read_at_the_call(ask: Any) -> None:
+    gm = trace(Dtyped(ask), (torch.ones(3),))
+    for model in gm, gm.half(), gm.double():
+        assert model(torch.ones(3)).equal(Dtyped(ask).to(gm.weight.dtype)(torch.ones(3)))
 
 
 class Patched(nn.Module):

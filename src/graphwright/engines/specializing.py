@@ -33,10 +33,10 @@ _OF_NUMBERS = frozenset({
     operator.getitem, operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod,
     operator.neg, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.not_,
     operator.is_, operator.is_not, operator.pow, int, float, bool, len, max, min, math.prod, math.sqrt, math.ceil,
-    math.floor, tuple, torch.Size,
+    math.floor, tuple, torch.Size, torch.finfo,
 })  # fmt: skip
 _FACTS = frozenset({"shape", "dtype", "device", "ndim", "is_cuda", "itemsize"})
-_NUMBERS = (bool, int, float, torch.Size, torch.dtype, torch.device)
+_NUMBERS = (bool, int, float, torch.Size, torch.dtype, torch.device, torch.finfo)
 _DROPOUTS = frozenset({F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout,
                        F.feature_alpha_dropout})  # fmt: skip
 
@@ -136,7 +136,7 @@ def _fold_sizes(graph: Graph, shapes: Shapes, args: Sequence[Any], is_general: b
                 known[node] = value
     for node, value in known.items():
         users = [user for user in node.users if user not in known]
-        if node.op != "placeholder" and users:
+        if node.op != "placeholder" and users and not isinstance(value, torch.finfo):
             _write_literal(node, value, users)
 
 
@@ -147,6 +147,8 @@ def _is_of_sizes(node: Node, known: dict[Node, Any], shapes: Shapes) -> bool:
         return isinstance(shapes.known_value(node.args[0]), torch.Tensor) and all(each in known for each in others)
     if node.op != "call_function" or type(node.target).__hash__ is None:
         return False
+    if node.target is getattr and isinstance(node.args[0], Node) and node.args[0] in known:
+        return isinstance(known[node.args[0]], torch.finfo)
     if node.target is getattr:
         return node.args[1] in _FACTS and isinstance(shapes.known_value(node.args[0]), torch.Tensor)
     if node.target is torch.is_autocast_enabled:

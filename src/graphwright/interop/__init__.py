@@ -6,6 +6,7 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     export.py           torch.export's programs
     export_regions.py   branches and loops, run as torch's operators
     torchscript.py      captured modules as torch.jit.script reads them
+    number_limits.py    what torch.finfo says, for TorchScript, which has none
     reading.py          what is noted on graphs that were read of torch.fx's modules
     fx.py               torch.fx's GraphModules
     fx_graphs.py        graphs of torch.fx, read
@@ -79,6 +80,7 @@ FLOORS = (
     "compile_backend",
     "reading",
     "torchscript",
+    "number_limits",
     "fx",
     "fx_writing",
     "operator_form",

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from graphwright.codegen import WITHOUT_DEL
 from graphwright.errors import ExportError
+from graphwright.interop.number_limits import LIMITS, limits_of
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import is_loop, is_region
 from graphwright.runtime import (
@@ -53,6 +54,8 @@ def _write(module: GraphModule, graph: Graph) -> None:
             _leave_defaults_out(node)
         elif is_region(node) and not is_loop(node):
             _may_be_none(node)
+        elif node.op == "call_function" and node.target == torch.finfo:
+            _use_limits(node)
         elif node.op == "call_function":
             _refuse_classes(node)
     for node in graph.find_nodes(op="placeholder"):
@@ -118,7 +121,10 @@ def _of_tensors(guard: Node) -> Iterator[Check]:
             _as_tensor(value),
             f"argument {name!r} was another kind of tensor when the program was captured",
         )
-        if dtype is not None:
+        if isinstance(dtype, tuple):  # of several
+            read = guard.graph.call_function(getattr, (value, "dtype"))
+            yield [*dtype], text, operator.contains, read
+        elif dtype is not None:
             yield guard.graph.call_function(getattr, (value, "dtype")), text, operator.eq, dtype
         if rank is not None:
             yield guard.graph.call_method("dim", (value,)), text, operator.eq, rank
@@ -195,6 +201,19 @@ def _refuse_classes(node: Node) -> None:
     kind = node.target
     if isinstance(kind, type) and kind.__module__ not in ("builtins", "torch"):
         raise _not_known(node, f"the class {kind.__qualname__}")
+
+
+def _use_limits(node: Node) -> None:
+    """Have what torch.finfo gives be numbers in a list."""
+    node.target = limits_of
+    for user in [*node.users]:
+        if user.target is not getattr or user.args[1] not in LIMITS:
+            raise _not_known(node, "torch.finfo")
+        name, user.target, user.args = user.args[1], operator.getitem, (node, LIMITS.index(user.args[1]))
+        if name == "bits":
+            with node.graph.inserting_before(user):
+                number = node.graph.call_function(user.target, user.args)
+            user.target, user.args = int, (number,)
 
 
 def _may_be_none(node: Node) -> None:

@@ -156,7 +156,7 @@ from graphwright.runtime.premises import (
     own_names,
     take_code,
 )
-from graphwright.runtime.premises_text import said_of_modules
+from graphwright.runtime.premises_text import any_of, dtypes_in, said_of_modules
 from graphwright.runtime.processor import sums_bytes_exactly
 from graphwright.runtime.reporting.capture_report import (
     CaptureFacts,
@@ -195,6 +195,8 @@ __getattr__ = lazy_imports(
 )
 
 __all__ = [
+    "any_of",
+    "dtypes_in",
     "ABSENT",
     "METHODS",
     "Methods",

@@ -26,7 +26,8 @@ _FORWARDS = "forwards"  # in the same place: the methods of classes, in the proc
 #   holds    tables that were walked: by table, the names in it
 #   unused   of the submodules in a table that was walked, those of which the graph has the code alone
 #   is_none  parameters, buffers and submodules, by name: whether it is None
-#   dtypes   parameters, buffers and other tensors, by name: the dtype that was read
+#   dtypes   parameters, buffers and other tensors, by name: the dtype that was read, or all that are as good
+#   asked    of them, by name: the line of the program that asks
 #   shapes   parameters, buffers and other tensors, by name: the shape of which something was read
 #   devices  parameters, buffers and other tensors, by name: the device that was asked for
 #   kinds    submodules, by name: by name of a class, whether it is one of its objects

@@ -18,7 +18,7 @@ from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.graph_facts import facts_of_modules
 from graphwright.runtime.outside import ABSENT, METHODS, NAMES, Outside
-from graphwright.runtime.premises_text import said_of_modules
+from graphwright.runtime.premises_text import any_of, said_of_modules
 
 __all__ = [
     "EXPECTATIONS",
@@ -62,8 +62,8 @@ def unlike(value: Any, captured: Any, where: str) -> str:
 def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
     """Say which of some inputs is unlike what it was when the program was captured.
 
-    Each comes with the dtype and rank of the tensor that it was, None for what may be another (and `list`, if it was a
-    list of tensors), with its class, or with its value.
+    Each comes with the dtype and rank of the tensor that it was, None for what may be another, several dtypes for what
+    may be one of them (and `list`, if it was a list of tensors); with its class, or with its value.
 
     >>> unlike_inputs(x=(torch.ones(3), torch.float32, 1), y=(torch.ones(3), torch.Tensor), n=(3, int))
     ''
@@ -110,11 +110,14 @@ def _is_like(value: Any, captured: Any) -> bool:
 def _is_tensor(value: Any, dtype: Any, rank: int | None) -> bool:
     if not isinstance(value, torch.Tensor):
         return False
-    return (dtype is None or value.dtype == dtype) and (rank is None or value.dim() == rank)
+    if dtype is not None and value.dtype != dtype and (type(dtype) is not tuple or value.dtype not in dtype):
+        return False
+    return rank is None or value.dim() == rank
 
 
 def _tensor_kind(dtype: Any, rank: int | None) -> str:
     """Say what is known of a tensor: "a torch.float32 tensor of 2 dimensions"."""
+    dtype = any_of(dtype) if type(dtype) is tuple else dtype
     kind = "a tensor" if dtype is None else f"a {dtype} tensor"
     return kind if rank is None else f"{kind} of {rank} dimension{'' if rank == 1 else 's'}"
 

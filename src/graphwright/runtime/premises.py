@@ -35,7 +35,7 @@ from graphwright.runtime.plain_values import (
     kinds_in,
     spelled,
 )
-from graphwright.runtime.premises_text import NAMED, OF_TENSORS, dotted, shown, shown_now
+from graphwright.runtime.premises_text import NAMED, OF_TENSORS, dotted, dtypes_in, shown, shown_now
 from graphwright.runtime.watching import Watch, Watched
 
 __all__ = [
@@ -128,14 +128,14 @@ def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) ->
     return "", ""
 
 
-def asked_dtypes(root: nn.Module, facts: Mapping[str, Facts], at: str) -> Iterator[tuple[str, torch.Tensor, str]]:
-    """The tensors whose dtype is taken for granted: the path of each, below that of the root, and its dtype then."""
+def asked_dtypes(root: nn.Module, facts: Mapping[str, Facts], at: str) -> Iterator[tuple[str, torch.Tensor, str, str]]:
+    """The tensors whose dtype is taken for granted: the path of each, below the root's, its dtype then, who asks."""
     for path, of_one in facts.items():
         module = _module_at(root, path)
         for name, was in of_one.get("dtypes", {}).items():
             held = _held(module, name) if isinstance(module, nn.Module) else None
             if isinstance(held, torch.Tensor):
-                yield dotted(".".join(filter(None, (at, path))), name), held, was
+                yield dotted(".".join(filter(None, (at, path))), name), held, was, of_one.get("asked", {}).get(name, "")
 
 
 def _idle_everywhere(facts: Mapping[str, Facts]) -> list[dict[Any, Any]]:
@@ -211,8 +211,10 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for fact, text in OF_TENSORS.items():
         for name, was in facts.get(f"{fact}s", {}).items():
             now = str(getattr(_held(module, name), fact, was))
-            if now != was:
-                what = f"{dotted(path, name)} was {text} {was} when the program was captured; now it is {text} {now}"
+            if now != was and now not in dtypes_in(was):
+                asked = facts.get("asked", {}).get(name) if fact == "dtype" else None
+                then = "captured" if not asked else f"captured, which asks at {asked}"
+                what = f"{dotted(path, name)} was {text} {was} when the program was {then}; now it is {text} {now}"
                 yield what, "convert the original model, then capture it"
     for name, answers in facts.get("kinds", {}).items():
         held = _held(module, name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphwright.runtime.graph_facts import Facts
 
-__all__ = ["NAMED", "OF_TENSORS", "dotted", "said_of_modules", "shown", "shown_now"]
+__all__ = ["NAMED", "OF_TENSORS", "any_of", "dotted", "dtypes_in", "said_of_modules", "shown", "shown_now"]
 
 
 def said_of_modules(facts: Mapping[str, Facts]) -> str:
@@ -40,6 +40,27 @@ def said_of_modules(facts: Mapping[str, Facts]) -> str:
     called = sum("hooks" in of_one for of_one in facts.values())
     said += [f"the code and hooks of {called} module{'s' * (called > 1)}"] if called else []
     return "; ".join(said) or f"the class of {len(facts)} module{'s' * (len(facts) > 1)}"
+
+
+def any_of(facts: Iterable[Any]) -> str:
+    """Say that something is one of some facts: those that a program is right for.
+
+    >>> any_of(["torch.float64", "torch.float32"])
+    'torch.float32 or torch.float64'
+    """
+    return _OR.join(sorted(map(str, facts)))
+
+
+def dtypes_in(said: str) -> list[str]:
+    """The dtypes that `any_of` has said.
+
+    >>> dtypes_in("torch.float32 or torch.float64")
+    ['torch.float32', 'torch.float64']
+    """
+    return said.split(_OR)
+
+
+_OR = " or "
 
 
 def _few(texts: list[str]) -> list[str]:

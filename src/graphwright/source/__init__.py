@@ -71,7 +71,15 @@ from graphwright.source.mentions import (
     mentions,
     stored_globals,
 )
-from graphwright.source.parameters import calls_the_same, function_of_call, ignores
+from graphwright.source.parameters import (
+    argument_for,
+    calls_the_same,
+    code_called_by,
+    function_of_call,
+    ignores,
+    looks_at_all,
+    uses_of_argument,
+)
 from graphwright.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.source.roles import Role, Standing, is_user_raise, role_of
 from graphwright.source.source_files import Source, source_of
@@ -113,11 +121,19 @@ from graphwright.source.syntax import (
     walk_all,
     walk_own,
 )
-from graphwright.source.uses import Use, argument_at, uses_of
+from graphwright.source.uses import (
+    Asked,
+    Use,
+    argument_at,
+    argument_of,
+    call_at,
+    parameter_uses,
+    uses_of,
+)
 from graphwright.source.variables import bound_in_loops, names_counted, private_to
 
 __all__ = [
-    "Mentions",
+    "Asked", "Mentions", "argument_for", "argument_of", "call_at", "code_called_by", "looks_at_all", "parameter_uses",
     "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK", "SCOPES",
     "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler", "Liveness",
     "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use",
@@ -131,6 +147,6 @@ __all__ = [
     "names_read", "note_compiled", "note_made_from_source", "note_replaced", "note_shown_as", "place_of",
     "place_of_name", "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of", "returns",
     "runs_as_it_is_left", "source_behind", "source_of", "statements_in", "steps_of", "stored_globals", "target_names",
-    "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "walk", "walk_all", "walk_own",
-    "why_no_definition", "with_rest", "with_test_inside", "without_cache",
+    "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all",
+    "walk_own", "why_no_definition", "with_rest", "with_test_inside", "without_cache",
 ]  # fmt: skip

@@ -13,9 +13,17 @@ import torch
 
 from graphwright.source.code_table import CodeTable
 from graphwright.source.mentions import codes_of
-from graphwright.source.uses import Place, definition_around, stores_of
+from graphwright.source.uses import Place, Use, definition_around, expression_of, parameter_uses, stores_of
 
-__all__ = ["calls_the_same", "function_of_call", "ignores"]
+__all__ = [
+    "argument_for",
+    "calls_the_same",
+    "code_called_by",
+    "function_of_call",
+    "ignores",
+    "looks_at_all",
+    "uses_of_argument",
+]
 
 _UNKNOWN = object()
 _LOOKS_AT_ALL = frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "stack"})
@@ -36,6 +44,17 @@ def ignores(function: Any, call: ast.Call, argument: Place) -> bool:
     return name is not None and not any(_mentions(part, name) for part in codes_of(inner.__code__))
 
 
+def uses_of_argument(function: Any, call: ast.Call, argument: Place) -> tuple[Use, ...]:
+    """What a function does with an argument that a call of it hands it, all of it; nothing where that is not known."""
+    inner = function.__func__ if isinstance(function, MethodType) else function
+    code = inner.__code__ if type(inner) is FunctionType else None
+    name = None if code is None else _parameter(code, call, argument, inner is not function)
+    if code is None or name is None or any(map(looks_at_all, codes_of(code))):
+        return ()
+    uses = parameter_uses(code, code.co_firstlineno, name)
+    return uses if all(use.may_wait for use in uses) else ()
+
+
 def function_of_call(call: ast.Call, frame: FrameType) -> Any:
     """What a call of a running function calls, where the frame tells before it does: None where it does not.
 
@@ -43,6 +62,27 @@ def function_of_call(call: ast.Call, frame: FrameType) -> Any:
     """
     function = _held(call.func, frame)
     return None if function is _UNKNOWN else function
+
+
+def code_called_by(frame: FrameType) -> CodeType | None:
+    """The code of the function or property whose result a frame waits for; None where that may keep its results."""
+    found = expression_of(frame.f_code, frame.f_lasti)
+    called = function_of_call(found, frame) if isinstance(found, ast.Call) else None
+    if isinstance(found, ast.Attribute):
+        owner = _owner(found.value, frame)
+        read = None if owner is _UNKNOWN else inspect.getattr_static(type(owner), found.attr, None)
+        called = read.fget if type(read) is property else None
+    inner = called.__func__ if isinstance(called, MethodType) else called
+    return inner.__code__ if type(inner) is FunctionType else None
+
+
+def _owner(expression: ast.expr, frame: FrameType) -> Any:
+    """What an expression stands for whose attribute is read: as `_held`, or a module that another one has."""
+    value = _held(expression, frame)
+    if value is not _UNKNOWN or not isinstance(expression, ast.Attribute):
+        return value
+    outer = _owner(expression.value, frame)
+    return outer._modules.get(expression.attr, _UNKNOWN) if isinstance(outer, torch.nn.Module) else _UNKNOWN
 
 
 def calls_the_same(call: ast.Call, frame: FrameType) -> bool:
@@ -107,9 +147,24 @@ def _parameter(code: CodeType, call: ast.Call, argument: Place, is_bound: bool) 
     return None
 
 
+def argument_for(code: CodeType, call: ast.Call, name: str, is_bound: bool) -> ast.expr | None:
+    """The argument of a call that a function takes by a parameter; `is_bound`: as a method of an object."""
+    given = [*call.args, *[keyword.value for keyword in call.keywords]]
+    return next((each for each in given if _parameter(code, call, _place(each), is_bound) == name), None)
+
+
+def _place(expression: ast.expr) -> Place:
+    return expression.lineno, expression.col_offset
+
+
+def looks_at_all(code: CodeType) -> bool:
+    """Tell whether code may look at all of its variables, by `locals()` and its like."""
+    return not _LOOKS_AT_ALL.isdisjoint(code.co_names)
+
+
 def _mentions(code: CodeType, name: str) -> bool:
     """Tell whether code uses a variable, or all of them."""
-    if name in code.co_freevars or name in code.co_cellvars or not _LOOKS_AT_ALL.isdisjoint(code.co_names):
+    if name in code.co_freevars or name in code.co_cellvars or looks_at_all(code):
         return True
     used = _used.get(code)
     if used is None:

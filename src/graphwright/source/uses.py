@@ -1,7 +1,7 @@
 """What a function does with a value that it reads, as far as its source tells: takes an item, hands it to a call, asks.
 
 `x.shape[0]` reads one size, `for s in x.shape` how many there are; `y.to(x.dtype)` hands a dtype on, `x.dtype ==
-torch.half` asks for it. A value that is given to a variable of its own is followed to where that is read.
+torch.half` asks one thing of it. A value that is given to a variable of its own is followed to where that is read.
 """
 
 from __future__ import annotations
@@ -18,24 +18,43 @@ from graphwright.source.roles import expression_at, statement_at
 from graphwright.source.source_files import source_of
 from graphwright.source.syntax import children
 
-__all__ = ["Use", "argument_at", "definition_around", "stores_of", "uses_of"]
+__all__ = [
+    "Asked", "Use", "argument_at", "argument_of", "call_at", "definition_around", "expression_of", "parameter_uses",
+    "stores_of", "uses_of",
+]  # fmt: skip
 
 Place = tuple[int, int]  # line and column of an expression
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Use:
-    """One place where a value is used: the `index` of the item that is taken of it, or the argument of a call.
+class Asked:
+    """What is asked of a value: an attribute of it, by `name`, or how it compares with `other`: by the operator's name.
 
-    Neither is there where the value is asked for, kept or returned. `may_wait`: it is read of a variable, by the
-    function itself, which may as well end without it.
+    `place` is that of the whole question.
+    """
+
+    name: str
+    other: ast.expr | None
+    place: Place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """One place where a value is used: the `index` of the item that is taken of it, the argument of a call, a question.
+
+    None of them is there where the value is kept or returned, or all of it is asked for. `may_wait`: it is read of a
+    variable, by the function itself, which may as well end without it; `may_recur`: or use it several times. `result`:
+    what is asked, at once, of what the call gives.
     """
 
     index: int | None = None
     argument: Place | None = None
     call: ast.Call | None = None
+    asked: Asked | None = None
+    result: Asked | None = None
     is_returned: bool = False
     may_wait: bool = False
+    may_recur: bool = False
 
 
 _known: CodeTable[dict[int, tuple[Use, ...]]] = CodeTable()
@@ -69,19 +88,39 @@ def _variable(found: ast.AST, parent: ast.AST, parents: _Parents) -> ast.Name | 
     return target if isinstance(target, ast.Name) else None
 
 
-def argument_at(code: CodeType, instruction: int, index: int, keyword: str | None = None) -> Place | None:
-    """The place of the expression that is an argument of the call that an instruction makes, where there is one."""
+def parameter_uses(code: CodeType, line: int, name: str) -> tuple[Use, ...]:
+    """What a function in which a line is does with the value of a parameter, to which it gives no other."""
+    return (*_reads(code, line, ast.Name(name)),) or _ASKED
+
+
+def call_at(code: CodeType, instruction: int) -> ast.Call | None:
+    """The call that an instruction makes."""
+    found = expression_of(code, instruction)
+    return found if isinstance(found, ast.Call) else None
+
+
+def expression_of(code: CodeType, instruction: int) -> ast.AST | None:
+    """The expression whose value an instruction gives."""
     position = position_of(code, instruction)
     statement = statement_at(code, position)
-    call = None if statement is None else expression_at(statement, position)
-    if not isinstance(call, ast.Call):
+    return None if statement is None else expression_at(statement, position)
+
+
+def argument_at(code: CodeType, instruction: int, index: int, keyword: str | None = None) -> Place | None:
+    """The place of the expression that is an argument of the call that an instruction makes, where there is one."""
+    found = argument_of(code, instruction, index, keyword)
+    return None if found is None else (found.lineno, found.col_offset)
+
+
+def argument_of(code: CodeType, instruction: int, index: int, keyword: str | None = None) -> ast.expr | None:
+    """The expression that is an argument of the call that an instruction makes, where there is one."""
+    call = call_at(code, instruction)
+    if call is None:
         return None
     if keyword is not None:
-        found = next((given.value for given in call.keywords if given.arg == keyword), None)
-    else:
-        is_plain = not any(isinstance(given, ast.Starred) for given in call.args)
-        found = call.args[index] if is_plain and -len(call.args) <= index < len(call.args) else None
-    return None if found is None else (found.lineno, found.col_offset)
+        return next((given.value for given in call.keywords if given.arg == keyword), None)
+    is_plain = not any(isinstance(given, ast.Starred) for given in call.args)
+    return call.args[index] if is_plain and -len(call.args) <= index < len(call.args) else None
 
 
 def _use(read: ast.AST, parents: _Parents) -> Use:
@@ -94,8 +133,33 @@ def _use(read: ast.AST, parents: _Parents) -> Use:
         return Use(index=index) if type(index) is int else Use()
     call = parents.get(parent) if isinstance(parent, ast.keyword) else parent
     if isinstance(call, ast.Call) and call.func is not read and isinstance(read, ast.expr):
-        return Use(argument=(read.lineno, read.col_offset), call=call)
-    return Use(is_returned=isinstance(parent, ast.Return))
+        result = _question(call, parents[call]) if call in parents else None
+        return Use(argument=(read.lineno, read.col_offset), call=call, result=result)
+    is_first = isinstance(parent, ast.GeneratorExp) and parent.elt is read and _is_of_next(parent, parents)
+    return Use(is_returned=is_first or isinstance(parent, ast.Return), asked=_question(read, parent))
+
+
+def _is_of_next(values: ast.GeneratorExp, parents: _Parents) -> bool:
+    """Tell whether `next` takes the first of some values: it goes to who asks for that, like what is returned."""
+    call = parents.get(values)
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "next"
+
+
+def _question(read: ast.AST, parent: ast.AST) -> Asked | None:
+    """The question that a part of the source asks of a value: of the one that it compares, or has an attribute read."""
+    if isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load):
+        return Asked(parent.attr, None, (parent.lineno, parent.col_offset))
+    if not isinstance(parent, ast.Compare) or len(parent.ops) != 1:
+        return None
+    name, left, right = type(parent.ops[0]).__name__, parent.left, parent.comparators[0]
+    is_left = left is read
+    if name not in (_COMPARES if is_left else _COMPARES_BOTH):
+        return None
+    return Asked(name, right if is_left else left, (parent.lineno, parent.col_offset))
+
+
+_COMPARES_BOTH = frozenset({"Eq", "NotEq", "Is", "IsNot"})
+_COMPARES = _COMPARES_BOTH | {"In", "NotIn"}
 
 
 def _reads(code: CodeType, line: int, variable: ast.Name) -> Iterator[Use]:
@@ -106,7 +170,8 @@ def _reads(code: CodeType, line: int, variable: ast.Name) -> Iterator[Use]:
     parents = _parents(definition)
     for node in parents:
         if isinstance(node, ast.Name) and node.id == variable.id and isinstance(node.ctx, ast.Load):
-            yield dataclasses.replace(_use(node, parents), may_wait=not _is_in_inner(node, definition, parents))
+            may_wait, is_alone = _is_own(node, definition, parents)
+            yield dataclasses.replace(_use(node, parents), may_wait=may_wait, may_recur=not is_alone)
 
 
 def _names_given(node: ast.AST) -> tuple[str, ...]:
@@ -143,12 +208,18 @@ def stores_of(definition: ast.FunctionDef, name: str) -> int:
 _STORES = "_stores"  # kept with the definition, which is read once for each file
 
 
-def _is_in_inner(node: ast.AST, definition: ast.FunctionDef, parents: _Parents) -> bool:
+def _is_own(node: ast.AST, definition: ast.FunctionDef, parents: _Parents) -> tuple[bool, bool]:
+    """Tell whether a part of a function is in no function inside, and whether it is in no loop either."""
+    is_own = is_alone = True
     while node is not definition:
         node = parents[node]
         if isinstance(node, ast.FunctionDef | ast.Lambda) and node is not definition:
-            return True
-    return False
+            is_own = False
+        is_alone &= is_own and not isinstance(node, _REPEAT)
+    return is_own, is_alone
+
+
+_REPEAT = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def definition_around(code: CodeType, line: int) -> ast.FunctionDef | None:

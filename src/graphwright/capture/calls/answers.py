@@ -52,7 +52,8 @@ def asked(
         if row_of(name) is Row.FACT:
             return fact(recorder, op, target, args, kwargs, value)
         for given in values:
-            ask_dtype(recorder, given)
+            if isinstance(given, TensorProxy):
+                ask_dtype(recorder, given, name)
         return value
     if recorder.examples.is_real:
         return recorder.record(op, target, function, args, kwargs)
@@ -73,7 +74,10 @@ def _told_of_held(
     """Answer what the program asks of a tensor of its modules; it is taken for granted, or guarded."""
     of = "dtype" if row_of(name) is Row.DTYPE else "device" if name in _OF_DEVICES else None
     held = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
-    if of is not None:
+    if of == "dtype":
+        for each in held:
+            ask_dtype(recorder, each, name)
+    elif of is not None:
         for each in held:
             recorder.tensors.take_fact(each, of)
     elif all(recorder.tensors.path(each) is not None for each in held):
@@ -111,7 +115,7 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
         if name in ("data", "T", "mT", "H", "mH", "real", "imag", "grad"):
             return recorder.record("call_function", getattr, getattr, (owner, name), {})
         if name == "dtype":
-            recorder.tensors.take_fact(owner, "dtype")
+            recorder.dtypes.read(owner, reader(), recorder.where() or "")
         if name in ("shape", "ndim"):
             _ask_held(recorder, owner)
         if name == "device" and reader() is not None:
@@ -136,7 +140,7 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
     if name == "dtype":
         recorder.dtypes.read(owner, reader(), recorder.where() or "")
     elif row_of(name) is Row.DTYPE:
-        ask_dtype(recorder, owner)
+        ask_dtype(recorder, owner, name)
     elif row_of(name) is not Row.GRADIENT:
         fact(recorder, "call_function", getattr, (owner, name), {}, value)
     return value

@@ -6,6 +6,9 @@ import sys
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from graphwright.capture.calls.dtype_questions import alike_for
 from graphwright.capture.proxies.calls_as_written import AS_MANY_AS_DIMENSIONS
 from graphwright.capture.proxies.tensor_names import row_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -15,11 +18,12 @@ from graphwright.runtime import expect
 from graphwright.source import Use, is_ours, user_frame, uses_of
 
 if TYPE_CHECKING:
-    import torch
-
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["ask_dtype", "ask_rank", "ask_shape", "fact", "is_only_handed_on", "note_count", "program_frame", "reader"]
+__all__ = [
+    "ask_dtype", "ask_rank", "ask_shape", "dtype_of", "fact", "is_only_handed_on", "note_count", "program_frame",
+    "reader", "take_dtype",
+]  # fmt: skip
 
 
 def fact(
@@ -50,10 +54,23 @@ def fact(
     return value
 
 
-def ask_dtype(recorder: TypedCapture, tensor: torch.Tensor) -> None:
-    """The program asks for what follows from the dtype of a tensor."""
+def ask_dtype(recorder: TypedCapture, tensor: torch.Tensor, name: str) -> None:
+    """The program asks for what follows from the dtype of a tensor, by an attribute or method."""
+    take_dtype(recorder, tensor, alike_for(name, dtype_of(tensor)), recorder.where() or "")
+
+
+def take_dtype(recorder: TypedCapture, tensor: torch.Tensor, alike: frozenset[torch.dtype] | None, at: str) -> None:
+    """Take for granted that a tensor has the dtype that it has, or another that is as good; None: no other is."""
     if isinstance(tensor, TensorProxy):
-        recorder.ledger.tensor(tensor, "dtype", recorder.where() or "")
+        recorder.ledger.tensor(tensor, alike or "dtype", at)
+    else:
+        recorder.tensors.take_fact(tensor, alike or "dtype", at)
+
+
+def dtype_of(tensor: torch.Tensor) -> torch.dtype:
+    """The dtype of a tensor, for which the program does not ask."""
+    with torch._C.DisableTorchFunction():
+        return tensor.example.dtype if isinstance(tensor, TensorProxy) else tensor.dtype
 
 
 def ask_rank(recorder: TypedCapture, tensor: TensorProxy) -> None:

@@ -15,6 +15,7 @@ it. Read closures.py first.
     world.py            the clock, the environment, files: what is read there is said
     unknown_calls.py    functions that are not known to compute only: what they give is said
     process_state.py    what torch keeps for the whole process: guarded where a program asks for it
+    number_limits.py    `torch.finfo(x.dtype)`: what follows from the dtype of a tensor
     random_state.py     seeds, states and forks of random numbers: nodes, in order
     torch_generators.py generators of torch that a program makes or holds
     drawing.py          calls that draw random numbers of Python's or NumPy's, as nodes

@@ -26,6 +26,7 @@ from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.methods import HEAP
 from graphwright.capture.containers.tables import METHODS, container_of, heap, unbound_method
+from graphwright.capture.outside.number_limits import limits_asked
 from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.outside.unknown_calls import say_unknown, unknown_call
@@ -173,7 +174,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **dict.fromkeys((*HEAP, heapq.merge, heapq.nlargest, heapq.nsmallest), (_HEAP,)),
     torch.tensor: (tensor_of_range,), torch.as_tensor: (tensor_of_range,),
     print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
-    torch.broadcast_shapes: (shape_of_all,),
+    torch.broadcast_shapes: (shape_of_all,), torch.finfo: (limits_asked,),
     **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
 

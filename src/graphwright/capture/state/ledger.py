@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import torch
 
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tracer_warnings import warn_tracer
+from graphwright.runtime import any_of, dtypes_in
 from graphwright.source import is_installed, user_frame
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from graphwright.ir import Node
     from graphwright.runtime import Found
 
-__all__ = ["Ledger", "Read", "Taken", "Unforeseen", "join_facts_of"]
+__all__ = ["Fact", "Ledger", "Read", "Taken", "Unforeseen", "join_dtypes", "join_facts_of"]
+
+Fact = str | frozenset[torch.dtype]  # "rank", "dtype", "device", "class"; or the dtypes that are as good as its own
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,10 +46,10 @@ class Taken:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Read:
-    """A fact of a tensor that was read: its "rank" or its "dtype"; `at` is the user's line."""
+    """A fact of a tensor that was read, and the user's line."""
 
     tensor: TensorProxy
-    fact: str
+    fact: Fact
     at: str
 
 
@@ -66,7 +69,7 @@ class Ledger:
         self.taken: dict[str, Taken] = {}
         self.reads: dict[Hashable, Read] = {}
         self.found: dict[Hashable, Found] = {}
-        self.asked: dict[str, set[str]] = {}  # what was read of inputs, by path: "rank", "dtype", "kind"
+        self.asked: dict[str, set[Fact]] = {}  # what was read of inputs, by path
         self.unforeseen: dict[Node, Unforeseen] = {}  # by the node that gives the value
         self.of_inputs: dict[Hashable, set[str]] = {}  # what was asked of them, by id, or key of a number
         self.asks_kinds = False
@@ -82,8 +85,8 @@ class Ledger:
         """Take a plain value for granted, under a name that is its own: it is guarded before the first operation."""
         self.taken[name] = Taken(make, value, subject)
 
-    def tensor(self, tensor: TensorProxy, fact: str, at: str) -> None:
-        """Take the "rank", "dtype", "device" or "class" of a tensor for granted: what it follows from is guarded."""
+    def tensor(self, tensor: TensorProxy, fact: Fact, at: str) -> None:
+        """Take a fact of a tensor for granted: what it follows from is guarded."""
         self.reads.setdefault((id(tensor), fact), Read(tensor, fact, at))
 
     def find(self, found: dict[Any, Found]) -> None:
@@ -143,6 +146,18 @@ class Ledger:
             self.modules[path] = join_facts_of(self.module(path), of_module)
 
 
+def join_dtypes(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    """The dtypes that tensors may have by what two of such facts say; what contradicts is as the first says.
+
+    >>> join_dtypes({"w": "torch.float32 or torch.float64"}, {"w": "torch.float32", "b": "torch.float32"})
+    {'w': 'torch.float32', 'b': 'torch.float32'}
+    """
+    joined = {**other, **one}
+    for name in one.keys() & other.keys():
+        joined[name] = any_of(set(dtypes_in(one[name])).intersection(dtypes_in(other[name]))) or one[name]
+    return joined
+
+
 def join_facts_of(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """The facts of one module that two ways through a program, or two captures of it, take for granted.
 
@@ -151,7 +166,9 @@ def join_facts_of(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """
     joined = {**other, **one}
     for fact in one.keys() & other.keys():
-        if isinstance(one[fact], dict):
+        if fact == "dtypes":
+            joined[fact] = join_dtypes(one[fact], other[fact])
+        elif isinstance(one[fact], dict):
             joined[fact] = {**other[fact], **one[fact]}
         elif isinstance(one[fact], list):
             joined[fact] = list(dict.fromkeys([*one[fact], *other[fact]]))

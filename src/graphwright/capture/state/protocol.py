@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from graphwright.ir import Target
+from graphwright.ir import Node, Target
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from graphwright.capture.state.calls import Calls
     from graphwright.capture.state.examples import Examples
-    from graphwright.capture.state.ledger import Ledger
+    from graphwright.capture.state.ledger import Fact, Ledger
     from graphwright.capture.state.members import Members
     from graphwright.capture.state.parts import (
         Ambient,
@@ -229,10 +229,10 @@ class HeldTensors(Protocol):
     def note(self, tensor: torch.Tensor, path: str) -> None:
         """Note where in the program a tensor is; one that is in several places is at the first."""
 
-    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
+    def take_fact(self, tensor: torch.Tensor, fact: Fact, at: str = "") -> None:
         """Take the dtype or shape of a tensor of the modules for granted."""
 
-    def take_fact_at(self, path: str, fact: str) -> None:
+    def take_fact_at(self, path: str, fact: Fact, at: str = "") -> None:
         """The same of the tensor at a path, if it is one of the modules."""
 
     def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
@@ -258,8 +258,14 @@ class Dtypes(Protocol):
 
     handed: dict[Any, Any]
 
-    def read(self, tensor: TensorProxy, frame: FrameType | None, at: str) -> None:
+    def read(self, tensor: torch.Tensor, frame: FrameType | None, at: str) -> None:
         """Note that the program reads the dtype of a tensor, in a frame of its own."""
+
+    def tensor_given(self, dtype: Any, frame: FrameType, index: int, keyword: str | None) -> torch.Tensor | None:
+        """The tensor whose dtype a frame's call gives as an argument; None for a plain dtype."""
+
+    def node_of(self, tensor: torch.Tensor) -> Node:
+        """The node that reads the dtype of a tensor."""
 
     def given(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A converted function is about to call something."""

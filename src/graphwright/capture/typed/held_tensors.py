@@ -9,9 +9,11 @@ import numpy
 import torch
 
 from graphwright.capture.proxies.calls_as_written import module_name
+from graphwright.capture.state.ledger import Fact, join_dtypes
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
+from graphwright.runtime import any_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -40,12 +42,14 @@ class HeldTensors:
         """Where in the program a tensor is, None for one that is in none of its modules."""
         return self._paths.get(id(tensor))
 
-    def take_fact(self, tensor: torch.Tensor, fact: str) -> None:
-        """Take the dtype or shape of a tensor of the modules for granted, as what else is read of these."""
-        with torch._C.DisableTorchFunction():
-            self._take(f"{fact}s", tensor, str(getattr(tensor, fact)))
+    def take_fact(self, tensor: torch.Tensor, fact: Fact, at: str = "") -> None:
+        """Take the dtype or shape of a tensor of the modules for granted, as what else is read of these.
 
-    def take_fact_at(self, path: str, fact: str) -> None:
+        Instead of its dtype it may be those that are as good. `at` is the user's line.
+        """
+        self._take(tensor, fact, self._paths.get(id(tensor)), at)
+
+    def take_fact_at(self, path: str, fact: Fact, at: str = "") -> None:
         """The same of the tensor at a path, if it is one of the modules."""
         shells = self._recorder.shells
         try:
@@ -53,17 +57,26 @@ class HeldTensors:
         except AttributeError:  # a constant
             return
         if isinstance(tensor, torch.Tensor):
-            with torch._C.DisableTorchFunction():
-                self._take_at(f"{fact}s", path, str(getattr(tensor, fact)))
+            self._take(tensor, fact, path, at)
 
-    def _take(self, fact: str, tensor: torch.Tensor, value: str) -> None:
-        path = self._paths.get(id(tensor))
-        if path is not None:
-            self._take_at(fact, path, value)
-
-    def _take_at(self, fact: str, path: str, value: str) -> None:
+    def _take(self, tensor: torch.Tensor, fact: Fact, path: str | None, at: str) -> None:
+        if path is None:
+            return
+        with torch._C.DisableTorchFunction():
+            if not isinstance(fact, str) and tensor.dtype in fact:
+                fact, said = "dtype", any_of(fact)
+            else:
+                fact = fact if isinstance(fact, str) else "dtype"
+                said = str(getattr(tensor, fact))
         owner, _, name = path.rpartition(".")
-        self._recorder.ledger.module(owner).setdefault(fact, {})[name] = value
+        of_module = self._recorder.ledger.module(owner)
+        if fact == "dtype":
+            before = of_module.get("dtypes", {})
+            of_module["dtypes"] = join_dtypes({name: said}, before)
+            if at and of_module["dtypes"][name] != before.get(name):
+                of_module.setdefault("asked", {})[name] = at
+        else:
+            of_module.setdefault(f"{fact}s", {})[name] = said
 
     def node(self, tensor: torch.Tensor) -> Node:
         """The node that reads a tensor of the module, or a constant that no module has."""
@@ -106,7 +119,7 @@ class HeldTensors:
         if is_of_program or id(tensor) in self._paths:
             self._devices[id(device)] = device, tensor
         if not is_of_program and not is_only_handed_on:
-            self._take("devices", tensor, str(device))
+            self.take_fact(tensor, "device")
         return device
 
     def device_node(self, device: torch.device) -> Node | torch.device:

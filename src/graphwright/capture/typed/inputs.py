@@ -460,7 +460,8 @@ class Inputs:
         sources |= {held.make(): path for path, held in self._tensors.items() if held.is_list}
         of_tensors = {id(proxy): path for path, proxy in proxies.items()}
         numbers = {make(): path for path, (make, kind) in self._kinds.items() if kind in (int, float)}
-        asked = Settling(self._recorder, sources | numbers, of_tensors, [*self._tensors])
+        dtypes = {path: held.example.dtype for path, held in self._tensors.items()}
+        asked = Settling(self._recorder, sources | numbers, of_tensors, dtypes)
         asked.follow(ledger.reads.values())
         ledger.reads.clear()
         if asked.follows_autocast:
@@ -512,8 +513,11 @@ class Inputs:
         facts = {}
         for name, held in self._tensors.items():
             asked = self._recorder.ledger.asked.get(name)
-            if asked and asked & {"dtype", "rank"}:
-                dtype = held.example.dtype if "dtype" in asked else None
+            among = [fact for fact in asked or () if not isinstance(fact, str)]
+            if asked and (among or asked & {"dtype", "rank"}):
+                dtype: Any = held.example.dtype if "dtype" in asked else None
+                if among and dtype is None:  # or another that is as good
+                    dtype = tuple(sorted(frozenset.intersection(*among), key=str))
                 rank = held.example.dim() if "rank" in asked else None
                 facts[name] = (held.make(), dtype, rank, *((list,) if held.is_list else ()))
         return facts

@@ -21,10 +21,11 @@ from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
 from graphwright.capture.calls.arguments import checks_items, drained, made_again, share
 from graphwright.capture.calls.converted_modules import convert_module
-from graphwright.capture.calls.dtypes import Dtypes, unforeseen
+from graphwright.capture.calls.dtypes import Dtypes
 from graphwright.capture.calls.facts import note_count
 from graphwright.capture.calls.gradients import on_any_way
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
+from graphwright.capture.calls.result_dtypes import unforeseen
 from graphwright.capture.containers.joining import Joining
 from graphwright.capture.containers.open_iterables import OpenIterable
 from graphwright.capture.containers.rows import is_count_known, pieces

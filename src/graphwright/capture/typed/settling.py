@@ -3,6 +3,10 @@
 The rank of `linear(x)` is that of `x`, and `x` is what a guard can name. Where the rank of a value does not follow from
 ranks alone - `squeeze` looks at sizes, and nobody knows what an opaque call gives - it is checked where the value is
 made.
+
+A fact that is a set of dtypes says that each of them is as good as the example's: all that is asked has the same answer
+for them. A sum of tensors of such dtypes has one of them, too, so the inputs may have any. Behind an operation of which
+that is not known the dtype is the example's, and so it is of inputs that had no dtype of the set.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from graphwright.capture.calls.dtypes import GIVES_DTYPE
+from graphwright.capture.calls.result_dtypes import GIVES_DTYPE, GIVES_NO_FLOATS, LIKE_OPERANDS, gives_places, promotes
 from graphwright.capture.effects.alike_modules import is_below
 from graphwright.capture.proxies.calls_as_written import name_of_target, reshaped_argument
 from graphwright.capture.proxies.tensor_names import Row, row_of
@@ -26,34 +30,28 @@ from graphwright.source import CallSite
 if TYPE_CHECKING:
     import torch
 
-    from graphwright.capture.state.ledger import Read
+    from graphwright.capture.state.ledger import Fact, Read
     from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["Settling"]
 
 _NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
-# Whose result has the dtype of their operands under `torch.autocast`, too; that of all others may be another there.
-_LIKE_OPERANDS = frozenset({
-    "abs", "add", "and_", "append", "arange", "chunk", "clone", "cond", "contiguous", "detach", "dict", "dropout",
-    "embedding", "empty", "empty_like", "expand", "expand_as", "extend", "flatten", "floordiv", "for_loop",
-    "full", "full_like", "gelu", "getattr", "getitem", "iadd", "identity", "imul", "insert", "invert",
-    "isub", "itruediv", "list", "masked_fill", "mod", "mul", "neg", "new_empty", "new_full",
-    "new_ones", "new_zeros", "ones", "ones_like", "or_", "permute", "pop", "pow", "relu", "reshape", "setitem",
-    "sigmoid", "silu", "split", "squeeze", "sub", "t", "tanh", "to", "transpose", "truediv", "tuple", "type_as",
-    "unbind", "unflatten", "unpack", "unsqueeze", "view", "where", "while_loop", "xor", "zeros", "zeros_like",
-})  # fmt: skip
 
 
 class Settling:
     """What is asked of each input, by path: found by going back from what was read, through all that it comes from."""
 
     def __init__(
-        self, recorder: TypedCapture, nodes: Mapping[Node, str], proxies: Mapping[int, str], tensors: list[str]
+        self,
+        recorder: TypedCapture,
+        nodes: Mapping[Node, str],
+        proxies: Mapping[int, str],
+        tensors: Mapping[str, torch.dtype],
     ) -> None:
         self._recorder = recorder
         self._nodes = nodes  # of inputs: the path of each
         self._proxies = proxies  # likewise, by id
-        self._tensors = tensors  # the paths of the tensors among the inputs
+        self._tensors = tensors  # the dtypes of the tensors among the inputs, by path
         copies = [(made, copied) for made in recorder.copied_calls if (copied := copied_call(made)) is not None]
         self._originals = {new: old for _, copied in copies for old, new in copied.results.items()}
         # The copied calls of which a node is in the original, each with what it uses instead.
@@ -63,16 +61,18 @@ class Settling:
             if not of_original:
                 self._in_copies |= dict.fromkeys(copied.nodes, of_original)
             of_original.append((copied, instead_of(made)))
-        self._seen: dict[Node, set[str]] = {}
-        self._todo: list[tuple[Node, str]] = []
+        self._seen: dict[Node, set[Fact]] = {}
+        self._at = ""  # the line that read what is followed now
+        self._places: dict[tuple[Node, Fact], str] = {}  # the line that read what each node is asked for
+        self._todo: list[tuple[Node, Fact]] = []
         self._owners: dict[Graph, Node] | None = None
-        self.found: dict[str, set[str]] = {}
+        self.found: dict[str, set[Fact]] = {}
         self.follows_autocast = False  # whether a dtype that was read is another one under `torch.autocast`
 
     def follow(self, reads: Iterable[Read]) -> None:
         """Follow what was read of tensors to the inputs."""
         for read in reads:
-            path, node = self._proxies.get(id(read.tensor)), read.tensor._node
+            path, node, self._at = self._proxies.get(id(read.tensor)), read.tensor._node, read.at
             if path is not None:
                 self._note(path, read.fact)
             if node is not None:
@@ -80,22 +80,27 @@ class Settling:
             elif path is None:  # a tensor that nothing has computed yet
                 self._note_all(read.fact)
         while self._todo:
-            self._go_back(*self._todo.pop())
+            node, fact = self._todo.pop()
+            self._at = self._places[node, fact]
+            self._go_back(node, fact)
 
-    def _mark(self, node: Node, fact: str) -> None:
+    def _mark(self, node: Node, fact: Fact) -> None:
         seen = self._seen.setdefault(node, set())
         if fact not in seen:
             seen.add(fact)
             self._todo.append((node, fact))
+            self._places[node, fact] = self._at
 
-    def _note(self, path: str, fact: str) -> None:
+    def _note(self, path: str, fact: Fact) -> None:
+        if not isinstance(fact, str) and self._tensors.get(path) not in fact:  # or it is no tensor: a number's class
+            fact = "dtype"
         self.found.setdefault(path, set()).add(fact)
 
-    def _note_all(self, fact: str) -> None:
+    def _note_all(self, fact: Fact) -> None:
         for path in self._tensors:
             self._note(path, fact)
 
-    def _go_back(self, node: Node, fact: str) -> None:
+    def _go_back(self, node: Node, fact: Fact) -> None:
         original = self._originals.get(node)
         if original is not None:
             self._mark(original, fact)
@@ -103,8 +108,10 @@ class Settling:
         measure = self._measure(node)
         if measure is not None:  # no tensor
             # What it tells is what something is made with: `.to(x.dtype)`; a number is of the class of its dtype.
-            if measure == fact or (fact == "dtype" and measure in ("item", "tolist")):
+            if measure == fact or (measure == "dtype" and not isinstance(fact, str)):
                 self._mark_used(node, node.all_input_nodes, fact)
+            elif measure in ("item", "tolist") and (fact == "dtype" or not isinstance(fact, str)):
+                self._mark_used(node, node.all_input_nodes, "dtype")
             return
         for user in node.users:  # the tensor may be what something else makes of it
             reshaped = reshaped_argument(user._target, user._args, user._kwargs)
@@ -130,10 +137,11 @@ class Settling:
         name = node.args[1] if node.target is getattr and len(node.args) > 1 else name_of_target(node.target)
         return str(name) if node.op != "call_module" and row_of(str(name)) in _NUMBERS else None
 
-    def _pass_on(self, node: Node, fact: str) -> None:
+    def _pass_on(self, node: Node, fact: Fact) -> None:
         found = self._recorder.ledger.unforeseen.get(node)
-        if found is not None and fact in found.facts:
-            self._check(node, fact, found.facts[fact], found.at)
+        kind = fact if isinstance(fact, str) else "dtype"
+        if found is not None and kind in found.facts:
+            self._check(node, kind, found.facts[kind], found.at)
             return
         module = self._module(node)
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and fact != "rank":  # looks tensors up by numbers
@@ -148,11 +156,14 @@ class Settling:
         if written is not None and not is_reshaped:  # it is the very tensor
             self._mark_used(node, (written,), fact)
             return
-        if fact == "dtype":
-            if name in GIVES_DTYPE:
+        if kind == "dtype":
+            is_told = name in GIVES_DTYPE or name == "finfo" or (fact != kind and name in GIVES_NO_FLOATS)
+            if (is_told and module is None) or gives_places(node):
                 return
-            if name not in _LIKE_OPERANDS:
+            if name not in LIKE_OPERANDS:
                 self.follows_autocast = True
+            if fact != kind and not promotes(node, name, module):
+                fact = kind
         used = node.all_input_nodes
         self._mark_used(node, used, fact)
         if fact == "rank" and node.target is operator.getitem:  # a mask takes another number of dimensions than indices
@@ -173,7 +184,7 @@ class Settling:
             None if shells is None or node.op != "call_module" else shells.root_module.get_submodule(str(node.target))
         )
 
-    def _take_held(self, node: Node, path: str, fact: str) -> None:
+    def _take_held(self, node: Node, path: str, fact: Fact) -> None:
         """Take for granted the dtype or device of a tensor of the modules that a node reads, and those that copies do.
 
         Not the rank or class: to look at each weight of each layer costs more than the chance that one gets another is
@@ -182,12 +193,12 @@ class Settling:
         if fact in ("rank", "class"):
             return
         tensors = self._recorder.tensors
-        tensors.take_fact_at(path, fact)
+        tensors.take_fact_at(path, fact, self._at)
         for copied, _ in self._in_copies.get(node, ()):
             if is_below(path, path_of(copied.original)):
-                tensors.take_fact_at(path_of(copied.key) + path[len(path_of(copied.original)) :], fact)
+                tensors.take_fact_at(path_of(copied.key) + path[len(path_of(copied.original)) :], fact, self._at)
 
-    def _mark_used(self, user: Node, nodes: Iterable[Node], fact: str) -> None:
+    def _mark_used(self, user: Node, nodes: Iterable[Node], fact: Fact) -> None:
         """Mark what a node uses, and what copies of it do."""
         for node in nodes:
             self._mark(node, fact)

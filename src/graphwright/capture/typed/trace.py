@@ -23,6 +23,7 @@ from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
+from graphwright.capture.outside.number_limits import watch_number_limits
 from graphwright.capture.outside.overheard import stand_ins
 from graphwright.capture.outside.process_state import watch_process_state
 from graphwright.capture.outside.python_draws import PythonDraws
@@ -515,6 +516,7 @@ class Program:
         self._see_tables(plan)
         watch_world()
         watch_random_state()
+        watch_number_limits()
         watch_process_state()
         watch_higher_order()
         recorder.callers.start(function, self.world)

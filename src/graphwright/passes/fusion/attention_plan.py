@@ -226,7 +226,7 @@ def _is_far_below(value: object) -> bool:
     if isinstance(value, Node):
         if value.target is getattr and value.op == "call_function":
             owner, name = value.args[:2]
-            return name == "min" and isinstance(owner, Node) and owner.target is torch.finfo
+            return name == "min" and isinstance(owner, Node) and owner.target == torch.finfo
         call = call_of(value) if value.op in ("call_function", "call_method") else None
         constant = {"full": "fill_value", "tensor": "data", "scalar_tensor": "s"}.get(call.key if call else "")
         return call is not None and constant is not None and _is_far_below(call.arguments.get(constant))

@@ -59,7 +59,7 @@ def _guarded(value: Node, fact: int) -> Any:
     for guard in value.users if value.op == "placeholder" else ():
         if guard.target is expect_tensors:
             kinds = [kind for kind in guard.kwargs.values() if isinstance(kind, tuple) and kind[0] is value]
-            known = [kind[fact] for kind in kinds if len(kind) > fact and kind[fact] is not None]
+            known = [kind[fact] for kind in kinds if len(kind) > fact and not isinstance(kind[fact], tuple | None)]
             if known:
                 return known[0]
     return None

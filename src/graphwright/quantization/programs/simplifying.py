@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from graphwright.analysis import Shapes
+from graphwright.ir import Node
 from graphwright.passes import (
     FoldConditions,
     FuseConvBatchNorm,
@@ -18,10 +19,11 @@ from graphwright.passes import (
     SetTraining,
     UseModules,
     is_inside_used,
+    substitute,
 )
 from graphwright.quantization.programs.products import use_linear_layers
 from graphwright.quantization.sites import LAYERS
-from graphwright.runtime import GraphModule, graphs_of, has_attribute
+from graphwright.runtime import GraphModule, graphs_of, has_attribute, read_attribute
 
 __all__ = ["simplify", "simplify_in_both_modes", "with_own_modules"]
 
@@ -45,12 +47,23 @@ def simplify(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     read = _read(gm)
     SetTraining(False).run(gm)
     FoldConditions().run(gm)
+    _fix_dtypes(gm)
     simplify_in_both_modes(gm, args, kwargs)
     RemoveNoOps(inference=True).run(gm)
     use_linear_layers(gm)
     FuseConvBatchNorm(relu=False).run(gm)
     RemoveDeadCode().run(gm)
     _let_go(gm, read - _read(gm))
+
+
+def _fix_dtypes(gm: GraphModule) -> None:
+    """Write the dtypes of parameters and buffers, where a program reads them: a layer's is that of its floats."""
+    for node in [node for graph in graphs_of(gm) for node in graph.all_nodes() if node.target is getattr]:
+        held = node.args[0]
+        if node.args[1:] == ("dtype",) and isinstance(held, Node) and held.op == "get_attr":
+            tensor = read_attribute(gm, str(held.target))
+            if isinstance(tensor, Tensor):
+                substitute(node, tensor.dtype)
 
 
 def _read(gm: GraphModule) -> set[str]:
