@@ -32,6 +32,11 @@ def rounded_up(x: Tensor) -> Tensor:
     return x[:, : math.ceil(x.shape[1] / 3)]
 
 
+def of_chosen_length(x: Tensor) -> Tensor:
+    length = 0 if x.numel() == 0 else x.size(0)  # as the caches of Transformers tell how long they are
+    return x + torch.arange(length + 1)[1:, None].expand(length, 1)
+
+
 def is_one(x: Tensor) -> Tensor:
     return x * 2 if x.shape[0] == 1 else x + 1
 
@@ -87,6 +92,7 @@ RIGHT = [
         marks=pytest.mark.slow,
     ),
     pytest.param(rounded_up, [(2, 4)], [], [[(2, 3)], [(2, 7)]], id="a size rounded up"),
+    pytest.param(of_chosen_length, [(4, 2)], [], [[(7, 2)], [(3, 5)]], id="a length that is chosen"),
     pytest.param(is_one, [(4, 2)], [], [[(1, 2)], [(2, 1)]], id="asks for 1, example of 4"),
     pytest.param(is_one, [(1, 2)], [], [[(4, 2)], [(2, 1)]], id="asks for 1, example of 1", marks=pytest.mark.slow),
 ]

@@ -245,11 +245,14 @@ class Running(Interpreter):
         return self._at(node, branch, node, pred, (true, false), self._around(node, operands), self._plans)
 
     def _of_sizes(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any]) -> Any:
-        """A branch on sizes that gives truths of sizes, as one truth: `a or b`; NotImplemented for all others."""
+        """A branch on sizes that gives a truth of sizes, `a or b`, or a size, as one; NotImplemented for all others."""
         bodies = [arg for arg in node.args if isinstance(arg, Graph)]
         if any(inner.target not in _OF_SIZES for body in bodies for inner in body.nodes if inner.op not in _NO_CALLS):
             return NotImplemented
         one, other = true(*operands), false(*operands)
+        if all(isinstance(each, int | torch.SymInt) and type(each) is not bool for each in (one, other)):
+            symbol = one if isinstance(one, torch.SymInt) else other
+            return torch.sym_ite(pred, *[each + (symbol - symbol) for each in (one, other)])  # both of one class
         if not all(isinstance(each, bool | torch.SymBool) for each in (one, other)):
             return NotImplemented
         return _either_truth(_both_true(pred, one), _both_true(torch.sym_not(pred), other))
