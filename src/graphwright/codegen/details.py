@@ -30,7 +30,7 @@ dtype_abbrs = {getattr(torch, name): short for name, short in _ABBREVIATIONS.ite
 _KNOWN = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Details:
     """What to show; the fields are the options of `Graph.python_code`."""
 

@@ -15,7 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class ForeignModules:
     """What this library knows of the modules of another system.
 

@@ -32,7 +32,7 @@ from graphwright.source.syntax import RUNTIME_MARK, assigned, falls_through, lea
 __all__ = ["Handler", "Tried", "as_attempt", "lower_attempt", "with_rest"]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Handler:
     """One `except`: the classes, if it names any, the variable of the error, and what it does."""
 
@@ -42,7 +42,7 @@ class Handler:
     place: ast.ExceptHandler
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Tried:
     """A `try` statement: statements before it, its parts, whether these give signals, what follows where it is left."""
 

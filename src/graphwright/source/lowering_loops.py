@@ -36,7 +36,7 @@ ITEM = f"{PREFIX}item"  # the parameter of a body
 _RETURNED, _RESULT = RETURNS
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Lowered:
     """A loop: statements before it, the body of its function, whether that gives a signal, statements after it."""
 

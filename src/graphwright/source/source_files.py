@@ -16,7 +16,7 @@ _MOST_FILES = 256
 _parsed: dict[str, Source] = {}  # by file name
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Part:
     """One definition at the top level of a file, or all the rest of it: what stands where, by lines of the file."""
 

@@ -26,7 +26,7 @@ __all__ = [
 Place = tuple[int, int]  # line and column of an expression
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Asked:
     """What is asked of a value: an attribute of it, by `name`, or how it compares with `other`: by the operator's name.
 
@@ -38,7 +38,7 @@ class Asked:
     place: Place
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Use:
     """One place where a value is used: the `index` of the item that is taken of it, the argument of a call, a question.
 

@@ -41,7 +41,7 @@ class NoJoin(Exception):
         self.one, self.other = one, other
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Policy:
     """Which differences between two values a graph can live with, there where they are joined.
 

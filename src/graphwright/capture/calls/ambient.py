@@ -37,7 +37,7 @@ _AUTOCAST = {torch.autocast.__enter__.__code__: True, torch.autocast.__exit__.__
 _Key: TypeAlias = tuple[str, object]  # what tells a region from others: its kind, and what it is entered for
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Region:
     key: _Key
     node: Node  # what enters it

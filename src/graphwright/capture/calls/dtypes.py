@@ -54,7 +54,7 @@ _CALLS = (nn.Module._call_impl.__code__, nn.Module._wrapped_call_impl.__code__)
 _PAUSES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # and runs on for others
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class _Handed:
     """The dtype of a tensor that a function gives to a call."""
 

@@ -36,7 +36,7 @@ INDEX, KEY, ITEM, ITEMS, BOTH, SAME = Part
 Given = list[tuple[Part, Any]]  # the arguments of a call, with what each is to the container
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """A method: `takes` are its arguments, of which the last `optional` may be missing; `gives` is what it returns."""
 

@@ -26,7 +26,7 @@ __all__ = ["Asker", "asker_of", "chooser", "take_answers"]
 _QUESTIONS = frozenset({("isinstance",), ("issubclass",), ("type",)})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Asker:
     """A function that may ask, by what it mentions."""
 

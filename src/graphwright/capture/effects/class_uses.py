@@ -20,7 +20,7 @@ __all__ = ["NOT_OF_USERS", "OWN", "Uses", "methods_of", "uses_of_class", "wrappe
 OWN = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"})  # of torch and of ours
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Uses:
     """Names of attributes, by what a class does with them, and how it may see others."""
 

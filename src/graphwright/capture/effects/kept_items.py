@@ -116,7 +116,7 @@ class KeptItems:
         return bool(others)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Items:
     """What one such container, or one inside of it, does with its items."""
 

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Grows(Kind):
     """A dict or list to which the program adds: what it may hold."""
 
@@ -60,7 +60,7 @@ class Grows(Kind):
         return cls(RecordKind(dict, items, frozenset(items)), is_assumed=is_assumed)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Choice(Kind):
     """One of a few texts, members of enums and their like: the program has an end for each that a call starts with."""
 

@@ -25,7 +25,7 @@ ABSENT: Any = object()
 _NESTED = frozenset(".:")  # in the paths of what is inside of something else
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Table:
     """A dict of attributes, or a container in one, and what was in it when the program started."""
 

@@ -12,7 +12,7 @@ from graphwright.ops import cond, for_loop, transformed, while_loop
 __all__ = ["drop_unread_items"]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Uses:
     """The nodes that read and write items of one list, and those that only hand it on, with the operand's number."""
 

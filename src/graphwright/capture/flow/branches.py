@@ -202,7 +202,7 @@ def _settled(mine: Any, its: Any, none: set[int]) -> Any:
     return None if isinstance(mine, TensorProxy) and id(mine) in none else mine
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Side:
     region: Region
     raised: bool

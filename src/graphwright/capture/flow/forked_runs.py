@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Fork", "all_paths", "merge"]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Fork:
     """A question whose two answers lead to two ends of the program."""
 

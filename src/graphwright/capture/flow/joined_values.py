@@ -46,7 +46,7 @@ __all__ = ["Join", "Leaving"]
 _T = TypeVar("_T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Ran(Template):
     """In joined values: a variable that has a value where a loop ran."""
 

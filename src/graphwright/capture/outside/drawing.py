@@ -51,7 +51,7 @@ _OF_NUMPY = getattr(numpy.random.rand, "__self__", None)  # before a capture has
 _UNBOUND = (numpy.random.seed, numpy.random.ranf, numpy.random.sample)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _State:
     """The example of a state of a generator."""
 

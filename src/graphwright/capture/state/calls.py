@@ -7,7 +7,7 @@ import dataclasses
 __all__ = ["Calls"]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Calls:
     """The calls of one capture: those that became nodes, and those hidden in calls that were not looked into."""
 

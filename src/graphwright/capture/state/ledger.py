@@ -31,7 +31,7 @@ __all__ = ["Fact", "Ledger", "Read", "Taken", "Unforeseen", "join_dtypes", "join
 Fact = str | frozenset[torch.dtype]  # "rank", "dtype", "device", "class"; or the dtypes that are as good as its own
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Taken:
     """A plain value that the program was specialized to.
 
@@ -44,7 +44,7 @@ class Taken:
     subject: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Read:
     """A fact of a tensor that was read, and the user's line."""
 
@@ -53,7 +53,7 @@ class Read:
     at: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Unforeseen:
     """Facts of a value that do not follow from the same facts of what it is computed from, and the user's line."""
 

@@ -43,7 +43,7 @@ class Restart(BaseException):
         self.why, self.at = why, at
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Log:
     """How the captures of one program went so far, failed ones included."""
 
@@ -88,7 +88,7 @@ class Conversions(set[CodeType]):
         self.waiting: set[tuple[str, int]] = set()
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Plan:
     """The functions to convert, what to do at single questions, and the answers to give at forks."""
 

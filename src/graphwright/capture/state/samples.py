@@ -38,7 +38,7 @@ class Grows(BaseException):
         self.content, self.name = content, name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class WholeKind(Kind):
     """Lists, tuples, dicts and sets like this one, of which only a run knows how much is in them."""
 

@@ -153,7 +153,7 @@ def _make_body(capture: Graph) -> None:
 # ---- the questions
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Question:
     """A call of one of the questions of guards.py: what it asks, about which values of a capture."""
 
@@ -252,7 +252,7 @@ def _level(node: Node) -> tuple[int, int]:
     return depth, is_held
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Asking:
     """Writes the questions of one capture."""
 

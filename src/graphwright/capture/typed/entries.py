@@ -46,7 +46,7 @@ Examples = Iterable[Any]
 Methods = Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class EntryPoint:
     """One method of a module, or a function, called "forward", and the calls to capture it for."""
 

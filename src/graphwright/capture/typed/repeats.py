@@ -58,7 +58,7 @@ class _Called(NamedTuple):
     kwargs: dict[str, Any]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Call:
     """A call of a module that others may be copied from."""
 

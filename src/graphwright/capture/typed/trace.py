@@ -312,7 +312,7 @@ def program_of(
     return Program(Subject(root), "forward", given, named, leaf_predicate(leaf_modules))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Options:
     """What the caller of `trace` decides for all captures."""
 
@@ -626,7 +626,7 @@ class Program:
         return self.subject.function(shells.root, self.method), signature
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Run:
     recorder: Recorder
     inputs: Inputs

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["Hooks", "register"]
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class Hooks:
     """Lists of functions to call, in order.
 
