@@ -6,8 +6,9 @@ import ast
 import bisect
 import collections
 import dataclasses
+import functools
 import linecache
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 __all__ = ["Source", "source_of"]
 
@@ -18,18 +19,18 @@ _parsed: dict[str, Source] = {}  # by file name
 
 @dataclasses.dataclass(eq=False)
 class Part:
-    """One definition at the top level of a file, or all the rest of it: what stands where, by lines of the file."""
+    """One function, or all of a file that is outside of functions: what stands where, by lines of the file."""
 
     statements: dict[int, list[ast.stmt]] = dataclasses.field(default_factory=dict)  # of a line, outermost first
     handlers: list[ast.Try] = dataclasses.field(default_factory=list)
     leavings: list[ast.Try | ast.With] = dataclasses.field(default_factory=list)  # what runs code however it is left
     definitions: dict[tuple[str, int], list[ast.FunctionDef | ast.Lambda]] = dataclasses.field(default_factory=dict)
-    imports: frozenset[str] = frozenset()  # names that are imported outside of functions
 
     @staticmethod
-    def of(tree: ast.Module, has_lambdas: bool) -> Part:
-        """Note what stands in a parsed text."""
-        part = Part(imports=frozenset(_imported(tree.body)))
+    def of(body: list[ast.stmt], has_lambdas: bool) -> Part:
+        """Note what stands in parsed statements."""
+        part = Part()
+        tree = ast.Module(body, [])
         for node in ast.walk(tree) if has_lambdas else _walk_statements(tree):
             if isinstance(node, ast.stmt):
                 part._note(node)
@@ -52,7 +53,10 @@ class Part:
 
 
 class Source:
-    """A file: its lines, and its parts, which are parsed when they are asked for. What is no Python has none."""
+    """A file: its lines, and its parts, which are parsed when they are asked for. What is no Python has none.
+
+    Parts are functions at the top level, and methods of classes there; or a class without any.
+    """
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -84,10 +88,15 @@ class Source:
         """The `with` statements, and those with a `finally`, that start on these lines."""
         return [node for part in self._around(first, last) for node in part.leavings if first <= node.lineno <= last]
 
-    @property
+    @functools.cached_property
     def imports(self) -> frozenset[str]:
-        """The names that are imported outside of functions."""
-        return self._part(-1).imports
+        """The names that are imported outside of functions, by lines that begin as imports do: without parsing more."""
+        inside = {number for first, last in self._blocks for number in range(first, last + 1)}
+        found: set[str] = set()
+        for number, line in enumerate(self.lines, 1):
+            if line.lstrip().startswith(("import ", "from ")) and number not in inside:
+                found.update(_imported_by(self.lines[number - 1 : number - 1 + _LONGEST_IMPORT]))
+        return frozenset(found)
 
     def _around(self, first: int, last: int) -> list[Part]:
         there = [n for n, (start, end) in enumerate(self._blocks) if start <= last and first <= end]
@@ -105,19 +114,27 @@ class Source:
 
     def _parsed(self, number: int) -> Part | None:
         """Parse one part; None where it is none after all, as in a text over several lines that looks like Python."""
+        is_method = False
         if number >= 0:
             first, last = self._blocks[number]
-            text = "\n" * (first - 1) + "".join(self.lines[first - 1 : last])
+            text = "".join(self.lines[first - 1 : last])
+            is_method = text[0] in _SPACES
+            text = ("\n" * (first - 2) + "class _:\n" if is_method else "\n" * (first - 1)) + text
         else:
             lines = self.lines.copy()
             for first, last in self._blocks:
+                line = lines[first - 1]
                 lines[first - 1 : last] = ["\n"] * (last - first + 1)
+                if line[0] in _SPACES:  # a class has a body
+                    lines[first - 1] = f"{line[: len(line) - len(line.lstrip())]}pass\n"
             text = "".join(lines)
         try:
-            tree = ast.parse(text)
+            body = ast.parse(text).body
         except (SyntaxError, ValueError):
             return None
-        return Part.of(tree, "lambda" in text) if number < 0 or len(tree.body) == 1 else None
+        if number >= 0 and (len(body) != 1 or (is_method and len(body[0].body) != 1)):  # type: ignore[attr-defined]
+            return None
+        return Part.of(body, "lambda" in text)
 
     def _whole(self) -> Part:
         """Parse the whole file as one part; an empty one where it is no Python."""
@@ -126,26 +143,46 @@ class Source:
         return self._parts[-1]
 
 
+_SPACES = " \t"
+_HEADS = ("class ", "def ", "async def ")
 _STARTS = ("def ", "class ", "async def ", "@")
 _GOES_ON = " \t\f\r\n#)]}"  # how lines begin that go on with what is before them
 
 
 def _definitions_in(lines: list[str]) -> list[tuple[int, int]]:
-    """The first and last lines of the functions and classes of a file, with their decorators, by how lines begin.
+    """The first and last lines of the functions and methods of a file, with their decorators, by how lines begin.
+
+    A class that has no methods is one, too.
 
     >>> _definitions_in(["import a\\n", "@a.b\\n", "def f(\\n", "    x\\n", "):\\n", "    pass\\n", "y = 3\\n"])
     [(2, 6)]
+    >>> _definitions_in(["class A:\\n", "    x = 1\\n", "    def f(self):\\n", "        pass\\n", "    y = 3\\n"])
+    [(3, 4)]
     """
+    found: list[tuple[int, int]] = []
+    for first, last in _blocks_in(lines, 1, len(lines), ""):
+        block = lines[first - 1 : last]
+        head = next((line for line in block if line.startswith(_HEADS)), "")
+        inside = (line for line in block if line[0] in _SPACES) if head[:1] == "c" else ()
+        indents = [line[: len(line) - len(each)] for line in inside if (each := line.lstrip()).startswith(_STARTS)]
+        found += (_blocks_in(lines, first, last, min(indents, key=len)) if indents else []) or [(first, last)]
+    return found
+
+
+def _blocks_in(lines: list[str], start: int, end: int, indent: str) -> list[tuple[int, int]]:
+    """The first and last of these lines of each definition that is indented so far."""
     found, first, is_decorated = [], 0, False
-    for number, line in enumerate(lines, 1):
-        if line[:1] in _GOES_ON:
+    depth = len(indent)
+    for number in range(start, end + 1):
+        line = lines[number - 1]
+        if (indent and line[:depth] != indent) or line[depth : depth + 1] in _GOES_ON:
             continue
         if first and not is_decorated:
             found.append((first, number - 1))
             first = 0
-        is_start = line.startswith(_STARTS)
-        first, is_decorated = (first or number if is_start else 0), line[0] == "@"
-    return [*found, (first, len(lines))] if first else found
+        is_start = line.startswith(_STARTS, depth)
+        first, is_decorated = (first or number if is_start else 0), line[depth] == "@"
+    return [*found, (first, end)] if first else found
 
 
 def _walk_statements(tree: ast.Module) -> Iterator[ast.AST]:
@@ -158,13 +195,26 @@ def _walk_statements(tree: ast.Module) -> Iterator[ast.AST]:
             waiting.extend(getattr(node, block, ()))
 
 
-def _imported(statements: Iterable[ast.AST]) -> Iterator[str]:
-    for statement in statements:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            yield from [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
-        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            for block in ("body", "orelse", "finalbody", "handlers"):
-                yield from _imported(getattr(statement, block, ()))
+_LONGEST_IMPORT = 1_000
+
+
+def _imported_by(lines: list[str]) -> list[str]:
+    """The names that the import which begins some lines gives; none where they only look as if they did.
+
+    >>> _imported_by(["    from a import (b as c,\\n", "        d)\\n", "x = 1\\n"])
+    ['c', 'd']
+    """
+    text = ""
+    for line in lines:
+        text += line
+        if text.count("(") <= text.count(")") and not line.rstrip().endswith("\\"):
+            break
+    try:
+        statement = ast.parse(text.strip()).body[0]
+    except (SyntaxError, ValueError):
+        return []
+    names = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else []
+    return [alias.asname or alias.name.partition(".")[0] for alias in names]
 
 
 def source_of(filename: str) -> Source:
