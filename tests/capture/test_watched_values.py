@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from graphwright import trace
 from graphwright.capture.effects.variables import Variables
@@ -78,6 +79,22 @@ def test_what_is_seen_already_is_not_noted_twice() -> None:
     known.take(further)
     assert sum(container is inner for container, _ in known.containers) == 1
     assert len(known.containers) == 3
+
+
+class Box:
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+
+@pytest.mark.parametrize("make", [Box, lambda: nn.Linear(1, 1)])
+def test_what_objects_and_modules_hold_is_not_noted_twice(make: Callable[[], Any]) -> None:
+    value = make()
+    known, further, alone = WatchedValues(), WatchedValues(), WatchedValues()
+    known.watch(value)
+    further.watch([value])
+    alone.watch(value)
+    known.take(further)
+    assert len(known.containers) == len(alone.containers) + 1
 
 
 ROWS: list[int] = []

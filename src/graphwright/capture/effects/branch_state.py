@@ -111,10 +111,6 @@ class State:
         """Tell whether no other branch or loop around this one has a container as part of its state."""
         return self.watches(container) and self is next(s for s in recorder.states if s.watches(container))
 
-    def has_seen(self, value: Any) -> bool:
-        """Tell whether what is watched leads to a value that may change."""
-        return self._watched.has_seen(value)
-
     def watches(self, container: Container) -> bool:
         """Tell whether a container is part of the state."""
         return any(now is container for now, _ in self._containers)

@@ -14,13 +14,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.watched_values import WatchedOutside, WatchedValues
 from graphwright.capture.proxies.contents import changeable, content
 from graphwright.capture.proxies.growing import Growing, is_growing
-from graphwright.capture.state.running import stopping
+from graphwright.capture.state.running import set_in_context, stopping
 
 if TYPE_CHECKING:
-    from graphwright.capture.effects.watched_values import WatchedOutside
     from graphwright.capture.state.protocol import Capture
     from graphwright.ir import Target
 
@@ -131,12 +130,12 @@ class Choices:
         self.look()
         if not self.open:
             return
-        everything = State((), (), ())
-        shells = self._recorder.shells
-        for value in (result, *inputs, *([] if shells is None else [shell for _, shell, _ in shells.all()])):
+        everything, shells = WatchedValues(), self._recorder.shells
+        modules = [] if shells is None else [shell for _, shell, _ in shells.all()]
+        for value in (result, *inputs, *modules, *set_in_context()):
             everything.watch(value)
         if outside is not None:
-            everything.watch_outside(outside)
+            everything.take(outside.look()[1])
         owners: dict[int, Any] = {}  # by the id of an original: what stands for it and is left
         for choice in self.open:
             for value in choice.originals if everything.has_seen(choice.joined) else ():

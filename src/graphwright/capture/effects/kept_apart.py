@@ -39,11 +39,11 @@ class KeptApart:
 
     def check(self, tables: list[Table]) -> None:
         """Have the graph check, before anything else, what the program takes for granted of pairs known by now."""
-        wanted = {place for pair in self._pairs for place in pair}
-        found = dict(_containers(tables)) if wanted else {}
-        for pair, matters in self._pairs.items():
+        pairs = [pair for pair, matters in self._pairs.items() if matters and pair not in self._checked]
+        found = dict(_containers(tables)) if pairs else {}
+        for pair in pairs:
             one, other = map(found.get, pair)
-            if pair in self._checked or not matters or one is None or other is None or one is other:
+            if one is None or other is None or one is other:
                 continue  # that two are one is taken for granted anyway
             self._checked.add(pair)
             recorder = self._recorder

@@ -86,14 +86,13 @@ class WatchedValues:
 
     def take(self, other: WatchedValues) -> None:
         """Note what is noted there, too."""
-        seen = self._seen
         if not other._seen:
             return
-        self.containers += [each for each in other.containers if id(each[0]) not in seen]
-        self.apart += [each for each in other.apart if id(each[0]) not in seen]
-        self.kept += [each for each in other.kept if id(each[0]) not in seen]
+        noted = {id(each) for each, _ in (*self.containers, *self.apart, *self.kept)}
+        for mine, its in (self.containers, other.containers), (self.apart, other.apart), (self.kept, other.kept):
+            mine += [each for each in its if id(each[0]) not in noted]
         self._alive += other._alive
-        seen |= other._seen
+        self._seen |= other._seen
 
     def has_seen(self, value: Any) -> bool:
         """Tell whether what is watched leads to a value that may change."""

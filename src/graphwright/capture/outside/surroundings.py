@@ -580,15 +580,15 @@ class World:
     def _new_pairs_of_objects(self) -> Iterator[tuple[int, str]]:
         """The same for objects, by id: what they have themselves, and what they have not where that is looked for."""
         old, known, sought = self._paired_objects
-        objects, names, further = [*self._objects.items()], [*self._attributes][known:], self.looked_for - sought
+        objects, further = [*self._objects.items()], self.looked_for - sought
+        names = {*[*self._attributes][known:]}
         self._paired_objects = len(objects), len(self._attributes), {*self.looked_for}
-        for number, (key, each) in enumerate(objects):
-            if number < old and not names and not further:
-                continue
-            new = self._attributes.keys() if number >= old else {*names}
-            held = attributes_of(each.value)
+        first = 0 if names or further else old
+        for number, (key, each) in enumerate(objects[first:], first):
+            is_old, held = number < old, attributes_of(each.value)
+            new = names if is_old else self._attributes.keys()
             yield from [(key, name) for name in held if name in new]
-            missing = {*self._hideable(type(each.value)) & new, *(self.looked_for if number >= old else further)}
+            missing = {*self._hideable(type(each.value)) & new, *(further if is_old else self.looked_for)}
             yield from [(key, name) for name in sorted(missing - held.keys())]
 
     def _in_class(self, kind: type, name: str) -> None:
