@@ -217,6 +217,18 @@ def test_what_holds_itself_is_named(program: Any, kind: str) -> None:
         trace(program if kind != "Knot" else lambda x: Knot(x + 1), (torch.ones(2),))
 
 
+@pytest.mark.parametrize("depth", range(1, 9))
+def test_what_is_named_does_not_depend_on_how_deep_the_capture_was_called(depth: int) -> None:
+    def capture(depth: int) -> None:
+        if depth:
+            capture(depth - 1)
+        else:
+            trace(lambda x: Knot(x + 1), (torch.ones(2),))
+
+    with pytest.raises(CaptureError, match="a Knot of the program holds itself"):
+        capture(depth)
+
+
 def test_an_input_that_holds_itself_is_named() -> None:
     items: list[Any] = [torch.ones(2)]
     items.append(items)

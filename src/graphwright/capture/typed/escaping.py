@@ -101,7 +101,7 @@ _HOLDERS = (list, tuple, dict)
 
 
 def _holds_itself(first: Any) -> Any:
-    """The list, dict or object that a value leads to which leads to itself; None where there is none."""
+    """The object, dict or list that a value leads to which leads to itself; None where there is none."""
     around: set[int] = set()  # what the value that is looked at is in
     done: set[int] = set()
     waiting: list[tuple[Any, bool]] = [(first, False)]  # whether all that is in it has been looked at
@@ -113,11 +113,16 @@ def _holds_itself(first: Any) -> Any:
         elif id(value) in around:
             path = [each for each, is_around in waiting if is_around]
             first = next(i for i, each in enumerate(path) if each is value)
-            return next(each for each in path[first:] if type(each) is not tuple)
+            return min(path[first:], key=_rank)
         elif id(value) not in done:
             around.add(id(value))
             waiting += [(value, True), *[(each, False) for each in _inside(value) if _may_hold(each)]]
     return None
+
+
+def _rank(value: Any) -> int:
+    """What to name of a circle, whose values any step may be at: an object before a dict, that before a list."""
+    return next((rank for rank, kind in enumerate((dict, list, tuple), 1) if isinstance(value, kind)), 0)
 
 
 def _may_hold(value: Any) -> bool:
