@@ -12,6 +12,7 @@ It knows nothing of captures. Read frames.py first.
     lowering_exits.py           ways out of a block as values that its function returns
     lowering_loops.py           loops as functions of one iteration
     lowering_attempts.py        `try` statements as functions of their parts
+    suppressing.py              `with contextlib.suppress(...)` as the `try` that it stands for
     lowering_comprehensions.py  comprehensions as the loops that they are
     lowering_matches.py         `match` as the `if`s that it stands for
     variables.py                which variables code names, and which of them nothing around it does
@@ -53,7 +54,7 @@ from graphwright.source.frames import (
     user_frame,
 )
 from graphwright.source.liveness import Liveness
-from graphwright.source.lowering_attempts import Handler, Tried, as_attempt, lower_attempt, with_rest
+from graphwright.source.lowering_attempts import Handler, Tried, lower_attempt, with_rest
 from graphwright.source.lowering_comprehensions import TAKES_ALL, as_loop, loop_of
 from graphwright.source.lowering_exits import HIDDEN, RETURNS, exit_signal, exiting
 from graphwright.source.lowering_loops import ITEM, Lowered, lower_loop, with_test_inside
@@ -84,6 +85,7 @@ from graphwright.source.positions import note_compiled, note_replaced, qualname_
 from graphwright.source.roles import Role, Standing, is_user_raise, role_of
 from graphwright.source.source_files import Source, source_of
 from graphwright.source.steps import steps_of
+from graphwright.source.suppressing import as_attempt
 from graphwright.source.syntax import (
     CHANGES,
     COMPREHENSIONS,

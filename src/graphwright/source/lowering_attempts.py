@@ -27,9 +27,9 @@ from graphwright.source.lowering_exits import (
     unset,
     with_signals,
 )
-from graphwright.source.syntax import RUNTIME_MARK, assigned, falls_through, leaves_loop, placed, returns
+from graphwright.source.syntax import assigned, falls_through, leaves_loop, placed, returns
 
-__all__ = ["Handler", "Tried", "as_attempt", "lower_attempt", "with_rest"]
+__all__ = ["Handler", "Tried", "lower_attempt", "with_rest"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -94,25 +94,27 @@ def lower_attempt(statement: ast.Try, number: int) -> Tried | None:
 
 
 def with_rest(statement: ast.Try, rest: list[ast.stmt]) -> tuple[ast.Try, list[ast.stmt]]:
-    """Take what follows a `try` into its `else` where every handler ends the function; return it, and what follows."""
-    handlers = [handler.body for handler in statement.handlers]
-    ends = handlers and not any(map(falls_through, handlers)) and any(map(returns, handlers))
-    if not (ends and rest and falls_through([*statement.body, *statement.orelse])) or statement.finalbody:
+    """Take what follows a `try` into the one part of it that does not end the function; return it, and what follows.
+
+    That is its `else`, where every handler ends the function; or its one handler that does not, where the body does.
+    """
+    body, handlers, orelse = statement.body, statement.handlers, statement.orelse
+    falling = [handler for handler in handlers if falls_through(handler.body)]
+    goes_on = falls_through([*body, *orelse])
+    if not (rest and handlers) or statement.finalbody or len(falling) + goes_on != 1:
         return statement, rest
-    whole = ast.Try(statement.body, statement.handlers, [*statement.orelse, *rest], [])
-    return ast.copy_location(whole, statement), []
-
-
-def as_attempt(statement: ast.stmt) -> ast.stmt:
-    """`with contextlib.suppress(...)` as the `try` that it stands for; other statements as they are."""
-    if not isinstance(statement, ast.With) or len(statement.items) != 1 or statement.items[0].optional_vars:
-        return statement
-    context = statement.items[0].context_expr
-    if not isinstance(context, ast.Call) or ast.unparse(context.func) not in ("suppress", "contextlib.suppress"):
-        return statement
-    kinds = ast.Call(ast.Attribute(ast.Constant(RUNTIME_MARK), "suppressed", ast.Load()), [context], [])
-    handler = ast.ExceptHandler(kinds, None, [ast.Pass()])
-    return placed(ast.Try(statement.body, [handler], [], []), statement)  # type: ignore[no-any-return]
+    if not returns([*body, *orelse, *[each for handler in handlers for each in handler.body]]):
+        return statement, rest
+    if goes_on:
+        orelse = [*orelse, *rest]
+    else:
+        handlers = [
+            ast.copy_location(ast.ExceptHandler(each.type, each.name, [*each.body, *rest]), each)
+            if each in falling
+            else each
+            for each in handlers
+        ]
+    return ast.copy_location(ast.Try(body, handlers, orelse, []), statement), []
 
 
 def _signalled(block: list[ast.stmt], result: str, is_constant: bool) -> list[ast.stmt]:

@@ -10,6 +10,8 @@ import functools
 import linecache
 from collections.abc import Iterator
 
+from graphwright.source.suppressing import suppressing
+
 __all__ = ["Source", "source_of"]
 
 _MOST_FILES = 256
@@ -22,7 +24,7 @@ class Part:
     """One function, or all of a file that is outside of functions: what stands where, by lines of the file."""
 
     statements: dict[int, list[ast.stmt]] = dataclasses.field(default_factory=dict)  # of a line, outermost first
-    handlers: list[ast.Try] = dataclasses.field(default_factory=list)
+    handlers: list[ast.Try] = dataclasses.field(default_factory=list)  # and what catches as they do
     leavings: list[ast.Try | ast.With] = dataclasses.field(default_factory=list)  # what runs code however it is left
     definitions: dict[tuple[str, int], list[ast.FunctionDef | ast.Lambda]] = dataclasses.field(default_factory=dict)
 
@@ -45,6 +47,8 @@ class Part:
             self.statements.setdefault(line, []).append(node)
         if isinstance(node, ast.Try):
             self.handlers.append(node)
+        elif isinstance(node, ast.With):
+            self.handlers += suppressing(node)
         if isinstance(node, ast.With) or (isinstance(node, ast.Try) and node.finalbody):
             self.leavings.append(node)
         if isinstance(node, ast.FunctionDef):
@@ -81,7 +85,7 @@ class Source:
         return self.part(line).definitions.get((name, line), [])
 
     def handlers(self, first: int, last: int) -> list[ast.Try]:
-        """The `try` statements that start on these lines, of one function or a whole module."""
+        """The `try` statements, and what stands for one, that start on these lines of a function or a whole module."""
         return [node for part in self._around(first, last) for node in part.handlers if first <= node.lineno <= last]
 
     def leavings(self, first: int, last: int) -> list[ast.Try | ast.With]:

@@ -38,6 +38,7 @@ _NEVER = frozenset({
     dict, set, torch.Size, len, print, bool, isinstance, str, repr, getattr, operator.is_, operator.is_not,
     operator.not_, operator.truth, min, max, abs, range, enumerate, zip, reversed, sorted, operator.contains,
 })  # fmt: skip
+_OF_NONE: tuple[Any, ...] = (max, min, "max", "min")  # fail where there is nothing to choose from
 _COMPARED = frozenset({
     operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.add, operator.sub,
     operator.mul, operator.neg, operator.pos,
@@ -65,6 +66,8 @@ def errors_of(op: str, target: Target, args: tuple[Any, ...]) -> Errors:
     home = str(getattr(target, "__module__", None) or "torch").partition(".")[0]
     if home == "graphwright":
         return ()
+    if (args[0] if target is transformed else target) in _OF_NONE:
+        return (ValueError,) if target is transformed or len(args) == 1 else ()
     try:
         if target in _NEVER:
             return ()

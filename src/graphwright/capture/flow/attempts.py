@@ -24,17 +24,17 @@ from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion, Open
 from graphwright.capture.flow.caught_errors import attribute_of_error, is_error, text_of
 from graphwright.capture.flow.nearest import nearest
 from graphwright.capture.flow.plain_attempts import MadeErrors, is_of_capture, reaching, run_plainly
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
 from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import RUN, refusal
-from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index
+from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index, is_symbolic, symbol_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Target
 from graphwright.ops import is_impure
 from graphwright.runtime import expect_class
 from graphwright.source import CodeTable, is_internal, source_behind, user_frame
-from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -251,11 +251,47 @@ class Attempts(MadeErrors):
                 subject, index = recorder.to_examples(args, may_be_size)
                 return recorder.examples.run(run, (subject, nearest(index, subject)), {})
         if recorder.questions.raises.is_caught_outside():
-            if recorder.examples.is_real and fails_by_data(recorder, run, args):
-                raise self._refused()
-            recorder.questions.guards.guard_sizes(leaves((args, kwargs)))
+            self._guard((args, kwargs), recorder.examples.is_real and fails_by_data(recorder, run, args))
         elif recorder.questions.raises.is_left_by_it():
-            recorder.questions.guards.guard_sizes(leaves((args, kwargs)))
+            self._guard((args, kwargs), is_by_data=False)
+        raise error
+
+    def _guard(self, values: Any, is_by_data: bool) -> None:
+        """What was done with these values fails for the example, and the program goes on: have them be as they are.
+
+        In a loop, other iterations may not fail: it is run plainly.
+        """
+        recorder = self._recorder
+        if recorder.region.is_in_loop():
+            why = "the program catches what an operation raises in some iteration"
+            restart = recorder.questions.refusals.unroll_around(why)
+            raise self._refused(why) if restart is None else recorder.questions.restart(restart)
+        parts = _parts(values)
+        lengths = [symbol_of(part.length()) for part in parts if is_growing(part)]
+        if is_by_data or any(length is not None and length.hint for length in lengths):
+            raise self._refused()
+        recorder.questions.guards.guard_sizes(parts)
+
+    def failed(self, error: Exception, args: Sequence[Any]) -> None:
+        """Numbers cannot be computed for the example. Raises the error, unless the graph does without an example.
+
+        That is on a way that the example does not take, and where a region is there to catch what a node raises.
+        Where the program catches it, the numbers are guarded; data may decide.
+        """
+        recorder = self._recorder
+        if not recorder.is_running or is_of_capture(error):
+            raise error
+        if any(region.is_taken is False for region in recorder.region.all()):
+            return
+        frame = user_frame(sys._getframe(1))
+        is_by_data = any(is_symbolic(arg) and recorder.questions.subjects.is_data(arg) for arg in args)
+        if frame is not None and not self._is_noting:
+            trying = [(at, tried) for at in _frames_around(frame) if (tried := _tried_lines(at.f_code, of_keys=True))]
+            self._note((type(error),), lambda: is_by_data, trying)
+        if any(entry.kept is not None and isinstance(error, entry.errors) for entry in self._open):
+            return
+        if recorder.questions.raises.is_caught_outside() or recorder.questions.raises.is_left_by_it():
+            self._guard(args, is_by_data)
         raise error
 
     def catches_here(self, frame: FrameType) -> bool:
@@ -466,6 +502,16 @@ _OTHERS = frozenset({
     "TypeError", "KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "StopIteration",
     "UnboundLocalError", "AssertionError", "FileNotFoundError", "OSError", "IOError",
 })  # fmt: skip
+
+
+def _parts(values: Any) -> list[Any]:
+    """What nested containers and slices hold; a container of which only a run knows the content is a whole."""
+    if isinstance(values, slice):
+        values = (values.start, values.stop, values.step)
+    if isinstance(values, tuple | list | dict) and not is_growing(values):
+        items = dict.values(values) if isinstance(values, dict) else values
+        return [part for item in items for part in _parts(item)]
+    return [values]
 
 
 def _frames_around(frame: FrameType) -> list[FrameType]:

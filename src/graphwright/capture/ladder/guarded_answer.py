@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import stopping
@@ -44,7 +45,7 @@ class Guards:
     def guard_sizes(self, values: Iterable[Any]) -> None:
         """Take what these values are, short of their data, from the example: the program asked by a `try`."""
         for value in values:
-            symbol = symbol_of(value)
+            symbol = symbol_of(value.length() if is_growing(value) else value)
             symbols = [] if symbol is None else [symbol]
             if isinstance(value, TensorProxy):
                 capture = with_examples(self._capture)
@@ -52,7 +53,8 @@ class Guards:
                     capture.ledger.tensor(value, fact, self._capture.where() or "")
                 symbols = [capture.numbers.size_symbol(value, dim) for dim in range(value.example.dim())]
             for symbol in symbols:
-                if symbol.has_value and not symbol.is_data and symbol.function != "constant":
+                is_open = symbol.has_value and not symbol.is_data and symbol.function != "constant"
+                if is_open or is_growing(value):
                     self.guard(symbol)
 
     def of_example(self, subject: QuestionSubject) -> Any:

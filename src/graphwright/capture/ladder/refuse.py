@@ -73,14 +73,14 @@ class Refusals:
 
     def _cut_out(self, subject: QuestionSubject, why: str, frame: FrameType) -> None:
         """Start again with a loop around what asks run plainly, or with the function that asks as one node."""
-        ways = [functools.partial(self._unroll_around, why), functools.partial(self.outline, frame, why)]
+        ways = [functools.partial(self.unroll_around, why), functools.partial(self.outline, frame, why)]
         if not _comes_from_loop(subject):
             ways.reverse()
         restart = next((found for way in ways if (found := way()) is not None), None)
         if restart is not None:
             raise self._capture.questions.restart(restart)
 
-    def _unroll_around(self, why: str) -> BaseException | None:
+    def unroll_around(self, why: str) -> BaseException | None:
         """Have a loop around what is captured run plainly, under a guard where a size decides."""
         for region in self._capture.region.all():
             if region.is_loop and region.plain_way is not None:

@@ -162,6 +162,11 @@ def chosen(values: Any, index: Hashable) -> Any:
     kind = next(iter(kinds), None)
     if len(kinds) != 1 or kind not in (int, float, bool, str) or (kind is str) is not (type(values) is str):
         return NotImplemented
-    hint = symbol._hint if symbol._hint is UNKNOWN else values[symbol._hint]
+    hint: Any = UNKNOWN
+    if symbol.has_value:
+        try:
+            hint = values[symbol.hint]
+        except IndexError as error:
+            recorder.typed.attempts.failed(error, [index])
     node = recorder.node("call_function", operator.getitem, (values, recorder.argument(index)), {}, "", "item")
     return RunText(recorder, node, hint) if kind is str else recorder.numbers.of_node(node, hint, kind)

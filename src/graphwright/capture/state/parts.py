@@ -416,6 +416,9 @@ class TypedAttempts(Attempts, Protocol):
     ) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's."""
 
+    def failed(self, error: Exception, args: Sequence[Any]) -> None:
+        """Numbers cannot be computed for the example. Raises the error, unless the graph does without an example."""
+
     def look(self, frame: FrameType, op: str, target: Target, args: tuple[Any, ...]) -> None:
         """A node is about to be made: see whether the program catches what it may raise."""
 

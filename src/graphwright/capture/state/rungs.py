@@ -155,6 +155,9 @@ class Refusals(Protocol):
     def outline(self, frame: FrameType | None, why: str) -> BaseException | None:
         """Have the innermost function or module around a frame that can be cut out become one node."""
 
+    def unroll_around(self, why: str) -> BaseException | None:
+        """Have a loop around what is captured run plainly, under a guard where a size decides."""
+
     def helper_that_draws(self, frame: FrameType | None) -> BaseException | None:
         """Why the capture is to start again, if the function that draws is a helper which had better stay one node."""
 

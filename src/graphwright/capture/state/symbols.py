@@ -259,6 +259,9 @@ class _Number:
     def __divmod__(self, other: Number | _Number) -> Any:
         return self._apply(operator.floordiv, other), self._apply(operator.mod, other)
 
+    def __rdivmod__(self, other: Number) -> Any:
+        return tuple([self._apply(part, other, reflected=True) for part in (operator.floordiv, operator.mod)])
+
     def _apply(self, function: Callable[..., Any], *others: Any, reflected: bool = False) -> Any:
         recorder = self.node.recorder
         operands = [self.node]

@@ -1,0 +1,27 @@
+"""What a program catches where an operation or a number fails for some sizes, captured for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tests.capture.programs_that_fail_by_size import GUARDED, RIGHT
+
+from graphwright import GuardError, trace
+
+SIZES = (2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("example", [2, 3, 4])
+@pytest.mark.parametrize("program", RIGHT, ids=lambda program: program.__name__)
+def test_each_size_does_what_eager_does(program: Callable[[Any], Any], example: int) -> None:
+    gm = trace(program, (torch.arange(1.0, 1 + example),))
+    for size in SIZES:
+        x = torch.arange(1.0, 1 + size)
+        if example in GUARDED.get(program, ()) and size != example:
+            with pytest.raises(GuardError):
+                gm(x)
+        else:
+            assert torch.equal(gm(x), program(x))
