@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -135,6 +136,32 @@ def test_what_cannot_be_traced_is_one_node(program: Any, name: str) -> None:
     assert f"kept {name} as one node: it asks for the data of a tensor (as a key)" in str(gm.report)
     for x in (*INPUTS, torch.tensor([1.0, 1.0, 1.0])):
         torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+
+
+def longest_run(x: torch.Tensor) -> int:
+    lengths = []
+    for _, run in itertools.groupby(x.round().tolist()):
+        run = list(run)
+        lengths.append(len(run))
+    return max(lengths)
+
+
+def test_what_asks_again_and_again_is_one_node() -> None:
+    """What compares is C, and nothing of it can become a branch or loop."""
+    gm = trace(lambda x: x[x >= 0] * longest_run(x), (torch.arange(12.0) // 2,))
+    assert gm.graph.find_nodes(op="call_function", target=longest_run)
+    assert "kept longest_run as one node: it forks too often" in str(gm.report)
+    for x in torch.ones(4), torch.arange(3.0), torch.arange(20.0) // 3:
+        assert torch.equal(gm(x), x * longest_run(x))
+
+
+def test_what_needs_real_values_is_told_by_what_is_wrong_with_them() -> None:
+    def program(x: torch.Tensor) -> list[int]:
+        return [len(list(run)) for _, run in itertools.groupby(x[x >= 0].tolist())]
+
+    with pytest.raises(CaptureError, match=r"forks into more than 8 paths\n  at .*test_outside\.py") as caught:
+        trace(program, (torch.arange(12.0) // 2,))
+    assert "sizes depend on data" not in str(caught.value)
 
 
 def test_a_module_that_cannot_be_traced_is_one_node() -> None:

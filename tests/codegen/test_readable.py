@@ -584,6 +584,43 @@ def test_broken_lines_say_the_same(graph: Graph) -> None:
             assert ast.dump(ast.parse(broken)) == ast.dump(ast.parse(line))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y = [a * b for a, b in pairs if a]",
+        "y = f(first, *rest, **more)",
+        "y = max(x for a, b in pairs for x in a)",
+        "y = sorted(pairs, key=lambda a, b=(1, 2): (a, b), reverse=True)",
+        "y = (lambda a, b: a)",
+        "y = {k: lambda a, b: v for k, v in x.items()}",
+        "y = 'for a, (b' + f(\"lambda x, y\", 'it\\'s, ok', a.for_each, b.lambda_)",
+        "y = t[a, b:c, 1]",
+        "y = (a,)",
+        "y = [(a, b) for a in c], d",
+        "for a, b in zip([first for first, _ in pairs], others): pass",
+        "def f(a, b=(1, 2), *, c) -> tuple[int, str]: pass",
+    ],
+)
+@pytest.mark.parametrize("width", [8, 20, 40])
+def test_a_line_broken_anywhere_says_the_same(line: str, width: int) -> None:
+    assert ast.dump(ast.parse(wrap(line, "", width))) == ast.dump(ast.parse(line))
+
+
+def test_a_long_comprehension_over_pairs_runs() -> None:
+    def program(patches: torch.Tensor, image_sizes: torch.Tensor) -> torch.Tensor:
+        patch_embeds = patches * 2
+        patch_embeds_list = [
+            embed[..., : size[0] // 8, : size[1] // 8]
+            for embed, size in zip(patch_embeds, image_sizes)  # noqa: B905
+        ]
+        return torch.cat([part.flatten() for part in patch_embeds_list])
+
+    gm = trace(program, (torch.rand(2, 8, 8), torch.tensor([[16, 24], [32, 8]])))
+    example = torch.rand(3, 8, 8), torch.tensor([[8, 16], [32, 8], [16, 16]])
+    assert torch.equal(gm(*example), program(*example))
+    assert "\n        for embed, size in zip(patch_embeds, image_sizes)\n    ]" in gm.code
+
+
 def test_families_of_torch_are_written_by_their_public_names() -> None:
     graph = Graph()
     x = graph.placeholder("x")

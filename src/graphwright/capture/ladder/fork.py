@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import sys
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.flow.forked_runs import Fork
@@ -46,7 +47,7 @@ class Forking:
         hint = capture.numbers.hint(subject)
         if self.follows_start():
             return bool(questions.guards.guard(symbol_behind(capture, subject)))
-        answer = self._answer(hint)
+        answer = self._answer(hint, place)
         pred = capture.numbers.predicate(subject)
         after, site, calls = capture.graph._root.prev, capture.site(), capture.calls.copy()
         decider = questions.knowledge.conditions.decider(subject)
@@ -55,14 +56,27 @@ class Forking:
         capture.keep.append(subject)  # known by its id
         return answer
 
-    def _answer(self, hint: bool | None) -> bool:
-        """The answer to the next fork: the plan's, or the example's first."""
+    def _answer(self, hint: bool | None, place: tuple[Any, ...] | None) -> bool:
+        """The answer to the next fork, at this place: the plan's, or the example's first."""
         number, plan = len(self.forks), self._capture.plan
         if number < len(plan.answers):
             return plan.answers[number]
         if number >= plan.max_paths:  # a loop may fork for ever
-            raise self._capture.questions.restart(self.too_many_paths())
+            raise self._capture.questions.restart(self._cut_out(place) or self.too_many_paths())
         return hint is not False
+
+    def _cut_out(self, place: tuple[Any, ...] | None) -> BaseException | None:
+        """Have the function that asks again and again at one place become one node, where it can be cut out.
+
+        Not where there is a reason why that place is no branch or loop of the graph, which its author can change.
+        """
+        capture, plan = self._capture, self._capture.plan
+        asked = sum(fork.is_data and fork.place == place for fork in self.forks)
+        if capture.typed is None or plan.obstacles is not None or plan.reasons.get(place):
+            return None
+        if 2 * asked <= len(self.forks):
+            return None
+        return capture.questions.refusals.outline(sys._getframe(1), "it forks too often")
 
     def follows_start(self) -> bool:
         """Whether this is a call that starts with None in an attribute and is to go the example's way."""

@@ -271,6 +271,7 @@ def _captured(program: Program, options: _Options, is_one_of_several: bool) -> G
     """Capture a program for one example, in the first way that works."""
     say = options.progress
     failure: BaseException | None = None
+    need: NeedsRealValues | None = None  # what tells more is why it does not work on real values
     converted = Conversions()  # what asks in one attempt asks in the next
     for attempt in options.attempts():
         started = time.perf_counter()
@@ -284,8 +285,8 @@ def _captured(program: Program, options: _Options, is_one_of_several: bool) -> G
             failure = failure or question.error
             program.log.note(f"not {attempt.name}: {question.error.message}", question.error.at)
             say(f"{attempt.name}: {question.error.message}; trying another way")
-        except NeedsRealValues as need:
-            failure = failure or CaptureError(f"sizes depend on data: {need}")
+        except NeedsRealValues as error:
+            need = error
             program.log.note(f"not {attempt.name}: sizes depend on data")
             say(f"{attempt.name}: sizes depend on data; trying another way")
         except (CaptureError, Warning):
@@ -300,8 +301,7 @@ def _captured(program: Program, options: _Options, is_one_of_several: bool) -> G
             seconds = time.perf_counter() - started
             say(f"{attempt.name}: {len(graph.nodes)} nodes in {seconds:.2f} s, {plan.passes} passes")
             return graph
-    assert failure is not None
-    raise failure
+    raise failure or CaptureError(f"sizes depend on data: {need}")
 
 
 def program_of(
