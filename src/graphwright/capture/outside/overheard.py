@@ -109,7 +109,7 @@ def heard(
         if recorder is None or recorder.examples.is_running:
             return original(*args, **kwargs)
         if recorder.pending is not None and any(isinstance(each, TensorProxy) for each in args):
-            raise recorder.pending  # a `finally` of the program, on the way out; C gets nothing that stands for a tensor
+            raise recorder.pending  # a `finally` on the way out; C gets nothing that stands for a tensor
         capture = hears(recorder)
         frame = None if capture is None else caller_of(sys._getframe(1), files)
         if frame is None and capture is not None and sys._getframe(1).f_code in inner:
