@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import TracerWarning, trace, verify
+from graphwright import CaptureError, TracerWarning, trace, verify
 
 noted: dict[str, Any] = {}
 
@@ -78,3 +78,63 @@ def test_a_hook_of_a_module_that_is_entered_and_writes_elsewhere_is_told_of() ->
         warnings.simplefilter("error")
         gm(torch.ones(2, 4))
     assert found == []
+
+
+class KeepsBoth(nn.Module):
+    """A module whose layer has hooks on its forward and on its backward, which write to the module."""
+
+    seen: Any = None
+
+    def __init__(self, reads: bool) -> None:
+        super().__init__()
+        self.layer, self.activation, self.gradient, self.calls, self.reads = nn.Linear(4, 4), None, None, 0, reads
+        self.layer.register_forward_hook(self.keep_activation)
+        self.layer.register_full_backward_hook(self.keep_gradient)
+        self.layer.register_full_backward_pre_hook(self.count)
+
+    def keep_activation(self, module: nn.Module, args: Any, result: torch.Tensor) -> None:
+        self.activation = result.detach()  # type: ignore[assignment]
+
+    def keep_gradient(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        self.gradient = outputs[0].detach()
+
+    def count(self, module: nn.Module, outputs: Any) -> None:
+        self.calls += 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x).sin()
+        return y if not self.reads or self.activation is None else y * 2  # type: ignore[no-any-return]
+
+
+def test_hooks_on_a_backward_act_on_the_captured_module() -> None:
+    model = KeepsBoth(reads=False)
+    gm = trace(model, (torch.ones(2, 4),))
+    assert model.activation is None and gm.activation is None
+    x = torch.randn(3, 4, requires_grad=True)
+    for module in (model, gm, gm):
+        module(x).sum().backward()
+    assert torch.equal(gm.gradient, model.gradient) and torch.equal(gm.activation, model.activation)
+    assert gm.calls == 2 and model.calls == 1
+
+
+def test_a_program_that_reads_what_hooks_of_such_a_layer_write_is_refused() -> None:
+    with pytest.raises(CaptureError, match="reads 'activation', which a hook of layer writes"):
+        trace(KeepsBoth(reads=True), (torch.ones(2, 4),))
+
+
+def test_hooks_on_a_state_dict_act_on_the_captured_module() -> None:
+    class Counts(nn.Linear):
+        loads = loaded = 0
+
+        def note_load(self, *args: Any) -> None:
+            self.loads += 1
+
+        def note_loaded(self, *args: Any) -> None:
+            self.loaded += 1
+
+    model = Counts(4, 4)
+    model.register_load_state_dict_pre_hook(model.note_load)
+    model.register_load_state_dict_post_hook(model.note_loaded)
+    gm = trace(nn.Sequential(model), (torch.ones(2, 4),))
+    gm.load_state_dict(gm.state_dict())
+    assert (gm[0].loads, gm[0].loaded, model.loads, model.loaded) == (1, 1, 0, 0)

@@ -108,8 +108,13 @@ class Holder:
         return self.tensor
 
 
-@pytest.mark.parametrize("program", [lambda x: lambda y: x + y, lambda x: Holder(x * 2).method])
-def test_a_function_that_closes_over_values_is_refused(program: Callable[..., Any]) -> None:
+def test_a_function_that_closes_over_values_is_made_again() -> None:
+    gm = trace(lambda x: lambda y: x + y, (torch.ones(2),))
+    assert torch.equal(gm(torch.zeros(3))(torch.ones(3)), torch.ones(3))
+
+
+@pytest.mark.parametrize("program", [lambda x: Holder(x * 2).method])
+def test_a_method_of_an_object_with_values_is_refused(program: Callable[..., Any]) -> None:
     with pytest.raises(CaptureError, match="cannot write a function that closes over values of the program"):
         trace(program, (torch.ones(2),))
 

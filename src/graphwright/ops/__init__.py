@@ -83,6 +83,7 @@ from graphwright.ops.state import (
 )
 from graphwright.ops.statements import (
     Entering,
+    close_over,
     enter_context,
     evaluated,
     exit_context,
@@ -135,6 +136,7 @@ __all__ = [
     "TorchSpelling",
     "TransformKind",
     "check_for_mutable_operation",
+    "close_over",
     "cond",
     "create_type_hint",
     "delete_attribute",

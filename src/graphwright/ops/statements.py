@@ -1,4 +1,4 @@
-"""Operators of captured programs that Python has statements for: `with` blocks, generators and unpacking.
+"""Operators of captured programs that Python has statements for: `with` blocks, generators, unpacking and functions.
 
 A region of ambient state (grad mode, ...) is a pair of nodes, `enter_context(manager, ...)` and
 `exit_context(entered)`, printed as one `with`; `unpack(value, 2)` followed by its items is printed as `a, b = value`.
@@ -6,13 +6,15 @@ A region of ambient state (grad mode, ...) is a pair of nodes, `enter_context(ma
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from graphwright.errors import GuardError
 
 __all__ = [
-    *("Entering", "enter_context", "evaluated", "exit_context", "expect_bound", "generated", "raise_error", "unpack"),
+    *("Entering", "close_over", "enter_context", "evaluated", "exit_context", "expect_bound", "generated"),
+    *("raise_error", "unpack"),
 ]
 
 
@@ -79,6 +81,26 @@ def generated(items: Iterable[Any]) -> Iterator[Any]:
     [1, 2]
     """
     yield from items
+
+
+def close_over(function: types.FunctionType, held: dict[str, Any]) -> types.FunctionType:
+    """A function with these in the variables that it closes over, and as defaults of its parameters.
+
+    >>> step = 2
+    >>> close_over(lambda x: x + step, {"step": 5})(1), close_over(lambda x, y=1: x + y, {"y": 3})(1)
+    (6, 4)
+    """
+    code = function.__code__
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    closure = tuple([types.CellType(held[name]) if name in held else cell for name, cell in cells])
+    made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    names, defaults = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
+    named = zip(names[len(names) - len(defaults) :], defaults, strict=True)
+    made.__defaults__ = tuple([held.get(name, default) for name, default in named]) or None
+    words = function.__kwdefaults__
+    made.__kwdefaults__ = {name: held.get(name, default) for name, default in words.items()} if words else None
+    made.__qualname__, made.__module__ = function.__qualname__, function.__module__
+    return made
 
 
 def raise_error(kind: type[BaseException] | BaseException, *args: Any, cause: BaseException | None = None) -> None:

@@ -11,6 +11,7 @@ Read opaque.py first, then answers.py.
     result_dtypes.py       what the dtypes of results follow from
     arguments.py           values without a literal, made again by calls
     ambient.py             grad mode, autocast and inference mode, recorded where they change
+    given_functions.py     functions that torch is given to call: hooks on gradients
     gradients.py           what is asked of a tensor's gradient: read at the call, so that it becomes a branch
     modes.py               what is asked of torch's modes: grad mode, autocast, the default dtype
     autograd_functions.py  calls of autograd functions, as a value and on the stack

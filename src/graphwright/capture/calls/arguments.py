@@ -7,14 +7,13 @@ import enum
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from types import FunctionType, GeneratorType, MethodType
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from graphwright.capture.calls.opaque import holds_values
-from graphwright.capture.effects.reach import content_of
+from graphwright.capture.calls.given_functions import given_function
 from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
 from graphwright.capture.proxies.objects import constructor_fields, is_object, late_fields
 from graphwright.errors import CaptureError
@@ -69,8 +68,9 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
         named = {name: recorder.argument(item) for name, item in value.keywords.items()}
         return recorder.node("call_function", functools.partial, parts, named)
     is_named = isinstance(value, type) or (callable(value) and hasattr(value, "__name__"))
-    if is_named and not _closes_over_values(value):
-        return value
+    given = given_function(recorder, value) if is_named else None
+    if given is not None:
+        return given
     fields = None if is_named else constructor_fields(value)
     if fields is not None or ((recorder.is_finishing or is_record(value)) and not is_named and is_object(value)):
         return _made(recorder, value, fields)
@@ -126,18 +126,6 @@ def _held_by(value: Any) -> Iterable[Any] | None:
     if isinstance(value, tuple | list | set | frozenset | collections.deque):
         return value
     return attributes_of(value).values() if is_object(value) else None
-
-
-def _closes_over_values(function: Callable[..., Any]) -> bool:
-    """Tell whether a function holds values of the program: none of another run."""
-    if isinstance(function, MethodType):
-        owner = function.__self__
-        holds_its_own = is_object(owner)
-        return (holds_its_own and holds_values(attributes_of(owner))) or _closes_over_values(function.__func__)
-    if not isinstance(function, FunctionType):
-        return False
-    cells = [*map(content_of, function.__closure__ or ())]
-    return holds_values((cells, function.__defaults__ or (), function.__kwdefaults__ or {}))
 
 
 def _made(recorder: TypedCapture, value: Any, fields: dict[str, Any] | None) -> Node:

@@ -40,7 +40,9 @@ _MAY_BE_NONE = frozenset({"grad", "grad_fn"})
 _ALL = _ATTRIBUTES | _METHODS | _MAY_BE_NONE
 # Of these, two reads of a tensor that is not written to between them give the same.
 _LASTS = frozenset({"requires_grad", "is_leaf", "is_inference", "grad_fn"})
-_WANT_GRADIENT = frozenset({"retain_grad", "register_hook", "register_post_accumulate_grad_hook"})
+_HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
+_WANT_GRADIENT = _HOOKS | {"retain_grad"}
+_FOR_EACH_ITEM = frozenset({"apply_", "map_", "map2_"})
 _LAYERS = os.path.dirname(nn.modules.__file__)
 
 
@@ -115,13 +117,26 @@ def _number(recorder: TypedCapture, node: Node, value: Number, key: tuple[Any, .
 
 
 def on_any_way(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of Tensor, to be run on examples: one that wants a gradient, on a way that the example does not take."""
-    return functools.partial(_wanting_gradient, function) if name in _WANT_GRADIENT else function
+    """A method of Tensor, to be run on examples: one that wants a gradient, on a way that the example does not take.
+
+    A function of the program that torch is to call runs on no example: what it does is not seen.
+    """
+    if name in _FOR_EACH_ITEM:
+        return _given
+    return functools.partial(_wanting_gradient, function, name) if name in _WANT_GRADIENT else function
 
 
-def _wanting_gradient(function: Callable[..., Any], example: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _wanting_gradient(function: Callable[..., Any], name: str, example: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     taken = example if example.requires_grad else example.detach().requires_grad_()
-    return function(taken, *args, **kwargs)
+    return function(taken, _no_hook) if name in _HOOKS else function(taken, *args, **kwargs)
+
+
+def _no_hook(gradient: torch.Tensor) -> None:
+    """Stand for a hook, whose own call is the run's."""
+
+
+def _given(example: torch.Tensor, *args: Any) -> torch.Tensor:
+    return example
 
 
 def _gradient(recorder: TypedCapture, tensor: torch.Tensor, node: Node, example: torch.Tensor | None) -> Any:

@@ -97,7 +97,8 @@ def record_outlined_module(
     recorder: TypedCapture, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record the call of a module whose forward cannot be traced."""
-    return record_opaque(recorder, "call_module", path, recorder.examples.module(module), args, kwargs)
+    run = contained(recorder, module, path, recorder.examples.module(module), may_enter=False)
+    return record_opaque(recorder, "call_module", path, run, args, kwargs)
 
 
 def record_leaf_function(

@@ -15,7 +15,7 @@ from graphwright.capture.effects.reach import content_of
 from graphwright.runtime import MODULE_TABLES, GraphModule, is_plain
 from graphwright.source import steps_of
 
-__all__ = ["NOT_OF_USERS", "OWN", "Uses", "methods_of", "uses_of_class", "wrapped_in"]
+__all__ = ["NOT_OF_USERS", "OWN", "Uses", "methods_of", "uses_of_class", "wrapped_in", "written_by"]
 
 OWN = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"})  # of torch and of ours
 
@@ -115,9 +115,31 @@ def wrapped_in(function: Any) -> list[FunctionType]:
     return found
 
 
+def written_by(kind: type, function: Any) -> frozenset[str]:
+    """The attributes of a module of a class that a function may assign, or those methods of it that this names."""
+    methods: dict[str, list[CodeType]] = {}
+    for name, method in methods_of(kind, NOT_OF_USERS):
+        methods.setdefault(name, []).append(method.__code__)
+    codes = [code for each in wrapped_in(function) for code in _nested(each.__code__)]
+    own = [name for code in codes for step, name, _ in steps_of(code) if step == "STORE_ATTR"]
+    reached = _named_from([name for code in codes for name in code.co_names], methods)
+    return frozenset([*own, *[name for code in reached for name in _assigned(code)]])
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _nested(const)
+
+
 def _reached(methods: dict[str, list[CodeType]]) -> list[CodeType]:
     """The code of the methods that a call may reach: those that `forward` names, and that these name."""
     waiting = ["forward", *[name for name in methods if name.startswith("__") and name not in _NOT_CALLED]]
+    return _named_from(waiting, methods)
+
+
+def _named_from(waiting: list[str], methods: dict[str, list[CodeType]]) -> list[CodeType]:
     reached: dict[str, list[CodeType]] = {}
     while waiting:
         name = waiting.pop()

@@ -15,12 +15,15 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.branch_state import State, content_of
+from graphwright.capture.effects.class_uses import written_by
+from graphwright.capture.state.plan import Restart
+from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
-__all__ = ["HookEffects", "contained", "hooks_of"]
+__all__ = ["HookEffects", "contained", "hooks_of", "writes_later"]
 
 
 def hooks_of(module: nn.Module) -> list[Any]:
@@ -28,8 +31,13 @@ def hooks_of(module: nn.Module) -> list[Any]:
     return [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
 
 
-def contained(recorder: TypedCapture, module: nn.Module, path: str, run: Callable[..., Any]) -> Callable[..., Any]:
-    """Call a layer on examples without what its hooks change; one whose hooks write to the program is entered."""
+def contained(
+    recorder: TypedCapture, module: nn.Module, path: str, run: Callable[..., Any], may_enter: bool = True
+) -> Callable[..., Any]:
+    """Call a layer on examples without what its hooks change; one whose hooks write to the program is entered.
+
+    Unless it `may_enter` none of them: then the program must not read what they wrote.
+    """
     hooks = hooks_of(module)
     if not hooks or not path:
         return run
@@ -44,9 +52,44 @@ def contained(recorder: TypedCapture, module: nn.Module, path: str, run: Callabl
             with torch._C.DisableTorchFunction():
                 is_changed = effects.put_back()
             if is_changed and recorder.shells is not None and any(_reaches(recorder.shells, hook) for hook in hooks):
-                raise recorder.questions.restart(recorder.plan.enter(path))
+                if may_enter:
+                    raise recorder.questions.restart(recorder.plan.enter(path))
+                _expect_unread(recorder, recorder.shells, hooks, path)
 
     return call
+
+
+def writes_later(recorder: TypedCapture, owner: nn.Module, path: str, function: Any) -> frozenset[str]:
+    """The attributes of a module that a function writes which the program does not call itself.
+
+    From here on only what the program reads of them counts as read.
+    """
+    names, later = written_by(type(owner), function), recorder.plan.written_later
+    found = {(path, name) for name in names} - later
+    if found:
+        later |= found
+        raise recorder.questions.restart(Restart("torch is given a function that writes attributes"))
+    return names
+
+
+def _expect_unread(recorder: TypedCapture, shells: Shells, hooks: list[Any], layer: str) -> None:
+    """Have the capture refuse a program that reads what hooks of a layer have written which it cannot look into."""
+    for hook in hooks:
+        owner = hook.__self__ if isinstance(hook, MethodType) else None
+        path = shells.path(owner) if isinstance(owner, nn.Module) else None
+        if path is not None:
+            names = writes_later(recorder, hook.__self__, path, hook.__func__)
+            recorder.at_end.append(functools.partial(_check_unread, recorder, path, names, layer, recorder.where()))
+
+
+def _check_unread(recorder: TypedCapture, path: str, names: frozenset[str], layer: str, at: str | None) -> None:
+    read = names & recorder.ledger.module(path).get("values", {}).keys()
+    if read:
+        raise CaptureError(
+            f"the program reads {min(read)!r}, which a hook of {layer} writes; hooks on its backward keep it one node",
+            at=at,
+            fix="have the program itself keep what the layer gives",
+        )
 
 
 class HookEffects:

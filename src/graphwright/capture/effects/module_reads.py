@@ -138,7 +138,8 @@ class ModuleReads:
             owner = self.shells.tree.paths.get(id(value.__self__)) if kind is MethodType else None
             if owner and (not path or name in uses.mentioned):
                 self.one(path, f"{name}.__self__", owner)
-            has_to_stay = uses.sees_tables or name in uses.written_in_calls or (path, name) in plan.in_place
+            is_written = name in uses.written_in_calls and (path, name) not in plan.written_later
+            has_to_stay = uses.sees_tables or is_written or (path, name) in plan.in_place
             if has_to_stay or plan.sees_tables or hasattr(type(shell), name):
                 self.value(path, name, value)
             elif name in shell.__dict__:

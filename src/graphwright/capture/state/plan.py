@@ -113,6 +113,9 @@ class Plan:
     in_place: set[tuple[str, str]] = dataclasses.field(
         default_factory=set
     )  # attributes that branches write: as they are
+    written_later: set[tuple[str, str]] = dataclasses.field(
+        default_factory=set
+    )  # attributes that methods write which torch is given to call
     generators: dict[int, Any] = dataclasses.field(default_factory=dict)  # that the program can reach, by id
     closing: set[tuple[str, int, str]] = dataclasses.field(default_factory=set)  # variables that hold some of them
     overheard: dict[Any, Any] = dataclasses.field(default_factory=dict)  # stand-ins under names of the program's own

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.nn.modules.module import _WrappedHook
 
 from graphwright.runtime.members.attributes import MODULE_TABLES, is_compiled
 from graphwright.runtime.objects import slots_of
@@ -159,12 +160,16 @@ class Shells:
                 mine = self._mapped(value, self._containers)
                 if mine is not value:
                     shell.__dict__[name] = mine
-        for table in (shell._forward_pre_hooks, shell._forward_hooks):
+        for name in _HOOKS:
+            table = shell.__dict__.get(name)
             if table:
                 table.update({key: self._hook(hook) for key, hook in table.items()})
 
     def _hook(self, hook: Any) -> Any:
         """A function with shells in place of the modules that it is bound to or closes over."""
+        if type(hook) is _WrappedHook:
+            owner = hook.module() if hook.with_module else None
+            return _WrappedHook(self._hook(hook.hook), None if owner is None else self.shell(owner))
         if type(hook) is not FunctionType:
             return self._mapped(hook, {})
         cells = hook.__closure__ or ()
@@ -258,4 +263,5 @@ def copy_tensors(root: nn.Module) -> None:
 _MAPPED = frozenset({list, dict, set, tuple, MethodType, FunctionType, functools.partial, weakref.ref})
 _HOLDS_NONE = frozenset({bool, int, float, str, type(None)})  # what most attributes are
 _COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]
+_HOOKS = [name for name in _COPIED if name.endswith("_hooks")]
 _tables, _copied = operator.itemgetter(*_COPIED), operator.methodcaller("copy")

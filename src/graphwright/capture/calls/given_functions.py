@@ -1,0 +1,171 @@
+"""Functions that a node is given: torch calls them when the captured program runs, with what they hold then.
+
+A hook on a gradient is the most common one. It runs after the program, which cannot see what it does. So a method of
+a module of the program is read from the captured module; a function that closes over values or modules of the program
+is made again around those of the run; and one that shares with the program a variable or container which either may
+change is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import CellType, FrameType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.effects.hook_effects import writes_later
+from graphwright.capture.effects.reach import EMPTY, content_of
+from graphwright.capture.proxies.objects import is_object
+from graphwright.capture.state.running import RUN, refusal
+from graphwright.errors import CaptureError
+from graphwright.ir import Argument
+from graphwright.ops import close_over
+from graphwright.runtime import attributes_of
+from graphwright.source import mentions
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import TypedCapture
+
+__all__ = ["given_function"]
+
+_FIX = "make it a method of the module, or a function that holds only tensors and numbers of the program"
+
+
+def given_function(recorder: TypedCapture, value: Any) -> Argument:
+    """The argument for a function, method or class; None for one that no graph can have."""
+    if isinstance(value, MethodType):
+        return _method(recorder, value)
+    if type(value) is FunctionType and (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
+        return _function(recorder, value)
+    return value
+
+
+def _method(recorder: TypedCapture, method: MethodType) -> Argument:
+    owner, name = method.__self__, method.__func__.__name__
+    if isinstance(owner, nn.Module):
+        path = _path(recorder, owner)
+        if path is None or getattr(type(owner), name, None) is not method.__func__:
+            return method
+        writes_later(recorder, owner, path, method.__func__)
+        return recorder.node("get_attr", f"{path}.{name}".lstrip("."), (), {}, name)
+    if is_object(owner) and holds_values(attributes_of(owner)):
+        return None
+    return None if given_function(recorder, method.__func__) is None else method
+
+
+def _function(recorder: TypedCapture, function: FunctionType) -> Argument:
+    """A function as it is, or the node that makes it again around what it holds."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    _refuse_shared(recorder, function, cells)
+    held = {name: content for name, cell in cells.items() if (content := content_of(cell)) is not EMPTY}
+    held |= dict(_defaults(function))
+    for item in held.values():
+        path = _path(recorder, item) if isinstance(item, nn.Module) else None
+        if path is not None:
+            writes_later(recorder, item, path, function)
+    made = {name: given for name, item in held.items() if (given := _held(recorder, item)) is not item}
+    if not made:
+        return function
+    if any(given is None for given in made.values()):
+        return None
+    for name in made.keys() & cells.keys():
+        recorder.at_end.append(functools.partial(_check_variable, function, cells[name], held[name], recorder.where()))
+    return recorder.node("call_function", close_over, (_emptied(function, made), made), {}, function.__name__)
+
+
+def _held(recorder: TypedCapture, item: Any) -> Argument:
+    """The argument for what a function holds: the very item where no node gives it."""
+    if isinstance(item, nn.Module):
+        return _module(recorder, item)
+    if isinstance(item, MethodType | FunctionType):
+        return given_function(recorder, item)
+    return recorder.argument(item) if holds_values(item) else item
+
+
+def _module(recorder: TypedCapture, module: nn.Module) -> Any:
+    path = _path(recorder, module)
+    if path is None:
+        return module
+    if path:
+        return recorder.node("get_attr", path, (), {}, path)
+    method = recorder.node("get_attr", "modules", (), {}, "modules")  # every module has it
+    return recorder.node("call_function", getattr, (method, "__self__"), {}, "module")
+
+
+def _path(recorder: TypedCapture, module: nn.Module) -> str | None:
+    return None if recorder.shells is None else recorder.shells.path(module)
+
+
+def _defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The parameters that have defaults, with these."""
+    code = function.__code__
+    names, defaults = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
+    yield from zip(names[len(names) - len(defaults) :], defaults, strict=True)
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def _emptied(function: FunctionType, made: dict[str, Argument]) -> FunctionType:
+    """The function without what is made again, so that no graph holds values of its capture."""
+    code = function.__code__
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    closure = tuple([CellType() if name in made else cell for name, cell in cells])
+    empty = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    given = {name: None if name in made else item for name, item in _defaults(function)}
+    empty.__defaults__ = tuple(given.values())[: len(function.__defaults__ or ())] or None
+    empty.__kwdefaults__ = {name: given[name] for name in function.__kwdefaults__ or {}} or None
+    empty.__qualname__, empty.__module__ = function.__qualname__, function.__module__
+    return empty
+
+
+def _refuse_shared(recorder: TypedCapture, function: FunctionType, cells: dict[str, CellType]) -> None:
+    """Refuse a function that the program made around what either of them may change where the other does not see it."""
+    frames = [*_frames(sys._getframe(1))]
+    rebound = mentions(function.__code__).rebound
+    for name, cell in cells.items():
+        item = content_of(cell)
+        is_own = any(name in frame.f_code.co_cellvars and frame.f_locals.get(name) is item for frame in frames)
+        if name in rebound and is_own:
+            raise refusal(_shared(recorder, function, f"assigns the program's variable {name!r}"))
+        if (isinstance(item, list | dict | set) or _may_change(item)) and _is_local(item, frames):
+            raise refusal(_shared(recorder, function, f"shares {name!r}, a {type(item).__name__}, with the program"))
+
+
+def _may_change(item: Any) -> bool:
+    return is_object(item) and not isinstance(item, nn.Module) and not isinstance(item, tuple)
+
+
+def _is_local(item: Any, frames: list[FrameType]) -> bool:
+    """Tell whether a variable of functions that the program runs has an item, none of what is around the program."""
+    for frame in frames:
+        own = frame.f_locals
+        if any(value is item and name not in frame.f_code.co_freevars for name, value in own.items()):
+            return True
+    return False
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Iterate over the frames of the program's own functions, from one outwards."""
+    while frame is not None and frame.f_code is not RUN:
+        if not frame.f_globals.get("__name__", "").startswith("graphwright."):
+            yield frame
+        frame = frame.f_back
+
+
+def _check_variable(function: FunctionType, cell: CellType, item: Any, at: str | None) -> None:
+    if content_of(cell) is not item:
+        raise CaptureError(
+            f"the program gives a variable another value after torch was given {function.__qualname__}, which reads it",
+            at=at,
+            fix="give the function its value as a default: lambda gradient, scale=scale: gradient * scale",
+        )
+
+
+def _shared(recorder: TypedCapture, function: Callable[..., Any], what: str) -> CaptureError:
+    name = getattr(function, "__qualname__", "a function")
+    return CaptureError(
+        f"torch is given {name}, which {what}: it runs where the program does not see it", at=recorder.where(), fix=_FIX
+    )
