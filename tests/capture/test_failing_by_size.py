@@ -25,3 +25,23 @@ def test_each_size_does_what_eager_does(program: Callable[[Any], Any], example: 
                 gm(x)
         else:
             assert torch.equal(gm(x), program(x))
+
+
+def test_what_fails_where_the_example_does_not_go_leaves_the_loop_a_loop() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        total = x.sum()
+        try:
+            for row in x:
+                if x.shape[0] == 1:
+                    row = row.view(3)
+                total = total + row.sum()
+        except KeyError:
+            total = total * 2
+        return total
+
+    gm = trace(program, (torch.ones(3, 2),))
+    for size in (2, 5):
+        x = torch.rand(size, 2)
+        assert torch.equal(gm(x), program(x))
+    with pytest.raises(GuardError):
+        gm(torch.ones(1, 3))

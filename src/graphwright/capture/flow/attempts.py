@@ -262,6 +262,8 @@ class Attempts(MadeErrors):
         In a loop, other iterations may not fail: it is run plainly.
         """
         recorder = self._recorder
+        if any(region.is_taken is False for region in recorder.region.all()):
+            return  # then the branch to it is not taken
         if recorder.region.is_in_loop():
             why = "the program catches what an operation raises in some iteration"
             restart = recorder.questions.refusals.unroll_around(why)
