@@ -13,7 +13,7 @@ import torch.fx
 import torch.fx.node
 from torch import nn
 from torch.fx.graph import CodeGen as FxCodeGen
-from torch.fx.graph import _BoxedCodeGen, _PyTreeCodeGen, _PyTreeInfo
+from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
 from graphwright.codegen import BoxedCodeGen, CodeGen, PyTreeCodeGen, PyTreeInfo
 from graphwright.errors import ExportError, GuardError
@@ -226,12 +226,16 @@ def _take_over(source: nn.Module, target: nn.Module, called: set[str], converted
 # ---- code
 
 
+_FxBoxedCodeGen: Any = getattr(torch.fx.graph, "_BoxedCodeGen", None)  # not in all releases
+
+
 def _fx_writer(graph: Graph) -> FxCodeGen:
-    return _as_writer(graph._codegen, {CodeGen: FxCodeGen, BoxedCodeGen: _BoxedCodeGen, PyTreeCodeGen: _fx_pytree})  # type: ignore[attr-defined,no-any-return]
+    boxed = {} if _FxBoxedCodeGen is None else {BoxedCodeGen: _FxBoxedCodeGen}
+    return _as_writer(graph._codegen, {CodeGen: FxCodeGen, **boxed, PyTreeCodeGen: _fx_pytree})  # type: ignore[attr-defined,no-any-return]
 
 
 def _writer(writer: FxCodeGen) -> CodeGen:
-    return _as_writer(writer, {FxCodeGen: CodeGen, _BoxedCodeGen: BoxedCodeGen, _PyTreeCodeGen: _pytree})  # type: ignore[no-any-return]
+    return _as_writer(writer, {FxCodeGen: CodeGen, _FxBoxedCodeGen: BoxedCodeGen, _PyTreeCodeGen: _pytree})  # type: ignore[no-any-return]
 
 
 def _as_writer(writer: Any, others: dict[type, Callable[..., Any]]) -> Any:

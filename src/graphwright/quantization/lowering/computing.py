@@ -27,8 +27,8 @@ SIGNAL_TO_NOISE = 40.0  # in decibels, of floats beside those of the program
 
 
 def has_onednn() -> bool:
-    """Tell whether this build of torch has kernels of oneDNN."""
-    return bool(torch.backends.mkldnn.is_available())
+    """Tell whether this build of torch has kernels of oneDNN, by the names that its newer releases give them."""
+    return bool(torch.backends.mkldnn.is_available()) and hasattr(torch.ops.onednn, "qconv_pointwise")
 
 
 def has_exact_onednn() -> bool:

@@ -25,6 +25,7 @@ from graphwright.ir import Node
 from graphwright.ops import gives_fresh_value
 from graphwright.passes import substitute
 from graphwright.quantization.layer_functions import quantized_conv, quantized_conv_transpose, quantized_linear
+from graphwright.quantization.lowering.computing import has_onednn
 from graphwright.quantization.lowering.convolutions import Convolution, TransposedConvolution
 from graphwright.quantization.lowering.integers import Steps, is_quantize, quantized
 from graphwright.quantization.lowering.linears import Linear
@@ -43,7 +44,11 @@ from graphwright.runtime import GraphModule
 __all__ = ["QuantizedLayers"]
 
 _BINARY = torch.ops.onednn.qconv2d_pointwise.binary
-_ONEDNN = (_BINARY, torch.ops.onednn.qconv_pointwise.default, torch.ops.onednn.qlinear_pointwise.default)
+_ONEDNN = (
+    (_BINARY, torch.ops.onednn.qconv_pointwise.default, torch.ops.onednn.qlinear_pointwise.default)
+    if has_onednn()
+    else ()
+)
 
 
 @dataclass(frozen=True, slots=True)
