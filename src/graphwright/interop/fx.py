@@ -230,7 +230,7 @@ _FxBoxedCodeGen: Any = getattr(torch.fx.graph, "_BoxedCodeGen", None)  # not in 
 
 
 def _fx_writer(graph: Graph) -> FxCodeGen:
-    boxed = {} if _FxBoxedCodeGen is None else {BoxedCodeGen: _FxBoxedCodeGen}
+    boxed: dict[type, Any] = {} if _FxBoxedCodeGen is None else {BoxedCodeGen: _FxBoxedCodeGen}
     return _as_writer(graph._codegen, {CodeGen: FxCodeGen, **boxed, PyTreeCodeGen: _fx_pytree})  # type: ignore[attr-defined,no-any-return]
 
 
