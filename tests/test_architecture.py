@@ -253,6 +253,7 @@ _STANDARD = (
     ),
     "typing",
     "warnings",
+    "unicodedata",
     "weakref",
 )
 

@@ -127,6 +127,18 @@ def break_parameter(graph: Graph, nodes: dict[str, Node]) -> None:
     nodes["y"].target = "not a name"
 
 
+def break_parameter_of_python(graph: Graph, nodes: dict[str, Node]) -> None:
+    nodes["y"].target = "class"
+
+
+def break_parameter_read_otherwise(graph: Graph, nodes: dict[str, Node]) -> None:
+    nodes["y"].target = "\uff4cen"  # which Python reads as `len`
+
+
+def break_stars(graph: Graph, nodes: dict[str, Node]) -> None:
+    nodes["y"].target = "***y"
+
+
 def break_different_parameters(graph: Graph, nodes: dict[str, Node]) -> None:
     nodes["y"].target = "*x"
 
@@ -195,6 +207,9 @@ BROKEN = [
     (break_reservation, "[GW5] 'torch' is not a legal name for a value"),
     (break_inputs_first, "[GW6] placeholder 'late' comes after a node that computes"),
     (break_parameter, "[GW6] the target of placeholder 'y', 'not a name', is not the name of a parameter"),
+    (break_parameter_of_python, "[GW6] the target of placeholder 'y', 'class', is not the name of a parameter"),
+    (break_parameter_read_otherwise, "[GW6] the target of placeholder 'y', '\uff4cen', is not the name of a parameter"),
+    (break_stars, "[GW6] the target of placeholder 'y', '***y', is not the name of a parameter"),
     (break_different_parameters, "[GW6] placeholder 'y' is a second parameter called 'x'"),
     (break_output_last, "[GW7] 'neg' comes after the output"),
     (break_one_output, "[GW7] 'output_1' comes after the output"),

@@ -183,6 +183,8 @@ REFUSED: dict[str, list[Step]] = {
     "packed weights": [calls("a", "torch.ops:aten.fbgemm_linear_int8_weight", X, X, X, X, 1, 0, X)],
     "a file": [calls("a", "torch.ops:aten.from_file", "/etc/passwd")],
     "bytes as a tensor": [calls("a", "torch:frombuffer", {"bytes": "00"})],
+    "bytes of another encoding": [calls("a", "builtins:bytes", "a", "any_module")],
+    "a text out of bytes of another encoding": [calls("a", "builtins:str", {"bytes": "61"}, encoding="any_module")],
 }
 
 
@@ -280,6 +282,100 @@ def test_every_name_of_a_tensor_is_open_for_a_reason() -> None:
 def test_no_operator_is_open_that_takes_memory_on_trust() -> None:
     assert not [name for name in operator_names() if "unsafe" in name and name.startswith("_") and "view" not in name]
     assert operator_names().isdisjoint({"set_", "from_file", "record_stream", "_sparse_coo_tensor_unsafe", "set_data"})
+
+
+ON_TRUST = [
+    "torch.ops:aten.max_pool2d_with_indices_backward.default",
+    "torch.ops:aten.embedding_dense_backward",
+    "torch.ops:aten._native_batch_norm_legit.default",
+    "torch:native_batch_norm",
+    "torch:ctc_loss",
+    "torch.nn.functional:ctc_loss",
+]
+
+
+@pytest.mark.parametrize("name", ON_TRUST)
+def test_what_writes_where_it_is_told_is_allowed_by_its_name_alone(
+    name: str, program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    file = crafted(program, [calls("a", name, X)], tmp_path / "model.gw")
+    with pytest.raises(LoadError, match="nothing checks that") as refused:
+        graphwright.load(file, allow=["tests"])
+    assert f"allow=['{name}']" in str(refused.value)
+    assert graphwright.load(file, allow=[name]) is not None
+
+
+def test_no_backward_of_a_kernel_and_no_unchecked_batch_norm_is_open() -> None:
+    assert not [name for name in operator_names() if "_backward" in name]
+    assert {"batch_norm", "instance_norm"} <= operator_names()
+    assert operator_names().isdisjoint({"native_batch_norm", "_native_batch_norm_legit", "batch_norm_update_stats"})
+    with pytest.raises(LoadError, match=r"torch\.nn:CTCLoss"):
+        Trust().find("torch.nn:CTCLoss")
+
+
+def test_a_program_with_such_a_layer_is_saved(tmp_path: Path) -> None:
+    class Losses(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loss = nn.CTCLoss()
+
+        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            return self.loss(x, labels, torch.tensor([5]), torch.tensor([2]))
+
+    args = torch.rand(5, 1, 4).log_softmax(2), torch.tensor([[1, 2]])
+    gm = graphwright.trace(Losses(), args)
+    graphwright.save(gm, tmp_path / "model.gw", as_plain=True)
+    with pytest.raises(LoadError, match=r"allow=\['torch.nn:CTCLoss'"):
+        graphwright.load(tmp_path / "model.gw")
+    allow = ["torch.nn:CTCLoss", "torch.nn.functional:ctc_loss"]
+    assert torch.equal(graphwright.load(tmp_path / "model.gw", allow=allow)(*args), gm(*args))
+
+
+# ---- annotations, which captures and torch.jit evaluate
+
+RUNS = "marker()"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        RUNS,
+        f"list[{RUNS}]",
+        f"list['{RUNS}']",
+        f" {RUNS}",
+        f"*{RUNS}",
+        f"f'{{{RUNS}}}'",
+        "torch.ctypes.cdll['a.so']",
+        "print.__self__",
+        {"generic": ["list", [RUNS]]},
+        {"literal": [["a"]]},
+    ],
+)
+@pytest.mark.parametrize("place", [0, -1])
+def test_an_annotation_that_does_more_than_to_name_types_is_refused(
+    kind: Any, place: int, program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    data = json.loads(program[0])
+    data["modules"][0]["program"]["nodes"][place][5] = kind
+    save_tensors(program[1], tmp_path / "bad.gw", {saving.NOTE: json.dumps(data)})
+    with pytest.raises(LoadError, match=r"may not have the annotation|is no literal"):
+        graphwright.load(tmp_path / "bad.gw", allow=["tests"])
+
+
+@pytest.mark.parametrize("text", ["list[torch.Tensor] | None", "Float[Tensor, 'batch width']", "~T", "pkg.Box", "*Ts"])
+def test_a_text_that_names_types_is_kept(text: str, tmp_path: Path) -> None:
+    graph = graphwright.Graph()
+    graph.output(graph.placeholder("x", type_expr=text))
+    assert graphwright.save(graphwright.GraphModule(nn.Module(), graph), tmp_path / "model.gw") == []
+    assert next(iter(graphwright.load(tmp_path / "model.gw").graph.nodes)).type == text
+
+
+def test_an_annotation_that_no_file_may_have_is_left_out(tmp_path: Path) -> None:
+    graph = graphwright.Graph()
+    graph.output(graph.placeholder("x", type_expr=RUNS))
+    (line,) = graphwright.save(graphwright.GraphModule(nn.Module(), graph), tmp_path / "model.gw")
+    assert "the annotation 'marker()'" in line
+    assert graphwright.load(tmp_path / "model.gw")(3) == 3
 
 
 # ---- programs of anything

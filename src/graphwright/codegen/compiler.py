@@ -8,6 +8,7 @@ import weakref
 from types import FunctionType
 from typing import Any
 
+from graphwright.errors import GraphError
 from graphwright.source import note_shown_as
 
 __all__ = ["compile_source"]
@@ -32,7 +33,14 @@ def compile_source(
     """
     filename = f"<graphwright {title} {next(_numbers)}{f' from {place}' if place else ''}>"
     namespace = dict(names)
-    exec(compile(run or src, filename, "exec", dont_inherit=True), namespace)  # annotations are evaluated, not strings
+    try:
+        code = compile(run or src, filename, "exec", dont_inherit=True)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise GraphError(
+            f"Python does not compile the code of {title}: {error}",
+            fix="nest loops, branches and expressions less deep, in functions or modules of their own",
+        ) from error
+    exec(code, namespace)  # annotations are evaluated, not strings
     made: FunctionType = namespace.pop(function)
     made.__qualname__ = title
     if run:

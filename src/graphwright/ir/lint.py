@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS
 from graphwright.ir.graph import Graph
-from graphwright.ir.names import has_reserved, is_reserved
+from graphwright.ir.names import has_reserved, is_parameter, is_reserved
 from graphwright.ir.node import OPCODES, Node, bodies_of, nodes_in
 from graphwright.ir.text import format_node
 
@@ -131,7 +131,7 @@ def _are_in_order(by_name: list[Node], nodes: list[Node]) -> bool:
     """Tell whether nodes with a name as target have legal opcodes, parameters are first and an output is last."""
     ops = [node._op for node in by_name]
     inputs = ops.count("placeholder")
-    parameters = {str(node._target).lstrip("*") for node in by_name[:inputs]}
+    parameters = set(map(_parameter, by_name[:inputs]))
     calls = ops[inputs:]
     if calls and calls[-1] == "output":
         calls.pop()
@@ -140,7 +140,7 @@ def _are_in_order(by_name: list[Node], nodes: list[Node]) -> bool:
     return (
         by_name[:inputs] == nodes[:inputs]
         and ops[:inputs].count("placeholder") == inputs == len(parameters)
-        and all(map(str.isidentifier, parameters))
+        and all(map(is_parameter, parameters))
         and _CALLS_BY_NAME.issuperset(calls)
         and all(map(isinstance, [node._target for node in by_name], itertools.repeat(str)))
     )
@@ -215,11 +215,16 @@ def _fail_use_lists(graph: Graph) -> NoReturn:
     _fail(4, wrong, f"the users of {wrong.name!r} are {list(wrong.users)}, but {list(readers[wrong])} read it")
 
 
+def _parameter(node: Node) -> str:
+    """The name of the parameter that a placeholder stands for, without the stars of `*args` and `**kwargs`."""
+    return str(node._target).removeprefix("*").removeprefix("*")
+
+
 def _check_parameter(node: Node, past_inputs: bool, parameters: set[str]) -> None:
     if past_inputs:
         _fail(6, node, f"placeholder {node.name!r} comes after a node that computes")
-    parameter = str(node._target).lstrip("*")
-    if not parameter.isidentifier():
+    parameter = _parameter(node)
+    if not is_parameter(parameter):
         _fail(6, node, f"the target of placeholder {node.name!r}, {node._target!r}, is not the name of a parameter")
     if parameter in parameters:
         _fail(6, node, f"placeholder {node.name!r} is a second parameter called {parameter!r}")

@@ -6,9 +6,10 @@ import builtins
 import functools
 import keyword
 import re
+import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["Namespace", "candidate_for", "has_reserved", "is_reserved", "snake_case"]
+__all__ = ["Namespace", "candidate_for", "has_reserved", "is_parameter", "is_reserved", "snake_case"]
 
 # Names that generated code uses for itself; a value of that name would hide them.
 _GENERATED_CODE_USES = ("inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree")
@@ -19,6 +20,17 @@ _ILLEGAL = re.compile(r"[^0-9a-zA-Z_]+")
 def is_reserved(name: str) -> bool:
     """Tell whether a value may not have this name: keywords, builtins, and what generated code itself uses."""
     return name in _RESERVED
+
+
+@functools.lru_cache(4096)
+def is_parameter(name: str) -> bool:
+    """Tell whether a parameter may have this name: Python's parser reads it as a name, and as this one.
+
+    >>> is_parameter("len"), is_parameter("class"), is_parameter("\\uff4cen")
+    (True, False, False)
+    """
+    is_read = name.isascii() or unicodedata.normalize("NFKC", name) == name
+    return name.isidentifier() and is_read and not keyword.iskeyword(name) and name != "__debug__"
 
 
 def has_reserved(names: Iterable[str]) -> bool:

@@ -6,4 +6,5 @@ Read plain_data.py first.
     loading.py        `load`: the module again, no constructor run and nothing unpickled
     plain_data.py     values as plain data
     saved_graphs.py   graphs as plain data, and back, every name checked
+    saved_types.py    annotations as plain data, and back
 """

@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import os
+import stat
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -33,13 +34,14 @@ from graphwright.runtime.state import State
 from graphwright.runtime.trust.members import is_field
 from graphwright.runtime.trust.methods import called_methods, entry_at, method_at
 from graphwright.runtime.trust.names import Trust, names_in
-from graphwright.runtime.trust.sizes import check_bounds
+from graphwright.runtime.trust.sizes import check_bounds, check_tree
 from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
 __all__ = ["load"]
 
 _FIX = "load files only from those you trust"
 _DATA = (bool, int, float, str, tuple, torch.Tensor)  # what the attribute of a class may be
+_DEEPEST = 400  # modules and objects in one another
 _LARGEST = 100_000_000  # elements of a tensor that repeats its memory
 _MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError, RecursionError, OverflowError)
 
@@ -77,6 +79,8 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
 def _read(path: str | os.PathLike[str]) -> tuple[bool, Any, dict[str, torch.Tensor]]:
     """Read whether there is a sum, the program, and the tensors of a file, with memory of their own."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would have to be waited for
+            raise LoadError(f"{path} is no file of graphwright, but a folder or device", fix="give the name of a file")
         is_summed = check_sum(path)
         with safe_open(os.fspath(path), framework="pt") as file:
             notes = file.metadata() or {}
@@ -98,6 +102,8 @@ def _read(path: str | os.PathLike[str]) -> tuple[bool, Any, dict[str, torch.Tens
             if "size" in layout and math.prod(layout["size"]) > max(_LARGEST, piece.numel()):
                 raise damaged(f"{name!r} is larger than the memory it lies in")
             tensors[name] = unpacked(piece, layout)
+    except LoadError:
+        raise
     except _MISFITS as error:
         raise damaged(f"a tensor does not lie where the file says: {error}") from error
     return is_summed, program, tensors
@@ -109,6 +115,7 @@ class _Rebuilding:
     def __init__(self, program: dict[str, Any], tensors: dict[str, torch.Tensor], trust: Trust) -> None:
         self._trust = trust
         self._shared: dict[tuple[Any, Any], SharedCode] = {}
+        self._plain: set[int] = set()  # ids of what attributes hold, which holds nothing that can be called
         trust.check_names(names_in(program))
         self._records = program["modules"]
         self._modules = [self._made(record) for record in self._records]
@@ -120,6 +127,9 @@ class _Rebuilding:
         """Fill all modules and return the first."""
         for record, module in self._rows():
             self._fill(record, module)
+        numbers = {id(module): number for number, module in enumerate(self._modules)}
+        held = [[child for child in module._modules.values() if child is not None] for module in self._modules]
+        check_tree([[numbers[id(child)] for child in children] for children in held])
         for record, module in self._rows():
             names = record.get("parametrized", ())
             if names:
@@ -224,11 +234,15 @@ class _Rebuilding:
         """Refuse what no file may do, in a graph of a module. Raises LoadError."""
         verify(graph, module, self._trust)
         written = written_paths(graph)
+        checked: set[tuple[str, str, bool]] = set()
         for node in graph.all_nodes():
             if node.op == "get_attr" and self._calls_methods(node, module):
                 continue
             if node.op in ("get_attr", "call_module"):
-                _check_path(module, str(node.target), node.op, _is_called_with_parameters(node), written)
+                asked = (str(node.target), node.op, _is_called_with_parameters(node))
+                if asked not in checked:
+                    _check_path(module, *asked, written, self._plain)
+                    checked.add(asked)
             elif node.target is write_attribute:
                 _check_written(module, node.args)
 
@@ -276,11 +290,18 @@ def _is_called_with_parameters(node: Node) -> bool:
 
 
 def _check_path(
-    module: nn.Module, path: str, op: str, is_called: bool = False, written: Container[str] = frozenset()
+    module: nn.Module,
+    path: str,
+    op: str,
+    is_called: bool = False,
+    written: Container[str] = frozenset(),
+    plain: set[int] | None = None,
 ) -> Any:
     """Refuse a path that leads to anything but what modules hold: never to a method, or out of the tree."""
     value: Any = module
     atoms = path.split(".")
+    if len(atoms) > _DEEPEST:
+        raise damaged(f"a path in its program has {len(atoms):,} names, more than {_DEEPEST}")
     for place, atom in enumerate(atoms):
         if isinstance(value, nn.Module):
             parametrizations = value._modules.get("parametrizations")
@@ -307,7 +328,7 @@ def _check_path(
             raise LoadError(f"a file may not read {path!r}", fix=_FIX)
     if is_called and isinstance(value, nn.Module):
         return value
-    if op == "get_attr" and holds_callable(value):
+    if op == "get_attr" and holds_callable(value, plain):
         raise LoadError(f"a file may not use {path!r} as a value of its graph", fix="call it, or use its tensors")
     if op == "call_module" and not isinstance(value, nn.Module):
         raise damaged(f"{path!r} is no module")

@@ -32,6 +32,7 @@ __all__ = [
     "NotPlain",
     "PlainReader",
     "PlainWriter",
+    "check_keys",
     "damaged",
     "is_plain_name",
     "plain_name",
@@ -48,6 +49,7 @@ _NUMPY_NUMBERS = frozenset({
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
     "complex64", "complex128",
 })  # fmt: skip
+_MOST_ALIKE = 1_000  # keys of one hash
 _NUMBERS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -278,7 +280,15 @@ class PlainReader:
 
     def pairs(self, data: Any) -> dict[Any, Any]:
         """Read the items of a dict."""
-        return {self.key(key): self.value(item) for key, item in _checked(data, list)}
+        pairs = [(self.key(key), self.value(item)) for key, item in _checked(data, list)]
+        check_keys([key for key, _ in pairs])
+        return dict(pairs)
+
+    def keys(self, data: Any) -> list[Any]:
+        """Read the members of a set."""
+        keys = [self.key(item) for item in _checked(data, list)]
+        check_keys(keys)
+        return keys
 
     def key(self, data: Any) -> Any:
         """Read the key of a dict, or the member of a set."""
@@ -301,7 +311,7 @@ class PlainReader:
         return immutable_dict(self.pairs(data))
 
     def _read_frozenset(self, data: Any) -> frozenset[Any]:
-        return frozenset([self.key(item) for item in data])
+        return frozenset(self.keys(data))
 
     def _read_complex(self, data: Any) -> complex:
         return complex(*[float(part) for part in self.items(data)])
@@ -413,7 +423,7 @@ class PlainReader:
         if isinstance(made, list):
             list.extend(made, self.items(entry.get("list", [])))
         elif isinstance(made, set):
-            set.update(made, [self.key(item) for item in entry.get("set", [])])
+            set.update(made, self.keys(entry.get("set", [])))
         elif isinstance(made, collections.OrderedDict):
             for key, item in self.pairs(entry.get("dict", [])).items():
                 collections.OrderedDict.__setitem__(made, key, item)
@@ -433,6 +443,12 @@ _TAGS = frozenset(name.removeprefix("_read_") for name in dir(PlainReader) if na
 def damaged(message: str) -> LoadError:
     """The error for a file whose content is none that `save` writes."""
     return LoadError(f"the file is damaged: {message}", fix="save the model again")
+
+
+def check_keys(keys: list[Any]) -> None:
+    """Refuse keys that were chosen to have one hash, which a dict or set compares each with each. Raises LoadError."""
+    if len(keys) > _MOST_ALIKE and max(collections.Counter(map(hash, keys)).values()) > _MOST_ALIKE:
+        raise damaged(f"more than {_MOST_ALIKE} keys of a dict or set have the same hash")
 
 
 def is_plain_name(name: Any) -> bool:

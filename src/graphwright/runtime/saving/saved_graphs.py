@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
-import functools
 import inspect
-import operator
-import types
-import typing
 from typing import Any
 
 from graphwright.errors import ExportError, GraphError, LoadError
@@ -20,9 +15,10 @@ from graphwright.ops import (
 from graphwright.runtime.guards import expect_outside
 from graphwright.runtime.outside import Outside
 from graphwright.runtime.references import describe, is_definition
-from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, damaged
+from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, check_keys, damaged
+from graphwright.runtime.saving.saved_types import is_type_text, type_of, type_record
 from graphwright.runtime.trust.names import Trust, source_hash
-from graphwright.runtime.trust.sizes import check_size, items_in
+from graphwright.runtime.trust.sizes import WrittenOut, items_in
 from graphwright.values import is_named_tuple
 
 __all__ = ["GraphReader", "GraphWriter"]
@@ -73,7 +69,11 @@ class GraphWriter:
                     meta[key] = self._values.attribute(value, where)
                 except NotPlain as error:
                     self._values.left_out.append(f"{where}: meta[{key!r}]: {error}")
-        return [node.name, node.op, target, args, kwargs, _type_record(node.type), meta, self._place(node.origin)]
+        kind = type_record(node.type)
+        if isinstance(kind, str) and not is_type_text(kind):
+            self._values.left_out.append(f"{where}: the annotation {kind!r}, which does more than to name types")
+            kind = None
+        return [node.name, node.op, target, args, kwargs, kind, meta, self._place(node.origin)]
 
     def note_method(self, function: Any) -> None:
         """Note a method that the graph calls. Raises LoadError for one that no file may call."""
@@ -136,6 +136,8 @@ class GraphReader:
         self._values = values
         self._trust = trust
         self._sources = sources
+        self._checked: set[str] = set()  # whose source is as it was
+        self._written = WrittenOut(values.held)
         self._places = [self._origin(place) for place in places]
 
     def graph(self, record: Any) -> Graph:
@@ -152,9 +154,9 @@ class GraphReader:
             if op == "call_function" and target is expect_outside:
                 arguments = (*arguments[:1], Outside((), [text for text in arguments[1:] if isinstance(text, str)]))
             keywords = {_keyword(key): self._argument(arg, nodes) for key, arg in kwargs.items()}
-            check_size((arguments, keywords), self._values.held + items_in([args, kwargs]))
+            self._written.add((arguments, keywords), items_in([args, kwargs]))
             try:
-                node = graph.create_node(op, target, arguments, keywords, name, _type_of(kind, self._trust))
+                node = graph.create_node(op, target, arguments, keywords, name, type_of(kind, self._trust))
             except (GraphError, AssertionError) as error:
                 raise damaged(str(error).partition("\n")[0]) from error
             if not isinstance(name, str) or node.name != name:
@@ -179,7 +181,8 @@ class GraphReader:
         return function
 
     def _check_source(self, name: str, function: Any) -> None:
-        wanted = self._sources.get(name)
+        wanted = None if name in self._checked else self._sources.get(name)
+        self._checked.add(name)
         if wanted is not None and source_hash(function) != wanted:
             raise LoadError(
                 f"{name} has another source now than when the file was written, and the graph calls it",
@@ -201,7 +204,9 @@ class GraphReader:
                 items = [self._argument(item, nodes) for item in content]
                 return tuple(items) if tag == "tuple" else items
             if tag == "dict":
-                return {self._values.key(key): self._argument(item, nodes) for key, item in content}
+                pairs = [(self._values.key(key), self._argument(item, nodes)) for key, item in content]
+                check_keys([key for key, _ in pairs])
+                return dict(pairs)
             if tag == "slice":
                 start, stop, step = [self._argument(item, nodes) for item in content]
                 return slice(start, stop, step)
@@ -257,82 +262,3 @@ def _keyword(key: Any) -> str:
     if not isinstance(key, str):
         raise damaged(f"{key!r} is no keyword")
     return key
-
-
-# ---- types of values
-
-
-_GENERICS: dict[str, Any] = {
-    **{kind.__name__: kind for kind in (list, dict, tuple, set, frozenset, type)},
-    **{f"collections.abc.{name}": getattr(collections.abc, name) for name in collections.abc.__all__},
-    **{f"typing.{name}": getattr(typing, name) for name in typing.__all__ if name[0].isupper()},
-}
-
-
-def _type_record(kind: Any) -> Any:
-    """Write a type as data: a name, or a generic with its arguments; what has no name is written as text."""
-    if kind is None or isinstance(kind, str):
-        return kind
-    if kind is type(None):
-        return {"none": None}
-    if kind is ...:
-        return {"ellipsis": None}
-    if isinstance(kind, list):
-        return [_type_record(item) for item in kind]
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin is types.UnionType:
-        return {"or": [_type_record(arg) for arg in args]}
-    if origin is typing.Union:
-        return {"union": [_type_record(arg) for arg in args]}
-    if origin is typing.Literal:
-        return {"literal": list(args)} if all(type(arg) in (int, str, bool) for arg in args) else str(kind)
-    if getattr(kind, "__module__", "") == "typing" and getattr(kind, "_name", None):
-        name = f"typing.{kind._name}"
-    else:
-        name = next((name for name, known in _GENERICS.items() if known is (origin or kind)), "")
-    if name in _GENERICS:
-        return {"generic": [name, [_type_record(arg) for arg in args]]}
-    if origin is None and isinstance(kind, type):
-        from_writer = PlainWriter(lambda module: 0, lambda tensor, path: "")
-        try:
-            return {"name": from_writer.name(kind)}
-        except NotPlain:
-            pass
-    return inspect.formatannotation(kind)
-
-
-def _part_of(record: Any, trust: Trust) -> Any:
-    """Read a type inside of another one, where a text would be compiled: what is known by its text only is Any."""
-    kind = _type_of(record, trust)
-    return Any if isinstance(kind, str) else kind
-
-
-def _type_of(record: Any, trust: Trust) -> Any:
-    if record is None or isinstance(record, str):
-        return record
-    if isinstance(record, list):
-        return [_part_of(item, trust) for item in record]
-    ((tag, content),) = record.items()
-    if tag == "none":
-        return type(None)
-    if tag == "ellipsis":
-        return ...
-    if tag == "union":
-        return typing.Union[tuple([_part_of(arg, trust) for arg in content])]  # noqa: UP007
-    if tag == "or":
-        kinds = [_part_of(arg, trust) for arg in content]
-        is_plain = all(isinstance(kind, type | types.GenericAlias | types.UnionType) for kind in kinds)
-        return functools.reduce(operator.or_, kinds) if is_plain else typing.Union[tuple(kinds)]  # noqa: UP007
-    if tag == "literal":
-        return typing.Literal[tuple(content)]
-    if tag == "name":
-        try:
-            return trust.find(content, is_class=True)
-        except LoadError:  # an annotation is nothing that runs
-            return str(content).replace(":", ".")
-    if tag == "generic":
-        name, args = content
-        kind = _GENERICS[name]
-        arguments = tuple([_part_of(arg, trust) for arg in args])
-        return kind[arguments[0] if len(arguments) == 1 else arguments] if arguments else kind
-    raise damaged(f"{tag!r} is no kind of type")

@@ -28,7 +28,7 @@ from graphwright.ir import NodeSource, NodeSourceAction
 from graphwright.runtime import dispatch, guards, objects
 from graphwright.runtime.trust import fields
 from graphwright.runtime.trust.members import methods_of_kind
-from graphwright.runtime.trust.operators import is_tensor_operator
+from graphwright.runtime.trust.operators import is_tensor_operator, takes_on_trust
 from graphwright.values import TensorMetadata
 
 __all__ = [
@@ -150,6 +150,7 @@ def _known() -> dict[int, Any]:
 def _functional_names() -> frozenset[str]:
     """What `torch.nn.functional` has for operators of torch, under their names, and beside them."""
     names = {name for name in dir(torch.nn.functional) if hasattr(torch.ops.aten, name.rstrip("_"))}
+    names = {name for name in names if not takes_on_trust(getattr(torch.nn.functional, name))}
     return frozenset({*names, *_FUNCTIONAL, "dropout1d", "dropout2d", "dropout3d", "max_unpool1d"})
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 import types
+from collections.abc import Callable, Container
 from typing import Any
 
 from torch import nn
@@ -30,7 +31,7 @@ def called_methods(node: Node) -> list[str]:
         if not is_receiver or any(used is node for used in nodes_in((user.args[1:], user.kwargs))):
             return []
         paths.append(str(node.target) if user.target == "__call__" else f"{node.target}.{user.target}")
-    return paths
+    return list(dict.fromkeys(paths))
 
 
 def method_at(root: nn.Module, path: str) -> types.FunctionType | None:
@@ -58,13 +59,16 @@ def entry_at(root: nn.Module, path: str) -> bool:
     return name in entry_points_of(module)
 
 
-def calls_method(node: Node, root: nn.Module) -> bool:
-    """Tell whether a `call_method` node calls a method of a module's class, or a pull-back."""
+def calls_method(node: Node, root: nn.Module, called: Callable[[Node], Container[str]] = called_methods) -> bool:
+    """Tell whether a `call_method` node calls a method of a module's class, or a pull-back.
+
+    `called` answers as `called_methods` does, which looks at all users of the node that is read.
+    """
     value = node.args[0]
     if not isinstance(value, Node) or value.op != "get_attr":
         return node.target == "__call__" and is_pull_back(value)
     path = str(value.target) if node.target == "__call__" else f"{value.target}.{node.target}"
-    return path in called_methods(value) and (entry_at(root, path) or method_at(root, path) is not None)
+    return path in called(value) and (entry_at(root, path) or method_at(root, path) is not None)
 
 
 def is_pull_back(value: Any) -> bool:

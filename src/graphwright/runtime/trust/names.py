@@ -36,6 +36,7 @@ from graphwright.runtime.trust.library import (
     may_be_called,
 )
 from graphwright.runtime.trust.members import is_secret
+from graphwright.runtime.trust.operators import takes_on_trust
 
 __all__ = ["Trust", "name_of", "names_in", "source_hash"]
 
@@ -264,6 +265,10 @@ class Trust:
     def check(self, name: str, value: Any) -> None:
         """Refuse an object that is neither one that every program may call nor one of an allowed module."""
         is_ours = is_plain_class(value) or is_data_of_room(value)
+        if takes_on_trust(value):
+            if not (self._everything or self._is_named(name) or self._is_allowed(_owner(value) or "")):
+                _refuse(name, "what it is given says where in memory it writes, and nothing checks that", allow=name)
+            return
         if may_be_called(value) or is_ours or is_exception(value) or _is_torchs(value):
             return
         if not issubclass(type(value), _DEFINITIONS):  # nor `list[int]`, which says that it is a class

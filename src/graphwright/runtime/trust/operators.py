@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["is_tensor_operator", "operator_names"]
+__all__ = ["is_tensor_operator", "operator_names", "takes_on_trust"]
 
 _NAMESPACES = frozenset({"aten", "prims", "quantized", "torchvision"})
 # The internal operators that captures and decompositions have; what others take for granted, nothing checks.
@@ -36,6 +36,8 @@ _LEFT_OUT = frozenset({
     "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor",
     "sparse_bsc_tensor", "data_ptr", "const_data_ptr",
 })  # fmt: skip
+# Of batch norms those that look at the sizes of what they write, and those that write none of what they are given.
+_BATCH_NORMS = frozenset({"batch_norm", "_batch_norm_no_update", "_native_batch_norm_legit_no_training"})
 # They take what other libraries have packed, as a tensor that holds an address, or run on what they are built for.
 _PACKED = ("fbgemm_", "mkldnn_", "miopen_", "cudnn_", "quantized_")
 # What torch's Python adds to them, in C.
@@ -55,7 +57,34 @@ def operator_names() -> frozenset[str]:
     registered = {name.partition("::")[2].partition(".")[0] for name in _registered() if name.startswith("aten::")}
     public = {name for name in registered if not name.startswith("_") or name.startswith("__")}
     internal = {name for name in registered if name in _INTERNAL or name.startswith("_foreach_")}
-    return frozenset(name for name in (public | internal) - _LEFT_OUT if not name.startswith(_PACKED))
+    known = (public | internal) - _LEFT_OUT
+    return frozenset(name for name in known if not name.startswith(_PACKED) and not _writes_on_trust(name))
+
+
+def _writes_on_trust(name: str) -> bool:
+    """Tell whether an operator of `aten` writes where its arguments say, unchecked: what a forward hands its backward,
+    labels of a CTC loss, running statistics of any length."""
+    return "_backward" in name or name == "ctc_loss" or ("batch_norm" in name and name not in _BATCH_NORMS)
+
+
+def takes_on_trust(value: Any) -> bool:
+    """Tell whether a function or class is such an operator: arguments made for it write to memory of others.
+
+    Whoever trusts a file may allow it by its full name.
+
+    >>> takes_on_trust(torch.ops.aten.embedding_dense_backward), takes_on_trust(torch.nn.CTCLoss)
+    (True, True)
+    >>> takes_on_trust(torch.batch_norm), takes_on_trust(torch.Tensor.backward)
+    (False, False)
+    """
+    if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        packet = value.overloadpacket if isinstance(value, torch._ops.OpOverload) else value
+        namespace, _, name = str(packet._qualified_op_name).partition("::")
+        return namespace == "aten" and _writes_on_trust(name)
+    name = getattr(value, "__name__", "")
+    homes = (torch._C._VariableFunctions, *_HOMES, torch.nn.functional)
+    is_operator = _writes_on_trust(name) and any(getattr(home, name, None) == value for home in homes)
+    return is_operator or value is torch.nn.CTCLoss
 
 
 @functools.cache

@@ -44,7 +44,7 @@ from graphwright.runtime.trust.fields import read_field
 from graphwright.runtime.trust.kinds import Kinds
 from graphwright.runtime.trust.library import CONTAINERS, MANAGERS, is_exception
 from graphwright.runtime.trust.members import is_data, is_field, is_method, is_secret
-from graphwright.runtime.trust.methods import calls_method
+from graphwright.runtime.trust.methods import called_methods, calls_method
 from graphwright.runtime.trust.names import Trust
 
 __all__ = ["holds_callable", "verify", "written_paths"]
@@ -60,8 +60,19 @@ _ASK_FOR_CLASSES = frozenset({
     isinstance, guards.expect, guards.expect_class, guards.expect_kinds, guards.expect_outside, guards.expect_state,
     guards.expect_tensors, guards.expect_values, guards.unlike, guards.unlike_inputs, dispatch.choose,
 })  # fmt: skip
-_MOST = {copy.copy: 1, copy.deepcopy: 1, iter: 1, hasattr: 2, getattr: 3, read_field: 3, isinstance: 2}
+_MOST = {
+    copy.copy: 1,
+    copy.deepcopy: 1,
+    iter: 1,
+    hasattr: 2,
+    getattr: 3,
+    read_field: 3,
+    isinstance: 2,
+    str: 1,
+    bytes: 1,
+}
 _PRINTED = {"sep", "end", "flush"}
+_ARGUMENTS = (dict, list, tuple, set, frozenset, slice)  # containers; all else is an object that the file holds
 _CLOSED_KEYWORDS = {"cdata"}  # an address
 
 
@@ -80,22 +91,26 @@ def written_paths(graph: Graph) -> frozenset[str]:
     return frozenset(str(node.args[0]) for node in graph.all_nodes() if node.target is write_attribute and node.args)
 
 
-def holds_callable(value: Any) -> bool:
+def holds_callable(value: Any, known: set[int] | None = None) -> bool:
     """Tell whether a function, class or module can be reached from a value by items and attributes.
+
+    `known` keeps the ids of what was looked at and holds none, for values that stay as they are and alive.
 
     >>> holds_callable([1, {"a": len}]), holds_callable([1, {"a": 2.5}])
     (True, False)
     """
     seen: set[int] = set()
+    clean = set() if known is None else known
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if _is_atom(item) or id(item) in seen:
+        if _is_atom(item) or id(item) in seen or id(item) in clean:
             continue
         if callable(item) or isinstance(item, weakref.ref):
             return True
         seen.add(id(item))
         waiting += _parts(item)
+    clean |= seen
     return False
 
 
@@ -108,6 +123,8 @@ class _Verifier:
         self._written = written
         self._is_only_asked = is_only_asked
         self._kinds = Kinds()
+        self._clean: dict[tuple[bool, bool], set[int]] = {}  # ids of what objects hold, which was looked at
+        self._called: dict[Node, frozenset[str]] = {}  # the methods that a node is read for
         self._fields = {*fields, *_names_of_fields(trust.classes())}
 
     def graph(self, graph: Graph, inputs: tuple[type | None, ...]) -> None:
@@ -253,7 +270,7 @@ class _Verifier:
         name, args = node.target, node.args
         if type(name) is not str or not args:
             _refuse(f"a file may not call the method {name!r}")
-        if calls_method(node, self._root):
+        if calls_method(node, self._root, self._called_on):
             return self._data((args, node.kwargs), functions=True)
         kind = self._kinds.of(args[0])
         if name == "format":
@@ -268,6 +285,11 @@ class _Verifier:
             if key is not None and not self._is_function(key):
                 _refuse("a file may not call a value by sort")
         return self._data((args, keywords))
+
+    def _called_on(self, node: Node) -> frozenset[str]:
+        if node not in self._called:
+            self._called[node] = frozenset(called_methods(node))
+        return self._called[node]
 
     def _is_users_method(self, name: str, kind: type | None) -> bool:
         """Tell whether it is a method of a class that the file names and that is allowed, and of no other kind."""
@@ -289,15 +311,17 @@ class _Verifier:
 
     def _data(self, value: Any, classes: bool = False, functions: bool = False) -> None:
         """Refuse arguments that hold what can be called, but for classes and functions where these are looked for."""
-        waiting = [value]
-        seen: set[int] = set()
+        waiting = [(value, False)]
+        seen: set[int] = set()  # of the arguments alone, some of which are made for the question
+        clean = self._clean.setdefault((classes, functions), set())
         while waiting:
-            item = waiting.pop()
-            if isinstance(item, Node | Outside) or _is_atom(item) or id(item) in seen:
+            item, is_held = waiting.pop()
+            if isinstance(item, Node | Outside) or _is_atom(item) or id(item) in (clean if is_held else seen):
                 continue
             if isinstance(item, type) and item in _NUMBERS:
                 continue
-            seen.add(id(item))
+            is_held = is_held or not isinstance(item, _ARGUMENTS)
+            (clean if is_held else seen).add(id(item))
             if isinstance(item, Graph):
                 _refuse("it has a body where it takes none")
             if isinstance(item, type) and (classes or functions) and self._trust.is_known_class(item):
@@ -306,7 +330,7 @@ class _Verifier:
                 continue
             if isinstance(item, type) or callable(item) or isinstance(item, weakref.ref | nn.Module):
                 _refuse(f"a file may not use {_described(item)} as a value of its graph")
-            waiting += _parts(item)
+            waiting += [(part, is_held) for part in _parts(item)]
 
     def _is_tensor(self, path: str) -> bool:
         """Tell whether a path leads to a parameter or buffer that stays one."""
