@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphwright import Interpreter, trace
+from graphwright import CaptureError, Interpreter, trace
 
 
 class Base(nn.Module):
@@ -194,3 +195,56 @@ def test_a_grad_mode_that_the_program_leaves_set_stays_set_when_it_runs_and_not_
         assert not torch.is_grad_enabled()
     finally:
         torch.set_grad_enabled(True)
+
+
+def hooks_around(x: torch.Tensor) -> torch.Tensor:
+    with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved * 2, lambda packed: packed * 3):
+        y = x * x
+        with torch.autograd.graph.save_on_cpu():
+            z = y * y
+        y = y * z
+    return y.sin()
+
+
+def hooks_around_values(x: torch.Tensor) -> torch.Tensor:
+    scale = x.sum().detach()
+    if scale > 0:
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, lambda packed: packed * scale):
+            x = x * x
+    return x * 2
+
+
+def forward_mode(x: torch.Tensor) -> torch.Tensor:
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, x * 2)
+        tangent = torch.autograd.forward_ad.unpack_dual(dual.sin()).tangent
+    return tangent + x
+
+
+@pytest.mark.parametrize("program", [hooks_around, hooks_around_values, forward_mode])
+def test_hooks_on_what_autograd_saves_and_levels_of_forward_mode(program: Any) -> None:
+    gm = trace(program, (torch.ones(2, 3).requires_grad_(),))
+    for example in (torch.rand(3, 2), -torch.rand(2)):
+        given = [example.clone().requires_grad_() for _ in range(2)]
+        results = [each(x) for each, x in zip((program, gm), given, strict=True)]
+        for result in results:
+            result.sum().backward()
+        assert torch.equal(*results) and torch.equal(given[0].grad, given[1].grad)
+
+
+class Doubles(TorchDispatchMode):
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        return result * 2 if function is torch.ops.aten.sin.default else result
+
+
+def test_a_mode_that_sees_operators_is_refused() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with Doubles():
+            return x.sin()
+
+    with pytest.raises(CaptureError, match="enters a Doubles, which may do anything with the operators"):
+        trace(program, (torch.ones(2),))
+    gm = trace(lambda x: x.sin(), (torch.ones(2),))
+    with Doubles():
+        assert torch.equal(gm(torch.ones(2)), torch.sin(torch.ones(2)))

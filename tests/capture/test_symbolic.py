@@ -192,3 +192,58 @@ def test_graphs_are_written_as_expressions() -> None:
     x = graphwright.Proxy(graph.placeholder("x"), graphwright.GraphAppendingTracer(graph))
     graph.output(((x > 0) * x).node)
     assert graphwright.GraphModule(nn.Module(), graph)(torch.tensor([-1.0, 2.0])).tolist() == [-0.0, 2.0]
+
+
+def fills(x):
+    total, table = torch.zeros(4), torch.zeros(2, 2)
+    before = x + total
+    total += x.sum(0)
+    table[0, 0] = x.sum()
+    return before, total, table
+
+
+def gives_what_it_made(x):
+    made = torch.arange(4.0)
+    return x + made, made.view(2, 2)
+
+
+def writes_out(x):
+    made = torch.empty(0)
+    torch.add(x, 1, out=made)
+    return made
+
+
+@pytest.mark.parametrize("program", [fills, gives_what_it_made, writes_out])
+def test_tensors_that_a_program_makes_and_writes_to_are_made_in_each_call(program):
+    gm = symbolic_trace(program)
+    x = torch.randn(2, 4)
+    for _ in range(2):
+        found, given = gm(x), program(x)
+        for one, other in zip(*[each if isinstance(each, tuple) else (each,) for each in (found, given)], strict=True):
+            assert torch.equal(one, other)
+            one.add_(1)
+
+
+def in_two_ways(x):
+    made = torch.zeros(4)
+    row = made[:2]
+    row += x.sum()
+    return made + x
+
+
+def after_it_was_read(x):
+    made = torch.zeros(4)
+    y = x + made
+    made += 1
+    return y + made
+
+
+@pytest.mark.parametrize("program", [in_two_ways, after_it_was_read])
+def test_such_a_tensor_that_no_copy_can_stand_for_is_refused(program):
+    with pytest.raises(TraceError, match=r"makes while it is traced, is written to"):
+        symbolic_trace(program)
+
+
+def test_what_is_only_read_stays_a_constant():
+    gm = symbolic_trace(lambda x: x + torch.arange(4.0))
+    assert [node.op for node in gm.graph.nodes] == ["placeholder", "get_attr", "call_function", "output"]

@@ -1,25 +1,29 @@
-"""Regions of ambient state: grad mode, autocast and inference mode, recorded where they are entered and left.
+"""Regions of ambient state: grad mode, autocast, inference mode and others, recorded where they are entered and left.
 
 A region that changes nothing while the program is captured still matters where the caller's own state is another, so
 what counts is the entering, not the state at each operation. The function mode sees how grad mode is set. Autocast asks
 each function mode for its class when it is entered and left, which tells. What sets inference mode stands under another
-name while a program is captured (modes.py).
+name while a program is captured (modes.py). Hooks on what autograd saves and levels of forward mode are seen at the
+next operation. A mode that sees torch's operators, which may do anything with them, is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from torch.autograd import grad_mode
+from torch.autograd import forward_ad, grad_mode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from graphwright.capture.calls.gradients import read_mode
 from graphwright.capture.state.symbols import Symbol, symbol_of
+from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import enter_context, exit_context
 
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Ambient", "autocast_options", "enters_autocast"]
 
+_HOOKS = torch._C._autograd._top_saved_tensors_default_hooks
+_COUNT_MODES = torch._C._len_torch_dispatch_stack
+_CHECKPOINTS = "torch.utils.checkpoint"  # what it stands around operations only keeps or computes again
 _INFERENCE_MODE = torch._C._InferenceMode
 _IS_INFERENCE_MODE = torch.is_inference_mode_enabled  # not what stands for it while a program is captured
 _GRAD_FILE = grad_mode.__file__
@@ -57,6 +64,7 @@ class Ambient:
         self._left: tuple[Any, Any] | None = None  # the context that left a region by being made, and that one's flag
         self._asked: dict[Symbol, Node | None] = {}  # grad modes that were read, and what had entered the region
         self._default_dtypes: list[Any] = []  # contexts of autocast that were made without a dtype
+        self._hooks_outside, self._level_outside, self._modes = _HOOKS(False), forward_ad._current_level, _COUNT_MODES()
 
     @property
     def depth(self) -> int:
@@ -105,7 +113,14 @@ class Ambient:
     # ---- inference mode
 
     def notice(self) -> None:
-        """Record that inference mode was entered or left since the last operation."""
+        """Record what was entered or left since the last operation."""
+        hooks = _HOOKS(False)
+        if hooks is not self._hooks_outside or self._open:
+            self._notice_hooks(hooks)
+        if forward_ad._current_level != self._level_outside or self._open:
+            self._notice_level(forward_ad._current_level)
+        if _COUNT_MODES() > self._modes:
+            self._refuse_mode()
         now = _IS_INFERENCE_MODE()
         if now is self._is_inference:
             return
@@ -114,6 +129,37 @@ class Ambient:
             self._leave(("inference", not now))
         else:
             self._enter(("inference", now), torch.inference_mode, *(() if now else (False,))).grad = not now
+
+    def _notice_hooks(self, hooks: tuple[Any, Any] | None) -> None:
+        """Record that hooks on what autograd saves for the backward are others than at the last operation."""
+        if hooks is not None and hooks[0].__module__ == _CHECKPOINTS:
+            return
+        regions = [region for region in self._open if region.key[0] == "saved"]
+        around: list[Any] = [self._hooks_outside, *[region.key[1] for region in regions]]
+        place = next((place for place, each in enumerate(around) if _are_same(each, hooks)), None)
+        if place is None:
+            self._enter(("saved", hooks), torch.autograd.graph.saved_tensors_hooks, *(hooks or ()))
+        elif place < len(regions):
+            self._leave(regions[place].key)
+
+    def _notice_level(self, level: int) -> None:
+        """Record that a level of forward mode was entered or left."""
+        is_inside = self._is_open(("level", level))
+        if level > self._level_outside and not is_inside:
+            self._enter(("level", level), forward_ad.dual_level)
+        elif level == self._level_outside:
+            self._leave(("level", level + 1))
+
+    def _refuse_mode(self) -> None:
+        mode = _get_current_dispatch_mode()
+        if type(mode).__module__ == _CHECKPOINTS or type(mode).__module__.startswith("graphwright."):
+            return
+        error = CaptureError(
+            f"the program enters a {type(mode).__qualname__}, which may do anything with the operators that torch runs",
+            at=self._recorder.where(),
+            fix="enter it around the captured program, or keep what enters it one node: leaf_functions=[...]",
+        )
+        self._recorder.questions.refusals.refuse(error, "failure")
 
     def inference_mode(self, enabled: bool) -> contextlib.AbstractContextManager[None]:
         """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
@@ -197,6 +243,10 @@ class Ambient:
         if any(made is context for made in self._default_dtypes):
             options.pop("dtype", None)
         self._enter(key, torch.autocast, context.device, **options)
+
+
+def _are_same(one: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> bool:
+    return one is other or (one is not None and other is not None and all(map(operator.is_, one, other)))
 
 
 def enters_autocast(frame: FrameType) -> bool | None:

@@ -42,6 +42,7 @@ from graphwright.capture.state.tidy import erase_unused
 from graphwright.capture.symbolic.attributes import Watched
 from graphwright.capture.symbolic.failures import as_trace_error
 from graphwright.capture.symbolic.identities import asking_for_identity
+from graphwright.capture.symbolic.made_tensors import MadeTensors
 from graphwright.capture.symbolic.root_inputs import make_inputs, not_a_function, placeholder_for
 from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped
@@ -121,6 +122,9 @@ class Tracer(TracerBase):
         self.num_calls: dict[str, int] = {}
         self._forget()
 
+    def _called_module(self, node: Node) -> nn.Module | None:
+        return self.root.get_submodule(str(node.target)) if node.op == "call_module" else None
+
     def _forget(self) -> None:
         """Drop what belongs to one capture."""
         self.traced_module: nn.Module | None = None  # what stands for the root
@@ -131,6 +135,7 @@ class Tracer(TracerBase):
         self.parameter_proxy_cache: dict[str, Proxy] = {}
         self._autocast_regions: list[tuple[Any, Node]] = []  # that are entered: the context of each, its node
         self._grad_regions: list[tuple[bool, Node]] = []  # that are entered: the mode before each, its node
+        self._made = MadeTensors()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -369,6 +374,7 @@ class Tracer(TracerBase):
                     raise ours from error
             returns = annotations_of(function).get("return")
             self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returns)
+            self._made.settle(self.graph, self._called_module)
         finally:
             if standing is not None:
                 standing.leave()
@@ -431,6 +437,7 @@ class Tracer(TracerBase):
                         "module is not installed as a submodule"
                     )
                 path = self._constant(a, "_tensor_constant")
+                self._made.read(a)
             return self.create_node("get_attr", path, (), {})
         if isinstance(a, nn.Module):
             return self.create_node("get_attr", self.path_of_module(a), (), {})
@@ -579,7 +586,9 @@ class _AmbientMode(TorchFunctionMode):
             self._set_grad_mode(*args)
         if draws_alone(function):
             return self._tracer.torch_function(function, args, kwargs or {})
-        return function(*args, **(kwargs or {}))
+        result = function(*args, **(kwargs or {}))
+        self._tracer._made.note(function, args, result)
+        return result
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
