@@ -208,3 +208,24 @@ def test_what_makes_objects_is_saved(tmp_path: Path) -> None:
     (y, cache), (wanted, expected) = again(x), model(x)
     same(y, wanted)
     same([layer.keys for layer in cache.layers], [layer.keys for layer in expected.layers])
+
+
+def test_what_is_called_is_not_compared_with_anything() -> None:
+    class Applied:
+        def __init__(self, tensor: torch.Tensor) -> None:
+            self.tensor = tensor
+
+        def __eq__(self, other: object) -> bool:
+            return bool((self.tensor == other.tensor).all())  # type: ignore[attr-defined]
+
+        def __call__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Applied:
+            return Applied(function(self.tensor))
+
+    def program(x: torch.Tensor) -> Any:
+        one, other = Applied(x), Applied(x.abs())
+        return one(torch.relu).tensor, one == other
+
+    gm = trace(program, (torch.ones(3),))
+    for x in (torch.ones(3), -torch.ones(2)):
+        found, expected = gm(x), program(x)
+        assert torch.equal(found[0], expected[0]) and found[1] is expected[1]

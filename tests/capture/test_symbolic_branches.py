@@ -182,3 +182,20 @@ def test_the_module_is_left_as_it_was() -> None:
     symbolic_trace(model)
     assert Gated.forward.__code__ is code
     assert {name: dict(vars(module)) for name, module in model.named_modules()} == before
+
+
+def with_arguments(x: torch.Tensor, *others: Any) -> torch.Tensor:
+    if x.requires_grad:
+        return x
+    return x * 2
+
+
+def with_keywords(x: torch.Tensor, **others: Any) -> torch.Tensor:
+    return x * 2 if x.sum() > 0 else x
+
+
+@pytest.mark.parametrize("program", [with_arguments, with_keywords])
+def test_programs_that_take_any_number_of_arguments(program: Any) -> None:
+    gm = symbolic_trace(program)
+    for x in (torch.ones(2), -torch.ones(2), torch.ones(2).requires_grad_()):
+        assert torch.equal(gm(x), program(x))

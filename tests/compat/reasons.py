@@ -63,6 +63,15 @@ def _in_place(text: str, module: Any) -> str:
     return re.sub(r"(\w+) = (.+);  \1 (\S+)= (.+)", r"\1 = \2 \3 \4", text)
 
 
+@_reason("tensors that a program makes and gives back are made in each call")
+def _made(text: str, module: Any) -> str:
+    for node in module.graph.nodes:
+        if node.target == "clone" and str(node.args[0].target).startswith("_tensor_constant"):
+            text = re.sub(rf"    %{node.name} :.*\n|    {node.name} = .*\n", "", text)
+            text = re.sub(rf"\b{node.name}\b", node.args[0].name, text)
+    return text
+
+
 @_reason("the training flag is read when the module runs")
 def _training(text: str, module: Any) -> str:
     flags = [node for node in module.graph.nodes if node.op == "get_attr" and node.target.split(".")[-1] == "training"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, MethodType
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Staging"]
 
 # After so many passes, functions that may ask are converted when they are called, not when they have asked.
+_STARS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _PATIENT = 1
 
 
@@ -94,14 +96,18 @@ class Staging:
         return None if made is function or is_banned else made
 
     def anticipate(self, function: Callable[..., Any]) -> None:
-        """In a program that has asked before, have a function that may ask converted before it does."""
+        """In a program that has asked before, have a function that may ask converted before it does.
+
+        One with `*args` or `**kwargs` from the start where symbolic tracing calls it by other code, without the stars.
+        """
         plan = self._capture.plan
         inner = function.__func__ if type(function) is MethodType else function
         inner = initializer(inner) if isinstance(inner, type) else inner
         if type(inner) is not FunctionType or inner.__code__ in plan.converted:
             return
         code = inner.__code__
-        may_matter = (plan.passes > _PATIENT and may_ask(code)) or packs(code) or tells(inner)
+        is_patient = self._capture.typed is not None or not code.co_flags & _STARS
+        may_matter = ((plan.passes > _PATIENT or not is_patient) and may_ask(code)) or packs(code) or tells(inner)
         if may_matter and can_convert(code):
             plan.converted.add(code)
 

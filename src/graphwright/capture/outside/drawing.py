@@ -37,18 +37,19 @@ _STATES = frozenset({"getstate", "get_state"})
 
 def is_draw(function: Callable[..., Any]) -> bool:
     """Tell whether calling a function draws from a generator of Python's or NumPy's, seeds it, or makes one."""
-    if function in _UNBOUND or isinstance(getattr(function, "__self__", None), GENERATORS):
+    if id(function) in _UNBOUND or isinstance(getattr(function, "__self__", None), GENERATORS):
         return function.__name__ not in _NO_DRAWS
     return id(function) in _MAKER_IDS
 
 
 def _owner(function: Callable[..., Any]) -> Any:
     """The generator that a function belongs to: `numpy.random.seed` does not say it."""
-    return _OF_NUMPY if function in _UNBOUND else getattr(function, "__self__", None)
+    return _OF_NUMPY if id(function) in _UNBOUND else getattr(function, "__self__", None)
 
 
 _OF_NUMPY = getattr(numpy.random.rand, "__self__", None)  # before a capture has something stand in its place
-_UNBOUND = (numpy.random.seed, numpy.random.ranf, numpy.random.sample)
+# By identity: what the program calls may say itself to what it is equal.
+_UNBOUND = frozenset(map(id, (numpy.random.seed, numpy.random.ranf, numpy.random.sample)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
