@@ -174,7 +174,7 @@ class _Expected:
         """Look at each call of a module, and of its deep copies, to which torch.fx hands no hooks."""
         if not any(isinstance(hook, _Expected) for hook in module._forward_pre_hooks.values()):
             module.register_forward_pre_hook(self)
-        if self.look_at not in module._deepcopy_hooks:
+        if self.look_at not in getattr(module, "_deepcopy_hooks", [self.look_at]):  # torch 2.6 knows none
             module._register_deepcopy_hook(self.look_at)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Expected:

@@ -6,6 +6,7 @@ A region of ambient state (grad mode, ...) is a pair of nodes, `enter_context(ma
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -86,8 +87,8 @@ def generated(items: Iterable[Any]) -> Iterator[Any]:
 def close_over(function: types.FunctionType, held: dict[str, Any]) -> types.FunctionType:
     """A function with these in the variables that it closes over, and as defaults of its parameters.
 
-    >>> step = 2
-    >>> close_over(lambda x: x + step, {"step": 5})(1), close_over(lambda x, y=1: x + y, {"y": 3})(1)
+    >>> adding = lambda step: lambda x: x + step
+    >>> close_over(adding(2), {"step": 5})(1), close_over(lambda x, y=1: x + y, {"y": 3})(1)
     (6, 4)
     """
     code = function.__code__
@@ -123,10 +124,21 @@ def expect_bound(value: Any, name: str) -> None:
 
     >>> expect_bound(None, "row")
     Traceback (most recent call last):
-    UnboundLocalError: cannot access local variable 'row' where it is not associated with a value
+    UnboundLocalError: ...'row'...
     """
     if value is None:
-        raise UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
+        raise UnboundLocalError(_unbound_text().replace("'name'", repr(name)))
+
+
+@functools.cache
+def _unbound_text() -> str:
+    """What this Python says of a variable `name` that has no value."""
+    try:
+        for name in ():
+            pass
+        return name
+    except UnboundLocalError as error:
+        return str(error)
 
 
 def evaluated(value: Any) -> None:

@@ -229,7 +229,8 @@ def ask_for_texts(recorder: Capture, places: Iterable[Any]) -> None:
 
 def refused_texts(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[Any]:
     """Where the texts are made which a function written in C refused, because it wants a `str`."""
-    if "RunText" not in str(error):
+    text = str(error)
+    if "RunText" not in text and not (isinstance(error, TypeError) and "must be str" in text):  # as Python 3.10 says it
         return frozenset()
     return places_of(*leaves((args, kwargs)))
 

@@ -21,9 +21,9 @@ from graphwright.runtime.trust.operators import operator_names
 __all__ = ["attributes_of_kind", "field_kind", "is_data", "is_field", "is_method", "is_secret", "methods_of_kind"]
 
 _TENSOR_METHODS = frozenset({
-    "backward", "bfloat16", "bool", "byte", "cdouble", "cfloat", "char", "cpu", "cuda", "dim_order", "double",
-    "element_size", "float", "half", "int", "long", "lu", "ndimension", "nelement", "new", "new_tensor", "numpy",
-    "short", "to_sparse_coo", "tolist", "type", "unique", "retain_grad",
+    "backward", "bfloat16", "bool", "byte", "cdouble", "cfloat", "char", "cpu", "cuda", "dim", "dim_order",
+    "double", "element_size", "float", "half", "int", "long", "lu", "ndimension", "nelement", "new", "new_tensor",
+    "numel", "numpy", "short", "to_sparse_coo", "tolist", "type", "unique", "retain_grad",
 })  # fmt: skip
 _ARRAY_METHODS = frozenset({
     "all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "clip", "conj", "copy", "cumprod",
