@@ -134,7 +134,7 @@ def expect_bound(value: Any, name: str) -> None:
 def _unbound_text() -> str:
     """What this Python says of a variable `name` that has no value."""
     try:
-        for name in ():  # noqa: B007 - it has no value
+        for name in list[str]():  # noqa: B007 - it has no value
             pass
         return name
     except UnboundLocalError as error:
