@@ -164,6 +164,8 @@ def test_a_condition_that_the_program_is_free_of_is_warned_of(
 def test_what_is_not_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     program, _ = exported(lambda x: torch.nn.functional.dropout(x, 0.5, True), (4, 3))
     assert "assumed: x.shape[0] >= 2, not tried: the program is random" in str(program.report)
+    with pytest.raises(graphwright.GraphwrightError, match="gives other values each time"):
+        graphwright.onnx.export(lambda x: torch.nn.functional.dropout(x, 0.5, True), torch.ones(4, 3), verify=True)
     monkeypatch.setattr(assumptions, "MOST", 3)
     _, warning = exported(lambda x: x.view(-1, 8), (16,))
     assert "the model is made for (x.shape[0] % 8) == 0, and other sizes were not tried" in warning

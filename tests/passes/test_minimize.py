@@ -66,6 +66,11 @@ def test_what_cannot_be_captured_is_a_module(tmp_path: Path) -> None:
     assert (found.path, type(found.module).__name__, found.nodes) == ("1", "Asking", None)
 
 
+def test_a_function_is_captured() -> None:
+    found = minimize(lambda x: (x.abs() + 1).log().sqrt().neg().log(), torch.ones(2), gives_nan)
+    assert found.nodes == 3
+
+
 def test_a_model_that_does_not_fail_is_refused() -> None:
     with pytest.raises(PassError, match="the model does not fail"):
         minimize(nn.Linear(2, 2), torch.ones(1, 2), gives_nan)

@@ -174,6 +174,22 @@ class Windows(nn.Module):
         return self.o(nn.functional.scaled_dot_product_attention(q, k, v, scale=0.5).transpose(1, 2).flatten(2))
 
 
+class Summed(nn.Module):
+    """Attention as sums over letters; positions get the dtype of queries, which are of another shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(8, 8) for _ in range(4))
+        self.positions = nn.Embedding(5, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (f(x).unflatten(-1, (2, 4)) for f in (self.q, self.k, self.v))
+        scores = torch.einsum("b i h d, b j h d -> b h i j", q, k)
+        scores = scores + torch.einsum("...ihd,jd->...hij", q, self.positions.weight.to(q))
+        out = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v)
+        return self.o(torch.einsum("bihd,hd", out, out[0, 0])[..., None] + out.flatten(2))
+
+
 class Normed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -222,6 +238,7 @@ MODELS = [
     (Joined, (torch.rand(3, 4),), 2),
     (Attention, (torch.rand(2, 5, 6),), 3),
     (Windows, (torch.rand(2, 5, 8),), 2),
+    (Summed, (torch.rand(2, 5, 8),), 2),
     (Normed, (IMAGE,), 2),
     (Tied, (torch.arange(6),), 1),
 ]

@@ -232,6 +232,16 @@ def test_what_needs_no_data(config: Any, least: float) -> None:
     assert sqnr(model(x), q(x)) > least
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_function_is_captured(training: bool) -> None:
+    layer, x = nn.Linear(16, 4), torch.randn(8, 16)
+    prepared = prepare(lambda x: layer(x).relu(), static_int8(), x, training=training)
+    prepared(x)
+    quantized = convert(prepared.eval())
+    assert sqnr(layer(x).relu(), quantized(x)) > 20 and quantized.quantization.rows[0].decision == "static"
+    assert isinstance(graphwright.quantize(lambda x: layer(x), dynamic_int8(), args=(x,)), graphwright.GraphModule)
+
+
 def test_bias_correction_takes_the_mean_error_away() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)).eval()

@@ -40,7 +40,7 @@ _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
 
 @shown("optimizing")
 def optimize_for_inference(
-    model: nn.Module,
+    model: nn.Module | Callable[..., Any],
     args: tuple[Any, ...] | Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,

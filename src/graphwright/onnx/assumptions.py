@@ -16,7 +16,6 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch.utils import _pytree as pytree
 
 from graphwright.onnx.apart import run_apart
 from graphwright.onnx.checking import difference, difference_of, written
@@ -57,7 +56,7 @@ def try_assumptions(
     if program.is_large:
         return trying.untried("the model is above 2 GB")
     if trying.at(base):
-        if _is_random(original, base):
+        if original.is_random(base):
             return trying.untried("the program is random")
         trying.found.notes.append(f"{trying.at(base)}, at {written(program, base)}")
         return trying.found
@@ -236,12 +235,3 @@ def _holds(condition: Any, values: Mapping[Any, int]) -> bool:
         return bool(condition.xreplace({symbol: sympy.Integer(size) for symbol, size in values.items()}) != sympy.false)
     except (ZeroDivisionError, AssertionError):  # torch's Mod asserts that no size is below 0
         return False
-
-
-def _is_random(original: Original, sizes: Sizes) -> bool:
-    """Tell whether a program gives other values each time."""
-    one, other = (pytree.tree_leaves(original.at(sizes)) for _ in range(2))
-    return any(
-        isinstance(a, torch.Tensor) and not torch.allclose(a, b, equal_nan=True)
-        for a, b in zip(one, other, strict=True)
-    )

@@ -22,7 +22,7 @@ TOLERANCE_OF_INTEGERS = 0.1  # what is between two integers may be rounded eithe
 def check(program: OnnxProgram, original: Original) -> list[Sizes]:
     """Compare a model with its program on the example and at two other sizes that the program takes; give the sizes.
 
-    Raises ExportError naming the output and the sizes where they differ.
+    Raises ExportError naming the output and the sizes where they differ, or saying that the program is random.
     """
     inputs = program.arguments.inputs
     checked = [[list(each.example.shape) for each in inputs]]
@@ -31,6 +31,11 @@ def check(program: OnnxProgram, original: Original) -> list[Sizes]:
             checked.append(sizes)
     for sizes in checked:
         said = difference(program, original.at(sizes), sizes)
+        if said and original.is_random(sizes):
+            raise ExportError(
+                "the program gives other values each time, with which its model cannot be compared",
+                fix="export it without verify=True, or have what is drawn handed in as an input",
+            )
         if said:
             raise ExportError(f"{said}, at {written(program, sizes)}", fix=_FIX)
     return checked

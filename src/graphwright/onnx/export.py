@@ -48,7 +48,7 @@ _Way = Callable[..., tuple[ExportedProgram, Sizes, list[str]]]
 
 
 def export(
-    model: nn.Module,
+    model: nn.Module | Callable[..., Any],
     args: tuple[Any, ...] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -88,7 +88,8 @@ def export(
             raise ExportError(f"{name} is a {type(value).__name__}, where example inputs are", fix=fix)
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     if not isinstance(model, GraphModule):
-        leaves = [name for name, each in model.named_modules() if is_asked_for(name, each, modules_as_functions)]
+        named_modules = model.named_modules() if isinstance(model, nn.Module) else ()  # a function can be captured, too
+        leaves = [name for name, each in named_modules if is_asked_for(name, each, modules_as_functions)]
         model = trace(model, given, kwargs=named, target="export", leaf_modules=leaves)
     flat: GraphModule = as_flat(model, lambda path, each: is_asked_for(path, each, modules_as_functions))
     module = _in_one_mode(flat)

@@ -64,3 +64,11 @@ class Original:
         except Exception:
             return False
         return True
+
+    def is_random(self, sizes: Sizes) -> bool:
+        """Tell whether the program gives other values each time."""
+        one, other = (pytree.tree_leaves(self.at(sizes)) for _ in range(2))
+        return any(
+            isinstance(a, torch.Tensor) and not torch.allclose(a, b, equal_nan=True)
+            for a, b in zip(one, other, strict=True)
+        )

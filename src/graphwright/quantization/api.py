@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from graphwright.quantization.converting import convert
 from graphwright.quantization.lowering.lower import Engine, check_engine
 from graphwright.quantization.lowering_by_engine import lower
 from graphwright.quantization.mapping import QConfigMapping
-from graphwright.quantization.preparing import mapping_of, preparation_of, prepare, with_mapping
+from graphwright.quantization.preparing import as_module, mapping_of, preparation_of, prepare, with_mapping
 from graphwright.quantization.programs.state import as_it_was
 from graphwright.quantization.record import QUANTIZED, say, slower_layers
 from graphwright.quantization.schemes import QConfig
@@ -31,7 +31,7 @@ _SECONDS = 1.0  # of measuring the result against the module that it was made of
 
 @shown("quantizing")
 def quantize_model(
-    model: nn.Module,
+    model: nn.Module | Callable[..., Any],
     config: QConfig | QConfigMapping | None = None,
     calibration: Iterable[Any] | None = None,
     *,
@@ -74,6 +74,7 @@ def quantize_model(
     if not given and not named:
         first, batches = _first(batches, needs_data)
         given, named = call_of_batch(first)
+    model = as_module(model, given, named)
     prepared = prepare(model, mapping, given, named, backend=backend)
     if calibration is not None:
         calibrate(prepared, batches)

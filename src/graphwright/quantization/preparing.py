@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -29,7 +29,16 @@ from graphwright.quantization.sites import Program
 from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
 from graphwright.runtime import GraphModule
 
-__all__ = ["PREPARED", "Preparation", "add_observers", "mapping_of", "preparation_of", "prepare", "with_mapping"]
+__all__ = [
+    "PREPARED",
+    "Preparation",
+    "add_observers",
+    "as_module",
+    "mapping_of",
+    "preparation_of",
+    "prepare",
+    "with_mapping",
+]
 
 PREPARED = "prepared for quantization"  # the key in the meta of a module
 
@@ -51,7 +60,7 @@ class Preparation:
 
 
 def prepare(
-    model: nn.Module,
+    model: nn.Module | Callable[..., Any],
     mapping: QConfigMapping | QConfig | None = None,
     args: tuple[Any, ...] | Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
@@ -83,6 +92,7 @@ def prepare(
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     rules, table = mapping_of(mapping), backend_of(backend)
+    model = as_module(model, given, named, training)
     if training:
         preparation = Preparation(mapping_of_training(rules), table, given, named, is_training=True)
         return _prepare_training(model, preparation, learn_scales)
@@ -125,7 +135,16 @@ _COMPOSED = (
 )  # fmt: skip
 
 
-def _captured(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphModule:
+def as_module(
+    model: nn.Module | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], training: bool = False
+) -> nn.Module:
+    """A module as it is; a function, which has no mode of its own, captured."""
+    if isinstance(model, nn.Module):
+        return model
+    return _captured(model, args, kwargs).train(training)
+
+
+def _captured(model: nn.Module | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphModule:
     is_leaf = leaf_predicate(())
     leaf_modules = lambda module, path: is_leaf(module, path) and not isinstance(module, _COMPOSED)  # noqa: E731
     return trace(model, args, kwargs=kwargs, leaf_modules=leaf_modules)

@@ -515,7 +515,7 @@ def graphs_of(module: nn.Module) -> list[Graph]:
 
 
 def _state(module: nn.Module) -> State:
-    state = module.__dict__.get(_STATE)
+    state = getattr(module, "__dict__", {}).get(_STATE)
     if state is None:
         fix = how_to_read(module) or "capture it first: graphwright.trace(module, args)"
         raise MissingAttributeError(f"this {type(module).__name__} has no graph", fix=fix)

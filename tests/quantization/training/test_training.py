@@ -328,6 +328,27 @@ def test_a_captured_module_stays_as_it_is(tmp_path: Path) -> None:
     assert trained.training is False
 
 
+class Asking(nn.Module):
+    """A layer, under two names, and a program that asks for the class of what it gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+        self.same = self.layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x) + self.same(x)
+        return y * 2 if type(y) is Tensor else y
+
+
+def test_what_was_taken_for_granted_of_the_class_of_a_layer_is_no_more() -> None:
+    x = torch.randn(3, 4)
+    prepared = prepare(Asking(), static_int8(), x, training=True)
+    prepared(x).sum().backward()
+    quantized = convert(prepared.eval())
+    torch.testing.assert_close(quantized(x), prepared(x))
+
+
 @pytest.mark.parametrize("learn_scales", [False, True])
 def test_what_is_trained_is_saved_between(learn_scales: bool, tmp_path: Path) -> None:
     x = torch.randn(8, 4)

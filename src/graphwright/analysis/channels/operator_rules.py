@@ -45,9 +45,7 @@ def _rule(*keys: str) -> Callable[[Rule], Rule]:
         "round",
         "dropout",
         "alpha_dropout",
-        "to",
         "type",
-        "type_as",
         "float",
         "half",
         "double",
@@ -63,6 +61,12 @@ def _elementwise(known: Knowledge, node: Node, given: Mapping[str, Any], values:
         return known.broadcast(tensors, node)
     known.fix_all([dims for dims, _ in tensors], f"{node.name} picks elements of it")
     return untracked(out)
+
+
+@_rule("to", "type_as")
+def _cast(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
+    """The dtype may be that of another tensor, of whatever shape."""
+    return known.of(given["input"])
 
 
 @_rule("softmax", "log_softmax", "normalize", "cumsum")
@@ -168,6 +172,46 @@ def _addmm(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mappi
     batch = known.broadcast([(left[:-2], values[one].shape[:-2]), (right[:-2], values[other].shape[:-2])], node)
     product = (*batch, left[-2], right[-1])
     return known.broadcast([(known.of(given["input"]), values["input"].shape), (product, out.shape)], node)
+
+
+@_rule("einsum")
+def _einsum(known: Knowledge, node: Node, given: Mapping[str, Any], values: Mapping[str, Any], out: Any) -> Any:
+    """Dimensions of one letter are one."""
+    dims, operands = known.of(given["operands"]), values["operands"]
+    terms = _letters(values["equation"], [value.dim() for value in operands])
+    if terms is None:
+        known.fix_all(dims, f"{node.name} takes a diagonal of it")
+        return untracked(out)
+    *read, kept = terms
+    wide: dict[str | int, list[Channels | None]] = {}
+    for letters, one, value in zip(read, dims, operands, strict=True):
+        for letter, channels, size in zip(letters, one, value.shape, strict=True):
+            wide.setdefault(letter, []).extend([] if size == 1 else [channels])
+    joined: dict[str | int, Channels | None] = {}
+    for letter, every in wide.items():
+        joined[letter] = every[0] if every else None
+        for channels in every[1:]:
+            _contracted(known, node, joined[letter], channels)
+            joined[letter] = joined[letter] or channels
+        if len(every) == 1 and letter not in kept:
+            known.atoms.note(joined[letter], f"{node.name} is computed over it")
+    return tuple([joined[letter] for letter in kept])
+
+
+def _letters(equation: Any, ranks: list[int]) -> list[list[str | int]] | None:
+    """The letters of each operand, and of the result; dimensions under `...` are numbers. None: one comes twice."""
+    given, arrow, result = str(equation).replace(" ", "").partition("->")
+    terms = given.split(",")
+    most = max((rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term), default=0)
+    if not arrow:
+        single = sorted(letter for letter in {*given} - {*",."} if given.count(letter) == 1)
+        result = "".join(["..." if most else "", *single])
+    spelled: list[list[str | int]] = []
+    for term, rank in zip((*terms, result), (*ranks, most + len(result) - 3), strict=True):
+        before, dots, after = term.partition("...")
+        under = range(rank - len(before) - len(after) if dots else 0, 0, -1)
+        spelled.append([*before, *under, *after])
+    return None if any(len({*letters}) < len(letters) for letters in spelled) else spelled
 
 
 def _contracted(known: Knowledge, node: Node, one: Channels | None, other: Channels | None) -> None:

@@ -66,7 +66,10 @@ class Minimized:
 
 
 def minimize(
-    model: nn.Module, args: Any, fails: Callable[..., bool], kwargs: Mapping[str, Any] | None = None
+    model: nn.Module | Callable[..., Any],
+    args: Any,
+    fails: Callable[..., bool],
+    kwargs: Mapping[str, Any] | None = None,
 ) -> Minimized:
     """Find the smallest part of a model that still fails: a submodule, then the operations of it that are needed.
 
@@ -82,6 +85,7 @@ def minimize(
     ('1.1', 'Tanh')
     """
     given, named = call_of(args, kwargs)
+    model = model if isinstance(model, nn.Module) else trace(model, given, named)
     if not _fails(fails, model, given, named):
         raise PassError("the model does not fail", fix="have fails(model, *args) be true of the model itself")
     path, module, call = "", model, (given, named)

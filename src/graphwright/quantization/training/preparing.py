@@ -26,7 +26,7 @@ from graphwright.quantization.sites import Program
 from graphwright.quantization.training.fake_quantize import FakeQuantize, LearnedFakeQuantize
 from graphwright.quantization.training.layers import FORMS, FakeQuantizedLayer, give_back, take_over
 from graphwright.quantization.training.prepared_module import TrainingModule
-from graphwright.runtime import GraphModule, change_base
+from graphwright.runtime import GraphModule, change_base, forget_module, graphs_of
 
 __all__ = ["evaluated", "mapping_of_training", "round_in_training"]
 
@@ -96,6 +96,14 @@ class _Rounding:
         layer = self._gm.get_submodule(str(node.target)) if site.module is not None else None
         if layer is not None and type(layer) in FORMS and config.weight is not None:
             take_over(layer, config.weight, _activation(decision), self._norms(node))
+            self._forget(layer)
+
+    def _forget(self, layer: nn.Module) -> None:
+        """Have the program take nothing for granted of a layer, such as its class, under any of its names."""
+        for path, module in self._gm.named_modules(remove_duplicate=False):
+            if module is layer:
+                for graph in graphs_of(self._gm):
+                    forget_module(graph, path)
 
     def _rounded_value(self, value: Node, trained: Node, decision: Decision, is_edge: bool) -> Node:
         """The node that gives a value, rounded, or only observed where it is no edge."""

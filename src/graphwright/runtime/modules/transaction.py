@@ -26,10 +26,11 @@ class Snapshot:
 
     def __init__(self, gm: nn.Module) -> None:
         self._gm = gm
+        own = graphs_of(gm)
         self._nested = nested_in(gm)
         entries = [entry for module in self._nested for entry in module.__dict__[STATE].entries.values()]
         self._entries = [(entry, entry.graph, entry.shared) for entry in entries]
-        graphs = list({id(graph): graph for graph in (*graphs_of(gm), *[each[1] for each in self._entries])}.values())
+        graphs = list({id(graph): graph for graph in (*own, *[each[1] for each in self._entries])}.values())
         self._graphs = [GraphSnapshot(inner) for graph in graphs for inner in graph.all_graphs()]
         self._constants = [(graph, dict(graph.constants)) for graph in graphs]
         self._tables = [(module, name, _copy(vars(module)[name])) for module in gm.modules() for name in _TABLES]
