@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pytest
@@ -194,3 +195,31 @@ def test_a_guard_in_an_iteration_is_checked_in_each_and_is_none_of_what_comes_af
         assert (found, i) == program(x, n, k)[::2] and torch.equal(y, program(x, n, k)[1])
     with pytest.raises(GuardError, match="if k > 2"):
         captured(x, 2, 5)
+
+
+def one_that_does_not_fit(x: torch.Tensor) -> torch.Tensor:
+    found = False
+    for size in x.shape[-2:]:
+        if size % 4 != 0:
+            found = True
+            break
+    y = x * 2
+    return y + 1 if found else y
+
+
+def one_of_two_kinds(x: torch.Tensor) -> torch.Tensor:
+    found = False
+    for number in (x.shape[0], 2.5, x.shape[1]):
+        if number > 3:
+            found = True
+            break
+    y = x * 2
+    return y + 1 if found else y
+
+
+@pytest.mark.parametrize("program", [one_that_does_not_fit, one_of_two_kinds])
+def test_what_comes_after_a_loop_over_sizes_is_there_once(program: Any) -> None:
+    gm = trace(program, torch.ones(4, 4))
+    assert not gm.report.forks and len(gm.graph.find_nodes(op="call_function", target=operator.mul)) == 1
+    for sizes in ((4, 4), (3, 4), (8, 2), (2, 2)):
+        assert torch.equal(gm(torch.ones(sizes)), program(torch.ones(sizes)))

@@ -335,6 +335,8 @@ def iterable_of(value: Any, may_be_plain: bool = False) -> OpenIterable | None:
         return None
     if isinstance(value, range):
         return _Items(value) if len(value) else None
+    if type(value) is torch.Size:
+        value = tuple(value)
     return _Items(value) if type(value) in (list, tuple) and _are_alike(value) else None
 
 

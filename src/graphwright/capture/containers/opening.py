@@ -6,7 +6,7 @@ import collections
 import functools
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ def make_growing(
         items = held.items() if isinstance(held, dict) else enumerate(held)
         for key in [key for key, item in items if item is whole]:
             owner[key] = grown
-    if id(whole) in getattr(recorder, "objects", ()) or is_held(whole, sys._getframe(1)):
+    if id(whole) in getattr(recorder, "objects", ()) or is_held(whole, sys._getframe(1), recorder.loops.going_over):
         raise Unlike(f"{name} gets longer in a loop, and other parts of the program see it")
     if _has_known_items(whole, sys._getframe(1)):
         raise Unlike(f"what is in {name} is changed in a loop, and has another name in the program")
@@ -156,10 +156,11 @@ def _put_after_items(node: Node) -> None:
         node._origin = last._origin
 
 
-def is_held(whole: Growable, frame: FrameType | None) -> bool:
+def is_held(whole: Growable, frame: FrameType | None, going_over: Iterable[Any] = ()) -> bool:
     """Tell whether the program reaches a container by another way than the variables that were given another one.
 
-    It would find there what it is not told of: so much as `len` and the truth of it say nothing then.
+    It would find there what it is not told of: so much as `len` and the truth of it say nothing then. `going_over` are
+    what its loops go over, which no variable need have.
     """
     seen: set[int] = set()
 
@@ -185,6 +186,8 @@ def is_held(whole: Growable, frame: FrameType | None) -> bool:
                 return True
         return False
 
+    if any(reaches(each, _DEPTH) for each in going_over):
+        return True
     while frame is not None and frame.f_code is not RUN:
         if user_frame(frame) is frame and any(reaches(value, _DEPTH) for value in frame.f_locals.values()):
             return True

@@ -7,8 +7,10 @@ condition, the capture starts again and makes the whole of it a region, if what 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from graphwright.capture.containers.open_iterables import iterable_of
 from graphwright.capture.effects.branch_state import State
@@ -29,6 +31,7 @@ class Loops:
 
     def __init__(self, recorder: Capture) -> None:
         self._recorder = recorder
+        self.going_over: list[Any] = []  # what loops that are run plainly go over, and read again for the next item
 
     def each(
         self,
@@ -41,43 +44,50 @@ class Loops:
     ) -> Any:
         """`for item in iterable`; returns whether it was left."""
         place, way = self._place()
-        items = iterable_of(iterable, way == "region")
-        if items is not None and (way is None or way == "region") and self._recorder.plan.control_flow == "stage":
-            loop = LoopRegion(self._recorder, place, body, names, private, asks_how, items=items, target=target)
+        opened = iterable_of(iterable, way == "region")
+        if opened is not None and (way is None or way == "region") and self._recorder.plan.control_flow == "stage":
+            loop = LoopRegion(self._recorder, place, body, names, private, asks_how, items=opened, target=target)
             return loop.capture()
         if way is None and iterable_of(iterable, True) is None:
             way = "unroll"  # what it goes over has to be known
-        return self._go_on(iter(iterable), body, names, place, way)
+        items: Any = iterable if type(iterable) in _INDEXED else iter(iterable)
+        self.going_over.append(items)
+        try:
+            return self._go_on(items, 0, body, names, place, way)
+        finally:
+            self.going_over.pop()
 
     def _go_on(
         self,
-        items: Iterator[Any],
+        items: Sequence[Any] | Iterator[Any],
+        done: int,
         body: Callable[[Any], Any],
         names: tuple[str, ...],
         place: Place | None,
         way: Way | None,
     ) -> Any:
-        """Run the body for items that the program knows."""
-        for item in items:
-            stop = body(item)
+        """Run the body for items that the program knows, after some of a sequence; an iterator is after them itself."""
+        for item in _after(items, done):
+            stop, done = body(item), done + 1
             if stop is None or stop is False:
                 continue
             if stop is True or self._stops(stop, place, way):
                 return True
-            rest = self._rest(items, body, names, place, way)
+            rest = self._rest(items, done, body, names, place, way)
             return self._recorder.questions.branch(stop, _yes, rest, names)
         return False
 
     def _rest(
         self,
-        items: Iterator[Any],
+        items: Sequence[Any] | Iterator[Any],
+        done: int,
         _gw_body: Callable[[Any], Any],
         names: tuple[str, ...],
         place: Place | None,
         way: Way | None,
     ) -> Callable[[], Any]:
         """The iterations from here on, as a side of a branch: it finds the program's variables through the body."""
-        return lambda: self._go_on(items, _gw_body, names, place, way)
+        return lambda: self._go_on(items, done, _gw_body, names, place, way)
 
     def _stops(self, stop: HasTruth, place: Place | None, way: Way | None) -> bool:
         """Decide whether a loop that is run plainly ends at a condition, where that is not to be a branch."""
@@ -155,6 +165,19 @@ class Loops:
             recorder.back_to(mark)
             return value if is_open(value) else test()
         return value
+
+
+_INDEXED = (list, tuple, torch.Size, range)  # an iterator over one would be a value that a side of a branch changes
+
+
+def _after(items: Sequence[Any] | Iterator[Any], done: int) -> Iterator[Any]:
+    """The items that are left; those of a list are looked up one by one, as in Python, which may make it longer."""
+    if isinstance(items, Iterator):
+        yield from items
+        return
+    while done < len(items):
+        yield items[done]
+        done += 1
 
 
 def _yes() -> bool:

@@ -233,8 +233,9 @@ class Numbers:
 
     def truth(self, value: Any) -> Any:
         """The truth of a value: a symbol for a symbolic one."""
-        if is_growing(value):
-            return as_number(self.data_symbol(value.truth_hint(), bool, bool, (value,)))
+        if is_growing(value):  # a node of its own each time: what is in it changes
+            node = self._recorder.node("call_function", bool, (value.node_of(),), {}, "bool")
+            return self.of_node(node, value.truth_hint(), bool)
         if isinstance(value, TensorProxy) or type(value) is ObjectProxy:
             hint = UNKNOWN if (truth := self.hint(value)) is None else truth
             return as_number(self._read(hint, bool, bool, value))

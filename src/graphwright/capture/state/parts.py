@@ -324,6 +324,10 @@ class Choices(Protocol):
 class Loops(Protocol):
     """The loops of one capture."""
 
+    @property
+    def going_over(self) -> list[Any]:
+        """What loops that are run plainly go over, and read again for the next item."""
+
     def each(
         self,
         iterable: Iterable[Any],
