@@ -324,9 +324,7 @@ class Choices(Protocol):
 class Loops(Protocol):
     """The loops of one capture."""
 
-    @property
-    def going_over(self) -> list[Any]:
-        """What loops that are run plainly go over, and read again for the next item."""
+    going_over: list[Any]  # what loops that are run plainly go over, and read again for the next item
 
     def each(
         self,
