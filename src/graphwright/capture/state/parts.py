@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from graphwright.values import Kind, Policy
 
 __all__ = [
-    "Handlers", "Ladder", "Numbers", "TypedNumbers", "Joining", "Loops", "Attempts", "TypedAttempts", "Writes",
+    "Handlers", "Ladder", "Numbers", "TypedNumbers", "Joining", "Attempts", "TypedAttempts", "Writes",
     "SymbolicWrites", "TypedWrites", "Transforms", "TypedTransforms", "Callers", "Choices", "Ambient", "TypedAmbient",
     "Keeping",
 ]  # fmt: skip
@@ -319,33 +319,6 @@ class Choices(Protocol):
 
     def ask(self, one: Any, other: Any) -> None:
         """The program asks whether two objects are one."""
-
-
-class Loops(Protocol):
-    """The loops of one capture."""
-
-    going_over: list[Any]  # what loops that are run plainly go over, and read again for the next item
-
-    def each(
-        self,
-        iterable: Iterable[Any],
-        body: Callable[[Any], Any],
-        names: tuple[str, ...],
-        private: tuple[str, ...],
-        asks_how: bool,
-        target: str,
-    ) -> Any:
-        """`for item in iterable`; returns whether it was left."""
-
-    def repeat(
-        self,
-        test: Callable[[], Any],
-        body: Callable[[], Any],
-        names: tuple[str, ...],
-        private: tuple[str, ...],
-        asks_how: bool,
-    ) -> Any:
-        """`while test()`; returns whether it was left."""
 
 
 class Attempts(Protocol):

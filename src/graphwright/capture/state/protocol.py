@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         Joining,
         Keeping,
         Ladder,
-        Loops,
         Numbers,
         SymbolicWrites,
         Transforms,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     )
     from graphwright.capture.state.plan import Log, Plan
     from graphwright.capture.state.regions import Region
+    from graphwright.capture.state.rungs import Loops
     from graphwright.capture.state.tensor_proxy import TensorProxy
     from graphwright.ir import Argument, Graph, Node
     from graphwright.runtime import Shells

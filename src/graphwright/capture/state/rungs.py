@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Sized
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -20,6 +20,7 @@ __all__ = [
     "Facts",
     "Forking",
     "Knowledge",
+    "Loops",
     "Messages",
     "Raisable",
     "Raises",
@@ -215,3 +216,30 @@ class Messages(Protocol):
 
     def message(self, value: Any) -> Argument:
         """Write a message: its numbers are those of a run."""
+
+
+class Loops(Protocol):
+    """The loops of one capture."""
+
+    going_over: list[Any]  # what loops that are run plainly go over, and read again for the next item
+
+    def each(
+        self,
+        iterable: Iterable[Any],
+        body: Callable[[Any], Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...],
+        asks_how: bool,
+        target: str,
+    ) -> Any:
+        """`for item in iterable`; returns whether it was left."""
+
+    def repeat(
+        self,
+        test: Callable[[], Any],
+        body: Callable[[], Any],
+        names: tuple[str, ...],
+        private: tuple[str, ...],
+        asks_how: bool,
+    ) -> Any:
+        """`while test()`; returns whether it was left."""
