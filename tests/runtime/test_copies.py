@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import functools
 import io
+import math
 import operator
 import os
 import pickle
 import subprocess
 import sys
+import threading
+import types
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -411,3 +414,57 @@ def test_nodes_of_the_copy_are_its_own() -> None:
         assert not mine & set(nodes)
         assert all(node.graph is nodes[0].graph for node in nodes)
         assert isinstance(nodes[0].graph, Graph)
+
+
+class Locked(nn.Module):
+    """What cannot be copied is left out of copies by its class, and made again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.lock = threading.Lock()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))])
+@pytest.mark.parametrize("make", [Locked, lambda: nn.LSTM(2, 2)])
+def test_copies_are_made_as_the_class_says(make: Any, copied: Any) -> None:
+    model, x = make(), torch.ones(1, 1, 2)
+    gm = graphwright.trace(model, (x,))
+    again = copied(gm)
+    assert type(again).__mro__[1:] == type(gm).__mro__[1:]
+    assert torch.equal(*(torch.cat([part.reshape(-1) for part in leaves(each(x))]) for each in (again, gm)))
+    if isinstance(model, nn.LSTM):
+        assert again._flat_weights[0] is again.weight_ih_l0
+        assert again._flat_weight_refs[0]() is again.weight_ih_l0
+    else:
+        assert again.lock is not gm.lock
+
+
+def leaves(value: Any) -> list[torch.Tensor]:
+    return [value] if isinstance(value, torch.Tensor) else [leaf for part in value for leaf in leaves(part)]
+
+
+@pytest.mark.parametrize("number", [[2.5, math.nan], {"a": math.nan}])
+def test_a_nan_that_was_pickled_is_the_one_that_was_there(number: Any) -> None:
+    model = Holder(types.SimpleNamespace(scale=number, alone=math.nan))
+    again = pickle.loads(pickle.dumps(graphwright.trace(model, (torch.ones(1),))))
+    assert again(torch.ones(1)).isnan().item()
+
+
+class Holder(nn.Module):
+    def __init__(self, box: Any) -> None:
+        super().__init__()
+        self.box = box
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * len(self.box.scale) * self.box.alone

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -495,3 +496,53 @@ def test_what_a_program_reads_is_never_left_out(strict: bool, tmp_path: Path) ->
     with pytest.raises(ExportError, match=r"'_packed', a torch.ScriptObject, whose state is not in Python"):
         graphwright.save(gm, tmp_path / "model.gw", strict=strict)
     assert not any(tmp_path.iterdir())
+
+
+STRIDED = [
+    torch.rand(4, 8)[:, ::2],
+    torch.ones(1).expand(5),
+    torch.rand(3, 1).expand(3, 4),
+    torch.rand(3, 4, 8)[:, 1:3, ::3],
+    torch.arange(6.0).as_strided((3, 2), (1, 2)),
+    torch.rand(4, 8, dtype=torch.complex64)[:, ::2],
+    torch.rand(4, 8).bfloat16()[1:, ::2].t(),
+    (torch.rand(3, 6) > 0.5)[:, ::2],
+]
+
+
+def test_tensors_with_holes_and_repetitions_keep_their_strides(tmp_path: Path) -> None:
+    gm = graphwright.symbolic_trace(nn.Identity())
+    for i, tensor in enumerate(STRIDED):
+        gm.register_buffer(f"held{i}", tensor)
+    again = there_and_back(gm, tmp_path)
+    for i, tensor in enumerate(STRIDED):
+        found = getattr(again, f"held{i}")
+        assert found.stride() == tensor.stride()
+        assert torch.equal(found, tensor)
+
+
+def test_what_a_tensor_does_not_read_is_not_in_the_file(tmp_path: Path) -> None:
+    table = torch.full((4, 8), 7.0)
+    table[:, ::2] = 1.0
+    gm = graphwright.symbolic_trace(nn.Identity())
+    gm.register_buffer("held", table[:, ::2])
+    graphwright.save(gm, tmp_path / "model.gw")
+    (stored,) = load_file(tmp_path / "model.gw").values()
+    assert sorted(stored.unique().tolist()) == [0.0, 1.0]
+
+
+def test_a_namespace_is_all_there(tmp_path: Path) -> None:
+    gm = graphwright.symbolic_trace(nn.Identity())
+    gm.box = types.SimpleNamespace(size=2)
+    assert graphwright.save(gm, tmp_path / "model.gw", strict=True) == []
+    assert graphwright.load(tmp_path / "model.gw").box == gm.box
+
+
+def test_a_name_that_no_file_may_have_is_told_when_it_is_saved(tmp_path: Path) -> None:
+    gm = graphwright.symbolic_trace(nn.Identity())
+    gm.add_module("__part", nn.Linear(2, 2))
+    graphwright.save(gm, tmp_path / "model.gw")
+    assert "__part" in graphwright.load(tmp_path / "model.gw")._modules
+    gm.add_module("two\nlines", nn.Linear(2, 2))
+    with pytest.raises(ExportError, match="no file may have that name"):
+        graphwright.save(gm, tmp_path / "model.gw")

@@ -43,7 +43,7 @@ from graphwright.runtime.reporting.failures import note_origin, print_failure, r
 from graphwright.runtime.reporting.printing import class_text
 from graphwright.runtime.reporting.showing import as_html, as_text, in_a_line
 from graphwright.runtime.shared_code import SharedCode, method_of
-from graphwright.runtime.state import State
+from graphwright.runtime.state import State, own_state
 
 __all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
 
@@ -427,9 +427,9 @@ class GraphModule(nn.Module):
         copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__, kind._extra))
         memo[id(self)] = copied
         copy_slots(self, copied, functools.partial(copy.deepcopy, memo=memo))
-        for key, value in self.__dict__.items():
-            if key != _STATE:
-                copied.__dict__[key] = copy.deepcopy(value, memo)
+        own = own_state(self)
+        made = {key: copy.deepcopy(value, memo) for key, value in own.items() if key != _STATE}
+        (copied.__dict__.update if own is self.__dict__ else copied.__setstate__)(made)
         copied_state = copy.deepcopy(state, memo)
         copied_state.is_lazy = state.is_lazy
         _adopt(copied, copied_state)
@@ -473,7 +473,7 @@ class GraphModule(nn.Module):
         for name, entry in state.entries.items():
             kept = entry.shared or (None if entry.graph is state.graph else graph_to_record(entry.graph))
             entries[name] = kept, entry.saved_signature(), entry.form, entry.facts
-        attributes = {key: value for key, value in self.__dict__.items() if key != _STATE}
+        attributes = {key: value for key, value in own_state(self).items() if key != _STATE}
         return rebuild_graph_module, (identity, program, entries), attributes
 
 

@@ -200,9 +200,9 @@ def _has_values_of(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def is_equal(now: Any, was: Any) -> bool:
-    """Tell whether two containers are equal; one with tensors in it now is not what it was."""
+    """Tell whether two containers are equal, a NaN to a NaN; one with tensors in it now is not what it was."""
     try:
-        return bool(now == was)
+        return bool(now == was) or (isinstance(was, list | tuple | dict | float) and is_same(now, was))
     except (RuntimeError, ValueError):
         return False
 

@@ -324,7 +324,11 @@ def _unlike_object(value: Any, path: str, facts: Facts, constants: Mapping[str, 
     for name, was in facts["values"].items():
         now = spelled(held.get(name, _ABSENT))
         is_tensor = type(was) is dict and list(was) == ["tensor"]
-        if not is_told(held.get(name), was, constants) if is_tensor else type(now) is not type(was) or now != was:
+        if (
+            not is_told(held.get(name), was, constants)
+            if is_tensor
+            else type(now) is not type(was) or not is_equal(now, was)
+        ):
             said = "it is no more there" if now is _ABSENT else f"it is {shown_now(was, now)}"
             what = f"{name[:-2]}({path})" if name.endswith("()") else f"{path}.{name}"
             yield f"{what} was {shown(was)} when the program was captured; now {said}", _AGAIN

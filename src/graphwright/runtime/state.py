@@ -6,6 +6,8 @@ import copy
 from types import FunctionType
 from typing import Any
 
+from torch import nn
+
 from graphwright.codegen import PythonCode
 from graphwright.errors import GraphError
 from graphwright.ir import Graph
@@ -13,7 +15,19 @@ from graphwright.runtime.entries import Entry
 from graphwright.runtime.members.hooks import Hooks
 from graphwright.runtime.shared_code import SharedCode
 
-__all__ = ["State"]
+__all__ = ["State", "own_state"]
+
+
+def own_state(module: nn.Module) -> dict[str, Any]:
+    """The attributes that a copy or pickle has of a module: what the `__getstate__` of its class says, if it has one.
+
+    The very dict of the module where it has none, or one that gives something else.
+    """
+    read = getattr(type(module), "__getstate__", None)
+    if read is None or read is getattr(object, "__getstate__", None):  # which Python 3.11 has
+        return module.__dict__
+    state = read(module)
+    return state if isinstance(state, dict) else module.__dict__
 
 
 class State:

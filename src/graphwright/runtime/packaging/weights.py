@@ -20,6 +20,7 @@ _STORABLE = frozenset({
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
 })  # fmt: skip
+_LONGER = 16  # times its elements: what a tensor's memory may be to be stored with what lies between them
 _PLAIN_TYPES = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -69,11 +70,9 @@ def _check(name: str, tensor: Tensor) -> None:
 def _store_alone(name: str, tensor: Tensor, pieces: dict[str, Tensor], layouts: dict[str, dict[str, Any]]) -> None:
     layout: dict[str, Any] = {}
     if not tensor.is_contiguous():
-        if (
-            _span(tensor) == tensor.numel()
-        ):  # dense, the dimensions in another order: channels_last, a transposed weight
+        if _span(tensor) <= _LONGER * tensor.numel():  # channels_last, a transposed weight, every second column
             layout.update(size=list(tensor.shape), stride=list(tensor.stride()), offset=0)
-            tensor = tensor.as_strided((tensor.numel(),), (1,))
+            tensor = _memory_of(tensor)
         else:
             tensor = tensor.contiguous()
     if tensor.dtype not in _STORABLE and not tensor.dtype.is_complex and not layout:
@@ -103,6 +102,20 @@ def _store_shared(tensors: dict[str, Tensor], pieces: dict[str, Tensor], layouts
             "stride": list(tensor.stride()),
             "offset": tensor.storage_offset() - start,
         }
+
+
+def _memory_of(tensor: Tensor) -> Tensor:
+    """The memory from the first to the last element of a tensor as one row, with zeros for what it does not read."""
+    memory = tensor.as_strided((_span(tensor),), (1,))
+    if len(memory) == tensor.numel() and 0 not in tensor.stride():
+        return memory
+    places = torch.zeros(1, dtype=torch.int64)
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        places = places[..., None] + torch.arange(size) * stride
+    rows = memory.view(torch.uint8).view(len(memory), tensor.element_size())
+    read = torch.zeros_like(rows)
+    read[places.reshape(-1)] = rows[places.reshape(-1)]
+    return read.view(-1).view(tensor.dtype)
 
 
 def _span(tensor: Tensor) -> int:

@@ -26,7 +26,7 @@ from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
 from graphwright.runtime.packaging.whole_files import check_sum
-from graphwright.runtime.saving.plain_data import PlainReader, damaged, plain_name
+from graphwright.runtime.saving.plain_data import PlainReader, damaged, is_member_name, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
 from graphwright.runtime.saving.saving import FORMAT, NOTE, SUMMED
 from graphwright.runtime.shared_code import SharedCode
@@ -273,9 +273,9 @@ def _tensor(tensors: dict[str, torch.Tensor], name: str, facts: dict[str, Any]) 
 
 def _member(name: Any) -> str:
     """Return the name of a parameter, buffer or submodule, checked as `nn.Module` does."""
-    if not isinstance(name, str) or not name or "." in name or name.startswith("__") or not name.isprintable():
+    if not is_member_name(name):
         raise damaged(f"{name!r} is no name of a submodule or tensor")
-    return name
+    return str(name)
 
 
 def _is_called_with_parameters(node: Node) -> bool:

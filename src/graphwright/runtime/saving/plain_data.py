@@ -34,6 +34,7 @@ __all__ = [
     "PlainWriter",
     "check_keys",
     "damaged",
+    "is_member_name",
     "is_plain_name",
     "plain_name",
     "state_of",
@@ -451,6 +452,12 @@ def check_keys(keys: list[Any]) -> None:
         raise damaged(f"more than {_MOST_ALIKE} keys of a dict or set have the same hash")
 
 
+def is_member_name(name: Any) -> bool:
+    """Tell whether this may name a parameter, buffer or submodule: not one of Python's own, nor one of two lines."""
+    is_own = isinstance(name, str) and name.startswith("__") and name.endswith("__")
+    return isinstance(name, str) and bool(name) and "." not in name and not is_own and name.isprintable()
+
+
 def is_plain_name(name: Any) -> bool:
     """Tell whether this may name an attribute or keyword: an identifier, and not one of Python's own."""
     return isinstance(name, str) and name.isidentifier() and not (name.startswith("__") and name.endswith("__"))
@@ -485,7 +492,8 @@ def _slots(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for base in kind.__mro__:
         for name, member in base.__dict__.items():
-            if isinstance(member, types.MemberDescriptorType) and base.__module__ != "builtins":
+            is_slot = isinstance(member, types.MemberDescriptorType) and name not in ("__dict__", "__weakref__")
+            if is_slot and base.__module__ != "builtins":
                 found.setdefault(name, member)
     return found
 

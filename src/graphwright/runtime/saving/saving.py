@@ -24,7 +24,7 @@ from graphwright.runtime.graph_module import _STATE, GraphModule
 from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.forms import without_forms
 from graphwright.runtime.packaging.weights import save_tensors
-from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_plain_name, state_of
+from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_member_name, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
 from graphwright.runtime.state import State
 from graphwright.runtime.trust.methods import called_methods, entry_at, method_at
@@ -176,6 +176,9 @@ class _ModuleWriter:
 
     def _module(self, module: nn.Module, path: str) -> dict[str, Any]:
         prefix = f"{path}." if path else ""
+        for name in (*module._parameters, *module._buffers, *module._modules):
+            if not is_member_name(name):
+                raise ExportError(f"cannot save {prefix}{name}: no file may have that name", fix="give it another name")
         record: dict[str, Any] = {
             **self._class(module, path),
             "training": module.training,

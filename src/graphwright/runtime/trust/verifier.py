@@ -342,7 +342,8 @@ class _Verifier:
         return is_known and path not in self._written
 
     def _path(self, path: str) -> None:
-        if any(not atom or atom.startswith("__") or not atom.isprintable() for atom in path.split(".")):
+        atoms = path.split(".")
+        if any(not atom or (atom[:2] == atom[-2:] == "__") or not atom.isprintable() for atom in atoms):
             _refuse(f"a file may not read {path!r}")
 
 
