@@ -222,6 +222,28 @@ def test_a_name_that_may_be_a_method_is_looked_at_when_the_program_runs(
         gm(torch.ones(2))
 
 
+def test_what_is_looked_at_when_the_program_runs_is_saved_as_it_was(
+    program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    steps = [
+        calls("a", SPACE, values=X),
+        reads("b", A, "values"),
+        calls("c", "torch:finfo", {"dtype": "float32"}),
+        reads("d", C, "min"),
+        calls("e", "builtins:len", [B, {"node": "d"}]),
+    ]
+    gm = graphwright.load(crafted(program, steps, tmp_path / "model.gw"))
+    assert gm.code.count("read_field") == 1  # of `min`, which tensors have as a method, it is known whose it is
+    graphwright.save(gm, tmp_path / "again.gw")
+    assert nodes_in(tmp_path / "again.gw") == nodes_in(tmp_path / "model.gw")
+
+
+def nodes_in(file: Path) -> list[Any]:
+    with safe_open(str(file), framework="pt") as opened:
+        nodes = json.loads(opened.metadata()[saving.NOTE])["modules"][0]["program"]["nodes"]
+    return [fields[:5] for fields in nodes]
+
+
 @pytest.mark.parametrize("attributes", [{"relu": {"name": "torch:manual_seed"}}, {"relu": {"name": "builtins:dict"}}])
 def test_an_object_that_holds_functions_is_no_value(
     attributes: dict[str, Any], program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path

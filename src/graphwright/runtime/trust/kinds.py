@@ -14,7 +14,10 @@ from graphwright.runtime.trust.operators import is_tensor_operator
 
 __all__ = ["Kinds"]
 
-_CONVERSIONS = (bool, int, float, complex, str, list, tuple, dict, set, torch.Size)
+_CONVERSIONS = (
+    bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, slice, range,
+    torch.Size, torch.device, torch.finfo, torch.iinfo, torch.Generator,
+)  # fmt: skip
 _ARITHMETIC = frozenset(
     [
         "add",
