@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Optional, Protocol
 
@@ -491,3 +493,74 @@ def test_recursion_over_sizes_is_bounded():
     with pytest.raises(GraphwrightError, match="_tree calls itself without an end that is known"):
         script(_tree)
     assert issubclass(ScriptError, CaptureError)
+
+
+class CalledTwice(nn.Module):
+    """One layer under two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(2, 2)
+        self.second = self.first
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x))  # type: ignore[no-any-return]
+
+
+def test_a_layer_under_two_names_stays_one() -> None:
+    gm = script(CalledTwice())
+    gm(ONES)
+    gm.first = nn.Linear(2, 2)
+    with pytest.raises(GuardError, match=r"self.second was self.first"):
+        gm(ONES)
+
+
+class Numbered:
+    """An object that counts how many there are of its class."""
+
+    count = 0
+
+    def __init__(self) -> None:
+        Numbered.count += 1
+
+
+def reads_the_count(x: torch.Tensor) -> torch.Tensor:
+    made = Numbered()
+    return x * Numbered.count if made is not None else x
+
+
+def test_what_making_an_object_changes_is_no_constant() -> None:
+    with pytest.raises(ScriptError, match="reads 'count', which code of Numbered writes"):
+        script(reads_the_count)
+
+
+class ComputesOnce(nn.Module):
+    """A module with a property that is kept once it has been read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 3
+
+    @functools.cached_property
+    def doubled(self) -> int:
+        return self.size * 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.doubled
+
+
+def test_a_property_that_is_computed_once_is_not_computed_on_the_original() -> None:
+    module = ComputesOnce()
+    assert torch.equal(script(module)(ONES), ONES * 6) and "doubled" not in vars(module)
+
+
+@dataclasses.dataclass
+class Pair:
+    """What `dataclasses.astuple` goes into again and again."""
+
+    one: torch.Tensor
+
+
+def test_functions_of_libraries_that_call_themselves_are_refused() -> None:
+    with pytest.raises(CaptureError, match="calls itself, or what it calls does"):
+        script(lambda x: dataclasses.astuple(Pair(x)))

@@ -28,6 +28,7 @@ from graphwright.runtime import (
 from graphwright.script.annotations import type_from_annotation, type_of_constant
 from graphwright.script.calls.inlining import declared_type, inline, modifier_of
 from graphwright.script.compiler import Compiler
+from graphwright.script.program.attribute_writes import written_elsewhere
 from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.context import Context
 from graphwright.script.program.frames import Code, Frame, Scope, code_of
@@ -161,7 +162,14 @@ def _compiled(
     if not c.problems:
         arguments += [value for key, value in given.items() if key not in keyword_only]
         words = {key: value for key, value in given.items() if key in keyword_only}
-        value = _run(c, frame, plain, original, code, arguments, words)
+        try:
+            value = _run(c, frame, plain, original, code, arguments, words)
+        except RecursionError:
+            raise CaptureError(
+                f"{subject.name(name)} calls itself, or what it calls does, without an end that is known",
+                fix="write a loop, or trace it with example inputs: trace(model, args)",
+            ) from None
+        _check_made(c)
         if not c.problems:
             _finish(c, frame, value, subject.name(name))
     problems += c.problems
@@ -174,6 +182,15 @@ def _compiled(
         seconds = time.perf_counter() - started
         keep_facts(graph, CaptureFacts("scripted", 1, 1, seconds, calls, 0, (), definition_line(original)))
     return graph
+
+
+def _check_made(c: Context) -> None:
+    """Note where the program reads what making one of its objects changes: a constant would be what it was before."""
+    for kind, node in c.made.items():
+        for name in sorted(written_elsewhere(kind)):
+            if c.surroundings.reads(name):
+                what = f"the program reads {name!r}, which code of {kind.__name__} writes"
+                c.problem(what, node, "keep it in a module: self.count")
 
 
 _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -227,6 +227,7 @@ def _constructed(
         return _torch(c, kind, args, kwargs, node, named)
     if _is_python(kind) and modifier_of(kind) != "ignore" and kind.__module__ != "builtins":
         c.attributes.run([kind.__init__])
+        c.made.setdefault(kind, node)
         return c.make("call_function", kind, args, ObjectType(kind), node, kwargs, named=named)
     return c.problem(f"{kind.__name__} cannot be made in a scripted program", node)
 

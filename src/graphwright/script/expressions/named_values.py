@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import difflib
 import enum
 import functools
@@ -275,7 +276,8 @@ def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: st
             c.surroundings.take_method(type(module), name)
             return Bound(Reference(type(module)), static.__func__)
     try:
-        value = getattr(module, name)
+        computes_once = isinstance(static, functools.cached_property)
+        value = getattr(copy.copy(module) if computes_once else module, name)
     except AttributeError:
         return c.problem(f"{type(module).__name__} has no attribute {name!r}", node, "set it in __init__")
     return _held_by_module(c, owner, name, value, node, named)

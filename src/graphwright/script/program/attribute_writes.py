@@ -13,7 +13,7 @@ from torch import nn
 
 from graphwright.script.program.frames import code_of
 
-__all__ = ["Written"]
+__all__ = ["Written", "written_elsewhere"]
 
 
 class Written:
@@ -43,6 +43,23 @@ class Written:
             running = [function for name, function in self._methods.get(kind, ()) if name in self._running]
             self._known[kind] = frozenset().union(*[_written(function) for function in running])
         return self._known[kind]
+
+
+def written_elsewhere(kind: type) -> frozenset[str]:
+    """The names of attributes and global variables that code of a class assigns to anything but its own object."""
+    found: set[str] = set()
+    for function in [value for base in kind.__mro__ for value in vars(base).values()]:
+        inner = inspect.unwrap(function) if isinstance(function, types.FunctionType) else None
+        code = code_of(inner) if isinstance(inner, types.FunctionType) else None
+        if code is not None and inner is not None:
+            own = inner.__code__.co_varnames[:1]
+            for part in ast.walk(code.definition):
+                if isinstance(part, ast.Global):
+                    found.update(part.names)
+                elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+                    is_own = isinstance(part.value, ast.Name) and part.value.id in own
+                    found.update(() if is_own else (part.attr,))
+    return frozenset(found)
 
 
 def _methods(kind: Any) -> list[tuple[str, types.FunctionType]]:

@@ -118,6 +118,8 @@ class Context:
         self.paths = {} if root is None else {id(module): path for path, module in root.named_modules()}
         self.attributes = attributes
         self.premises: dict[str, dict[str, Any]] = {}  # what is taken for granted of modules, by path
+        self.made: dict[type, ast.AST] = {}  # classes of which the program makes objects, and where
+        self._take_same()
         self.constant_attributes: dict[str, Any] = {}  # by their paths, those that are read as constants
         self.surroundings = Surroundings()
         self.problems: list[Problem] = []
@@ -165,6 +167,18 @@ class Context:
     def premise(self, path: str) -> dict[str, Any]:
         """What is taken for granted of one module so far, by the kind of fact: see runtime/premises.py."""
         return self.premises.setdefault(path, {})
+
+    def _take_same(self) -> None:
+        """Take for granted that modules which are one stay so: each is called by its first path."""
+        same: dict[str, str] = {}
+        for path, module in self.root.named_modules() if self.root is not None else ():
+            for name, child in module._modules.items():
+                full = f"{path}.{name}" if path else name
+                first = full if child is None else self.paths[id(child)]
+                if first != full:
+                    same |= {first: first, full: first}
+        if same:
+            self.premise("")["same"] = same
 
     def take_items(self, module: nn.Module, table: str = "_modules") -> None:
         """Take for granted what a container of modules or parameters holds."""

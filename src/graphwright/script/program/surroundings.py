@@ -33,6 +33,10 @@ class Surroundings:
         """What each call compares with what there is; None where there is nothing."""
         return Outside(self._found.values()) if self._found else None
 
+    def reads(self, name: str) -> bool:
+        """Tell whether the program reads something of this name outside of itself."""
+        return any(known == name for _, known in self._found)
+
     def keep(self) -> Callable[[], None]:
         """Keep what is known now; what comes back forgets what was found since."""
         before = dict(self._found)
