@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import graphwright
-from graphwright import GuardError, Interpreter, TracerWarning, trace
+from graphwright import CaptureError, GuardError, Interpreter, TracerWarning, trace
 
 SIZES = (3, 5, 2, 5, 7)
 
@@ -395,3 +395,54 @@ def test_a_tensor_that_is_the_same_in_each_call_is_made_in_each() -> None:
     gm = trace(model_of(the_same_in_each_call), (torch.ones(3, 4),))
     assert not gm.report.said and "if" not in gm.code
     check(gm, the_same_in_each_call)
+
+
+class ByWidth(nn.Module):
+    """A layer for each width, made when that comes first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        key = str(x.shape[-1])
+        if key not in self.layers:
+            self.layers[key] = nn.Linear(x.shape[-1], 2)
+        return self.layers[key](x)  # type: ignore[no-any-return]
+
+
+class LayerWhereMissing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "layer"):
+            self.layer = nn.Linear(4, 2)
+        return self.layer(x)  # type: ignore[no-any-return]
+
+
+class ParameterWhereMissing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "weight"):
+            self.register_parameter("weight", nn.Parameter(torch.randn(4)))
+        return x * self.weight
+
+
+@pytest.mark.parametrize("kind", [ByWidth, LayerWhereMissing, ParameterWhereMissing])
+def test_modules_and_parameters_that_only_the_first_call_makes_are_refused(kind: type[nn.Module]) -> None:
+    x, model = torch.randn(3, 4), kind()
+    with pytest.raises(CaptureError, match="while it runs, which only the first call does"):
+        trace(model, (x,))
+    model(x)
+    gm = trace(model, (x,))
+    assert torch.equal(gm(x), model(x)) and list(gm.state_dict()) == list(model.state_dict())
+
+
+class CountsInABuffer(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "count"):
+            self.register_buffer("count", torch.zeros(1))
+        self.count += 1
+        return x * self.count
+
+
+def test_a_buffer_that_is_made_where_it_is_missing_and_written_to_is_told_of() -> None:
+    with pytest.warns(TracerWarning, match=r"self\.count is made where it is missing"):
+        trace(CountsInABuffer(), (torch.ones(2),))

@@ -24,7 +24,7 @@ from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node, nodes_in
-from graphwright.ops import is_random, is_region, write_attribute
+from graphwright.ops import is_random, is_region, write_attribute, written_and_given
 from graphwright.values import ConstantKind, Kind, OptionalKind
 
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ def _may_vary(value: Argument) -> bool:
             seen.add(node)
             if node.op in ("placeholder", "get_attr") or is_region(node) or is_random(node):
                 return True
+            if any(written_and_given(user) is node or user.target is operator.setitem for user in node.users):
+                return True  # each call writes to what the one before has left
             waiting += node.all_input_nodes
     return value is None or type(value) in (int, float)  # which may have been counted
 

@@ -337,7 +337,10 @@ class ModuleReads:
         return found
 
     def _refuse_replaced(self) -> None:
-        """Refuse a program that has put other modules in the place of its own: a graph has those that there were."""
+        """Refuse a program that has put other modules in the place of its own: a graph has those that there were.
+
+        Or further ones, or parameters: it makes them where they are missing, and the next call finds them.
+        """
         originals = self.shells.originals
         for module, shell, path in self.shells.all():
             if shell is module:  # a compiled one
@@ -350,6 +353,16 @@ class ModuleReads:
                         f"the program replaces its module {'.'.join(filter(None, ('self', path, name)))}",
                         fix="choose one of several modules with `if`, or keep the function as one node: "
                         "leaf_functions=[...]",
+                    )
+            for table, what in (("_modules", "module"), ("_parameters", "parameter")):
+                held = shell.__dict__[table]
+                made = [name for name in held.keys() - module.__dict__[table].keys() if dict.get(held, name) is not None]
+                if made:
+                    name = ".".join(filter(None, ("self", path, min(made))))
+                    raise CaptureError(
+                        f"the program makes the {what} {name} while it runs, which only the first call does",
+                        at=self.found_missing.get((path, min(made)), ("", True))[0] or None,
+                        fix="call the model once before it is captured, or make it in __init__",
                     )
 
     def _take_generators(self, graph: Graph) -> None:
