@@ -416,3 +416,23 @@ def test_a_subclass_of_the_class_that_was_asked_for_is_as_good() -> None:
     gm = trace(Asks(lambda self: isinstance(self.leaf, nn.ReLU)), (torch.ones(2),))
     gm.leaf = type("Other", (nn.ReLU,), {})()
     gm(torch.ones(2))
+
+
+WITH_NUMPY: list[Callable[[Tensor], Any]] = [
+    lambda x: numpy.float32(1.1) * x.size(0),
+    lambda x: x.size(0) - numpy.int64(2),
+    lambda x: numpy.float32(0.1) * x.sum().item() + 1,
+    lambda x: x.size(0) > numpy.float32(2.5),
+    lambda x: x * (numpy.float32(2) / x.size(0)),
+    lambda x: torch.zeros(x.size(0) * numpy.int64(2)),
+    lambda x: math.floor(x.size(0) * numpy.float32(0.7)),
+    lambda x: numpy.array([1.0, 2.0]) * x.size(0),
+]
+
+
+@pytest.mark.parametrize("program", WITH_NUMPY)
+def test_numbers_of_numpy_stay_so_beside_sizes(program: Callable[[Tensor], Any]) -> None:
+    gm = trace(program, (torch.ones(3, 2),))
+    for x in (torch.rand(3, 2), torch.rand(7, 2)):
+        found, expected = gm(x), program(x)
+        assert type(found) is type(expected) and repr(found) == repr(expected)

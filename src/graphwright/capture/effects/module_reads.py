@@ -355,8 +355,8 @@ class ModuleReads:
                         "leaf_functions=[...]",
                     )
             for table, what in (("_modules", "module"), ("_parameters", "parameter")):
-                held = shell.__dict__[table]
-                made = [name for name in held.keys() - module.__dict__[table].keys() if dict.get(held, name) is not None]
+                held, before = shell.__dict__[table], module.__dict__[table]
+                made = [name for name in held.keys() - before.keys() if dict.get(held, name) is not None]
                 if made:
                     name = ".".join(filter(None, ("self", path, min(made))))
                     raise CaptureError(

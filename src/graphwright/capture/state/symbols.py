@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from graphwright.capture.state.examples import NeedsRealValues
@@ -166,6 +167,7 @@ class _Number:
     """Python's arithmetic on a symbol, for the three kinds of numbers below."""
 
     node: Symbol
+    __array_ufunc__ = None  # the arithmetic of NumPy's numbers asks ours, and does not make plain ones of them first
 
     def __copy__(self) -> Any:
         return self
@@ -269,12 +271,21 @@ class _Number:
             symbol = symbol_of(other)
             if symbol is None:
                 if not isinstance(other, int | float):
-                    return NotImplemented
+                    is_of_numpy = isinstance(other, numpy.generic | numpy.ndarray)
+                    return self._with_numpy(function, other, reflected) if is_of_numpy else NotImplemented
                 symbol = recorder.numbers.constant_symbol(other)
             operands.append(symbol)
         if reflected:
             operands.reverse()
         return as_number(recorder.numbers.computed_symbol(function, tuple(operands)))
+
+    def _with_numpy(self, function: Callable[..., Any], other: Any, reflected: bool) -> Any:
+        """What NumPy's own arithmetic gives, which is a number or array of its own: `numpy.float32(0.1) * n`."""
+        typed = self.node.recorder.typed
+        if typed is None:  # nobody knows there what NumPy gives
+            is_array = isinstance(other, numpy.ndarray)
+            return NotImplemented if is_array else self._apply(function, other.item(), reflected=reflected)
+        return typed.record("call_function", function, function, (other, self) if reflected else (self, other), {})
 
 
 def _define_operators() -> None:
