@@ -206,8 +206,18 @@ def _is_same(one: CodeType, other: CodeType) -> bool:
         all(getattr(one, name) == getattr(other, name) for name in _SHAPE)
         and one.co_flags & _FLAGS == other.co_flags & _FLAGS
         and getattr(one, "co_exceptiontable", b"") == getattr(other, "co_exceptiontable", b"")
-        and _is_same_constant(one.co_consts, other.co_consts)
+        and _is_same_constant(_constants(one), _constants(other))
     )
+
+
+def _constants(code: CodeType) -> tuple[Any, ...]:
+    """The constants of a code object, short of qualified names: Python 3.10 has one after each function inside."""
+    before = (None, *code.co_consts)
+    return tuple([const for last, const in zip(before, code.co_consts, strict=False) if not _is_name_of(const, last)])
+
+
+def _is_name_of(const: Any, function: Any) -> bool:
+    return isinstance(function, CodeType) and isinstance(const, str) and const.rpartition(".")[2] == function.co_name
 
 
 def _is_same_constant(one: Any, other: Any) -> bool:

@@ -177,7 +177,7 @@ class Shells:
         if all(map(operator.is_, mine, cells)):
             return hook
         made = FunctionType(hook.__code__, hook.__globals__, hook.__name__, hook.__defaults__, mine)
-        made.__kwdefaults__ = hook.__kwdefaults__
+        made.__kwdefaults__, made.__qualname__ = hook.__kwdefaults__, hook.__qualname__
         made.__dict__.update(hook.__dict__)
         return made
 
