@@ -356,7 +356,8 @@ class ModuleReads:
                     )
             for table, what in (("_modules", "module"), ("_parameters", "parameter")):
                 held, before = shell.__dict__[table], module.__dict__[table]
-                made = [name for name in held.keys() - before.keys() if dict.get(held, name) is not None]
+                # This is no read of the program's.
+                made = [name for name in dict.keys(held) - before.keys() if dict.get(held, name) is not None]
                 if made:
                     name = ".".join(filter(None, ("self", path, min(made))))
                     raise CaptureError(
