@@ -557,6 +557,23 @@ def test_functions_of_an_allowed_package_that_reach_files_are_refused(
     assert graphwright.load(file, allow=["tests", f"{REACHING}:{name}"]) is not None
 
 
+@pytest.mark.parametrize("name", ["numpy:ndarray", "numpy.random:RandomState", "functools:partial"])
+def test_classes_of_an_allowed_package_that_are_made_in_another_language_are_refused(
+    name: str, program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    """`numpy.ndarray((1,), "O", buffer)` takes the numbers of an array as addresses of objects."""
+    file = crafted(program, [calls("a", name, X)], tmp_path / "model.gw")
+    with pytest.raises(LoadError, match="runs no code that could be looked at"):
+        graphwright.load(file, allow=["numpy", "functools"])
+    assert graphwright.load(file, allow=[name]) is not None
+
+
+def test_arrays_are_not_made_of_addresses(program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path) -> None:
+    name = "numpy.lib.stride_tricks:as_strided"
+    with pytest.raises(LoadError, match="'__array_interface__' in numpy"):
+        graphwright.load(crafted(program, [calls("a", name, X, [100], [8])], tmp_path / "model.gw"), allow=["numpy"])
+
+
 def test_functions_of_an_allowed_package_that_compute_are_called(
     program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
 ) -> None:

@@ -36,7 +36,8 @@ _HARMLESS = frozenset({
 })  # fmt: skip
 _BUILTINS = frozenset({"__import__", "compile", "eval", "exec", "globals", "input", "open", "vars"})
 _ATTRIBUTES = frozenset({
-    "__builtins__", "__code__", "__globals__", "download", "exec_module", "extractall", "f_globals",
+    "__array_interface__", "__array_struct__", "__builtins__", "__code__", "__cuda_array_interface__", "__globals__",
+    "download", "exec_module", "extractall", "f_globals",
     "from_pretrained", "fromfile",
     "gi_frame", "import_module", "load_library", "load_module", "load_state_dict_from_url", "open",
     "popen", "push_to_hub", "read_bytes", "read_file", "write_file", "read_text",

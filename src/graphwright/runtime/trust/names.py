@@ -307,6 +307,8 @@ class Trust:
             return
         if issubclass(value, nn.Module) or not self.is_users(value):
             _refuse(name, "a program may not make one")
+        if not _is_made_by_python(value):
+            _refuse(name, "making one runs no code that could be looked at", allow=name)
         for function in functions_in(value, value.__module__.partition(".")[0]):
             reached = reach_of(function, value)  # type: ignore[arg-type]
             if reached is not None:
@@ -362,6 +364,17 @@ def _functions_of(value: Any) -> list[types.FunctionType]:
         ]
         return [function for member in members for function in functions_in(member, package)]
     return functions_in(value, package)
+
+
+def _is_made_by_python(kind: type) -> bool:
+    """Tell whether what makes the objects of a class is code of Python's, or that of a plain class."""
+    for name in ("__new__", "__init__"):
+        base = next(base for base in kind.__mro__ if name in base.__dict__)
+        member = base.__dict__[name]
+        is_function = isinstance(getattr(member, "__func__", member), types.FunctionType)
+        if not (is_function or base.__module__ == "builtins" or is_plain_class(base)):
+            return False
+    return True
 
 
 def _is_torchs(value: Any) -> bool:
