@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ambient", "autocast_options", "enters_autocast"]
 
-_HOOKS = torch._C._autograd._top_saved_tensors_default_hooks
+_HOOKS = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)  # torch 2.6 tells none
 _COUNT_MODES = torch._C._len_torch_dispatch_stack
 _CHECKPOINTS = "torch.utils.checkpoint"  # what it stands around operations only keeps or computes again
 _INFERENCE_MODE = torch._C._InferenceMode
