@@ -356,15 +356,14 @@ class ModuleReads:
                     )
             for table, what in (("_modules", "module"), ("_parameters", "parameter")):
                 held, before = shell.__dict__[table], module.__dict__[table]
-                # This is no read of the program's.
-                made = [name for name in dict.keys(held) - before.keys() if dict.get(held, name) is not None]
-                if made:
-                    name = ".".join(filter(None, ("self", path, min(made))))
-                    raise CaptureError(
-                        f"the program makes the {what} {name} while it runs, which only the first call does",
-                        at=self.found_missing.get((path, min(made)), ("", True))[0] or None,
-                        fix="call the model once before it is captured, or make it in __init__",
-                    )
+                for name in dict.keys(held) - before.keys():  # this is no read of the program's
+                    if dict.get(held, name) is not None:
+                        full = ".".join(filter(None, ("self", path, name)))
+                        raise CaptureError(
+                            f"the program makes the {what} {full} while it runs, which only the first call does",
+                            at=self.found_missing.get((path, name), ("", True))[0] or None,
+                            fix="call the model once before it is captured, or make it in __init__",
+                        )
 
     def _take_generators(self, graph: Graph) -> None:
         """Take for granted from which generators of random numbers the graph draws: it has the very objects."""
