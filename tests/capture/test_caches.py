@@ -71,6 +71,78 @@ def test_a_cache_that_cannot_be_avoided_is_emptied() -> None:
     assert torch.equal(gm(torch.ones(3)), torch.full((3,), 2.0))
 
 
+def appends() -> Any:
+    seen: list[int] = []
+
+    @functools.lru_cache
+    def noted(rows: int) -> int:
+        seen.append(rows)
+        return len(seen)
+
+    return lambda x: x * noted(1)
+
+
+def writes_to_it() -> Any:
+    @functools.lru_cache
+    def zeros(rows: int) -> torch.Tensor:
+        return torch.zeros(rows)
+
+    return lambda x: zeros(3).add_(x).clone()
+
+
+def fills_it() -> Any:
+    names = functools.lru_cache(lambda name: [name])
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        found = names("a")
+        found.append("b")
+        return x * len(found)
+
+    return program
+
+
+class Scaled(nn.Module):
+    def __init__(self, by: int) -> None:
+        super().__init__()
+        self.by = by
+
+    @functools.lru_cache  # noqa: B019 - a model does so
+    def scale(self, times: int) -> int:
+        return self.by * times
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale(2)
+
+
+def has_changed() -> Any:
+    model = Scaled(2)
+    model(torch.ones(3))
+    model.by = 7
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (appends, "changes what is outside of it"),
+        (writes_to_it, "changes what .*zeros gave"),
+        (fills_it, "changes what .* gave"),
+        (has_changed, "has something else in its cache"),
+    ],
+)
+def test_a_cache_that_shows_is_refused(make: Callable[[], Any], what: str) -> None:
+    with pytest.raises(graphwright.CaptureError, match=what):
+        graphwright.trace(make(), (torch.ones(3),))
+
+
+def test_what_a_cache_has_is_what_is_computed() -> None:
+    model = Scaled(2)
+    x = torch.ones(3)
+    model(x)
+    gm = graphwright.trace(model, (x,))
+    assert torch.equal(gm(x), model(x)) and Scaled.scale.cache_info().currsize >= 1
+
+
 class Converted(nn.Module):
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()

@@ -351,3 +351,26 @@ def test_tables_are_read_at_each_call(values: Any) -> None:
     assert torch.equal(gm(torch.ones(3, 4)), torch.ones(3, 4) * values[1] * 2)
     with pytest.raises(KeyError):
         gm(torch.ones(4, 4))
+
+
+class StartsWithNone(nn.Module):
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.kind, self.kept = kind, None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kept is None:
+            self.kept = self.kind()
+        if self.kind is list:
+            self.kept.append(x)  # type: ignore[attr-defined]
+        else:
+            self.kept[len(self.kept)] = x  # type: ignore[index,arg-type]
+        return x * len(self.kept)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [list, dict])
+def test_a_container_takes_the_place_of_none(kind: type) -> None:
+    model, gm = StartsWithNone(kind), trace(StartsWithNone(kind), (torch.ones(2),))
+    for x in (torch.ones(2), torch.ones(3), torch.ones(2)):
+        assert torch.equal(gm(x), model(x))
+    assert len(gm.kept) == 3  # type: ignore[arg-type]

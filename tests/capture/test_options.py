@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from typing import Any
@@ -21,7 +22,7 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 def test_follow_takes_the_way_of_the_example_and_warns() -> None:
     with pytest.warns(TracerWarning, match=r"test_options.py:\d+: return x if x.sum\(\) > 0 else -x") as warned:
         gm = trace(absolute, torch.ones(3), control_flow="follow")
-    assert [(warning.filename, warning.lineno) for warning in warned] == [(__file__, 18)]
+    assert [(warning.filename, warning.lineno) for warning in warned] == [(__file__, 19)]
     assert gm(-torch.ones(3)).tolist() == [-1.0, -1.0, -1.0]
 
 
@@ -86,6 +87,43 @@ def test_leaf_functions_stay_one_node() -> None:
     for x in (torch.randn(5, 3), -torch.ones(1, 3), torch.ones(4, 3)):
         torch.testing.assert_close(gm(x), model(x))
     assert sys.getprofile() is None
+
+
+class Scales:
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    def __call__(self, x: torch.Tensor, shift: int = 0) -> torch.Tensor:
+        return x * self.by + shift
+
+
+TWICE, THRICE = Scales(2), Scales(3)
+SHIFTED = functools.partial(TWICE, shift=1)
+MAGNITUDE = functools.partial(absolute)
+
+
+def calls_objects(x: torch.Tensor) -> torch.Tensor:
+    return TWICE(x) + THRICE(x) + SHIFTED(x) + MAGNITUDE(x)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "kept"),
+    [
+        ([TWICE], [TWICE, TWICE]),
+        ([SHIFTED], [SHIFTED]),
+        ([Scales.__call__], [TWICE, THRICE, TWICE]),
+        ([absolute], [absolute]),
+        ([MAGNITUDE], [MAGNITUDE]),
+    ],
+)
+def test_leaf_functions_that_are_called_as_objects_or_in_partial_functions(leaves: list[Any], kept: list[Any]) -> None:
+    x = torch.tensor([1.0, -2.0])
+    gm = trace(calls_objects, (x,), leaf_functions=leaves)
+    assert [
+        node.target for node in gm.graph.nodes if node.target in (TWICE, THRICE, SHIFTED, absolute, MAGNITUDE)
+    ] == kept
+    for inputs in (x, -x, torch.ones(3)):
+        assert torch.equal(gm(inputs), calls_objects(inputs))
 
 
 def masked(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,8 @@ import torch
 from tests.soundness.stories import UP, told
 from torch import Tensor, nn
 
+from graphwright import GuardError, trace
+
 # The method, what it is at capture and afterwards, and what a program does with an object that has it.
 METHODS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
     "__add__": (lambda s, x: x + 1, lambda s, x: x + 9, lambda c, x: c + x),
@@ -166,6 +168,39 @@ def test_forward_is_replaced_on_a_class(kind: Any, owner: Any, monkeypatch: pyte
             return first, program(UP)
 
     assert "has been replaced since the program was captured" in told(kind, changes)
+
+
+class Doubles(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+    def encode(self, x: Tensor) -> Tensor:
+        return x * 3
+
+
+class DoublesToo(Doubles):
+    pass
+
+
+@pytest.mark.parametrize("owner", [Doubles, DoublesToo])
+def test_forward_is_replaced_that_reads_nothing_of_its_module(owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changes(program: Any) -> Any:
+        first = program(UP)
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, "forward", other, raising=False)
+            return first, program(UP)
+
+    assert "has been replaced since the program was captured" in told(DoublesToo, changes)
+
+
+def test_another_method_is_replaced_on_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    gm: Any = trace(Doubles(), methods={"forward": ((UP,), {}), "encode": ((UP,), {})})
+    with monkeypatch.context() as patch:
+        patch.setattr(Doubles, "encode", other)
+        assert torch.equal(gm(UP), UP * 2)
+        with pytest.raises(GuardError, match=r"Doubles\.encode has changed"):
+            gm.encode(UP)
+    assert torch.equal(gm.encode(UP), UP * 3)
 
 
 class WithItsOwn(nn.Module):

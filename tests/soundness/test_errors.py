@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphwright import CaptureError, GuardError, trace
+from graphwright import CaptureError, GuardError, symbolic_trace, trace
 
 ROW = torch.ones(1, 2)
 
@@ -215,6 +215,18 @@ def list_on_both_sides(x: torch.Tensor) -> Any:
 def test_what_holds_itself_is_named(program: Any, kind: str) -> None:
     with pytest.raises(CaptureError, match=f"a {kind} of the program holds itself"):
         trace(program if kind != "Knot" else lambda x: Knot(x + 1), (torch.ones(2),))
+
+
+def list_given_back(x: torch.Tensor) -> Any:
+    items: list[Any] = [x]
+    items.append(items)
+    return items
+
+
+@pytest.mark.parametrize("capture", [lambda program: trace(program, (torch.ones(2),)), symbolic_trace])
+def test_what_holds_itself_is_named_where_it_is_given_back(capture: Any) -> None:
+    with pytest.raises(CaptureError, match="a list of the program holds itself"):
+        capture(list_given_back)
 
 
 @pytest.mark.parametrize("depth", range(1, 9))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,36 @@ def test_a_method_may_not_be_hidden_by_an_attribute() -> None:
     captured: Any = trace(Around(), (X,))
     captured.inner.shift = lambda x: x - 1
     with pytest.raises(GuardError, match=r"self.inner.shift is there now"):
+        captured(X)
+
+
+class AsksItsClass(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (2 if hasattr(type(self), "doubles") else 3)
+
+
+def test_an_attribute_of_the_class_of_a_module_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    captured = trace(AsksItsClass(), (X,))
+    assert torch.equal(captured(X), X * 3)
+    monkeypatch.setattr(AsksItsClass, "doubles", True, raising=False)
+    with pytest.raises(GuardError, match=r"AsksItsClass\.doubles was no attribute"):
+        captured(X)
+
+
+SPACE = types.SimpleNamespace()
+
+
+def suppresses(x: torch.Tensor) -> torch.Tensor:
+    with contextlib.suppress(AttributeError):
+        return x * SPACE.scale
+    return x
+
+
+def test_a_missing_attribute_that_is_suppressed_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    captured = trace(suppresses, (X,))
+    assert torch.equal(captured(X), X)
+    monkeypatch.setattr(SPACE, "scale", 3, raising=False)
+    with pytest.raises(GuardError, match="'scale' of the global 'SPACE'"):
         captured(X)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import gc
 import weakref
 from typing import Any
 
@@ -177,3 +178,28 @@ def test_whether_what_it_refers_to_is_gone_is_taken_for_granted() -> None:
         return MayLoseIt(held[0])
 
     assert told(make, lost).startswith("loud: whether what 'settings' of a MayLoseIt refers to is gone")
+
+
+@pytest.mark.parametrize("kind", [weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet])
+def test_a_container_of_weak_references_loses_something(kind: Any) -> None:
+    kept: list[Settings] = []
+
+    def make() -> Any:
+        kept[:] = [Settings(), Settings()]
+        given = {
+            weakref.WeakSet: kept,
+            weakref.WeakKeyDictionary: dict.fromkeys(kept),
+            weakref.WeakValueDictionary: dict(enumerate(kept)),
+        }
+        held = kind(given[kind])
+        del given
+        return lambda x: x * len(held)
+
+    def forgets(program: Any) -> Any:
+        first = program(UP)
+        kept.pop()
+        gc.collect()
+        return first, program(UP)
+
+    assert told(make, calls(UP, DOWN)) == "same"
+    assert told(make, forgets).startswith("loud: how much the variable 'held'")

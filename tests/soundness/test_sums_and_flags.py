@@ -45,7 +45,11 @@ def of_a_loop(x: Tensor) -> Any:
     return total.dtype
 
 
-@pytest.mark.parametrize("program", [by_shape, by_error, by_hasattr, by_class, of_rows, of_a_loop])
+def computed_with(x: Tensor) -> Any:
+    return (-sum([v for v in x if v > 0]) * 2).shape  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("program", [computed_with, by_shape, by_error, by_hasattr, by_class, of_rows, of_a_loop])
 def test_a_sum_of_nothing_is_no_tensor(program: Any) -> None:
     assert told(lambda: program, calls(UP, torch.ones(3))) == "same"
     text = "loud: the program was captured where this was of class Tensor; now it is of class int"

@@ -91,12 +91,12 @@ def stored_globals(code: CodeType) -> frozenset[str]:
 
 
 def catches(code: CodeType) -> bool:
-    """Tell whether a function has a handler for exceptions of some class.
+    """Tell whether a function has a handler for exceptions of some class, or suppresses them.
 
     >>> catches(catches.__code__), catches(os.path.exists.__code__)
     (False, True)
     """
-    return not _MATCHES.isdisjoint(code.co_code[::2])
+    return not _MATCHES.isdisjoint(code.co_code[::2]) or "suppress" in code.co_names
 
 
 _MATCHES = frozenset(dis.opmap[name] for name in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH") if name in dis.opmap)

@@ -271,10 +271,10 @@ class Keeping:
 
     def _started(self, place: Place, name: str, value: Any) -> Any:
         """The value that a call starts with."""
-        kind = self._live[place]
+        kind, make = self._live[place], made_once(lambda: self._read(place))
         if isinstance(kind, Grows):
-            return self._items.start(place, name, value, made_once(lambda: self._read(place)))
-        make = made_once(lambda: self._read(place))
+            is_none = value is None and self._starts_with(None, make, value, place)
+            return None if is_none else self._items.start(place, name, value, make)
         has_to_fork = ("attribute", place) in self._recorder.plan.ways
         if isinstance(kind, OptionalKind) and (has_to_fork or not isinstance(kind.item, TensorKind)):
             if self._starts_with(None, make, value, place):

@@ -42,8 +42,9 @@ class KeptItems:
         self._fixed: list[tuple[Place, str, Any, Any]] = []  # containers that went in or came out, and their content
 
     def start(self, place: Place, name: str, value: Any, read: Callable[[], Node]) -> Any:
-        """What stands for a list, dict or set to which the program adds."""
+        """What stands for a list, dict or set to which the program adds; for None, one that is there in other calls."""
         kind: Grows = self._live[place]
+        value = kind.empty() if value is None else value
         give_up = (lambda: self._live.__setitem__(place, PLAIN)) if kind.is_assumed else None
         items = Items(self, place, kind.are_growing)
         grown = self.kept_container(value, kind.held, name, self.recorder, read, items, give_up)

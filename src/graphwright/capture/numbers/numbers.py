@@ -178,28 +178,25 @@ class Numbers:
 
     def computed_symbol(self, function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol:
         """The symbol of a function of symbols; of constants alone it is a constant again."""
-        if not all(arg.has_value for arg in args):
-            return self._without_hint(function, args)
-        try:
-            hint = function(*[arg.hint for arg in args])
-        except (ArithmeticError, ValueError) as error:
-            self._recorder.attempts.failed(error, [as_number(arg) for arg in args])
-            return self._without_hint(function, args)
+        hint: Number = UNKNOWN
+        if all(arg.has_value for arg in args):
+            try:
+                hint = function(*[arg.hint for arg in args])
+            except (ArithmeticError, ValueError) as error:
+                self._recorder.attempts.failed(error, [as_number(arg) for arg in args])
+        if hint is UNKNOWN:  # only a run can compute it
+            sample = _applied(function, [arg.sample for arg in args])
+            key = (function, *(arg.key for arg in args))
+            if key not in self._symbols:
+                self._symbols[key] = self.data_symbol(UNKNOWN, type(sample), function, args, sample)
+                self._recorder.attempts.computed(self._symbols[key])
+            return self._symbols[key]
         if all(arg.function == "constant" for arg in args):
             return self.constant_symbol(hint)
         simple = _identity(function, args)
         if simple is not None:
             return simple
         return self._symbol((function, *(arg.key for arg in args)), hint, function, args)
-
-    def _without_hint(self, function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol:
-        """The symbol of a function of symbols that only a run can compute."""
-        sample = _applied(function, [arg.sample for arg in args])
-        key = (function, *(arg.key for arg in args))
-        if key not in self._symbols:
-            self._symbols[key] = self.data_symbol(UNKNOWN, type(sample), function, args, sample)
-            self._recorder.attempts.computed(self._symbols[key])
-        return self._symbols[key]
 
     def node_of_symbol(self, symbol: Symbol) -> Any:
         """The node that computes a number, made at its first use; a constant is itself."""

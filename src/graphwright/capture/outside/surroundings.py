@@ -111,9 +111,9 @@ class _Reached(NamedTuple):
 
 
 class World:
-    """What one program reaches, for all passes of its capture."""
+    """What one program reaches, for all passes of its capture; of its classes it has these `attributes` run."""
 
-    def __init__(self) -> None:
+    def __init__(self, attributes: Iterable[str] = ()) -> None:
         self._found: dict[tuple[int, str], Found] = {}
         self._variables: dict[int, Variables] = {}
         self._first: dict[int, tuple[Variables, str]] = {}  # where a container was met first, by its id
@@ -131,7 +131,7 @@ class World:
         self._lists = False  # whether it may do so with those of classes
         self.sees_tables = False  # whether it may look at attributes in tables of them
         self.walks = False  # whether it may go over the names of all attributes of something
-        self._attributes: dict[str, CodeType] = {}  # that are read or written of anything, and by whom
+        self._attributes = dict.fromkeys(attributes, _NO_CODE)  # that are read or written of anything, and by whom
         self._settled: set[tuple[type | int, str]] = set()  # objects, by id, and attributes
         self._paired = 0, 0  # how many classes and attributes were looked for together
         self._paired_objects: tuple[int, int, set[str]] = 0, 0, set()  # objects, attributes, those that may be missing
@@ -417,6 +417,7 @@ class World:
         """Take what was found for granted, and look where it leads; `way` is how its owner is reached."""
         kind = type(value)
         self.names_subclass |= isinstance(value, type) and issubclass(value, torch.Tensor) and value not in _PLAIN
+        self.unknown.update([code] if kind is _CACHE and not is_foreign_definition(value.__wrapped__) else [])
         if (id(owner), name) in self._found or value is MISSING or holds_values(value):
             return
         if isinstance(value, Outside):  # of a captured module that is captured again
@@ -443,11 +444,13 @@ class World:
         self._reach(_Reached(value, subject, (id(owner), name), ()) if way is None else way, code)
 
     def _asked_apart(self, value: Any, subject: str) -> None:
-        """Take for granted what a ContextVar has, or whether a weak reference has something: C alone tells."""
+        """Take for granted what a ContextVar has, and what weak references have: C alone tells."""
         if type(value) is ContextVar:
             self._take(value, "get()", f"the value of {subject}", value_outside(value, NOT_SET))
         elif type(value) is weakref.ref and id(value()) not in self._own:
             self._take(value, "()", f"whether what {subject} refers to is gone", value() is None)
+        elif isinstance(value, (weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)):
+            self._take(value, "len()", f"how much {subject} has", len(value))
 
     def _reach(self, first: _Reached, code: CodeType) -> None:
         """Note the objects that a value leads to, whose attributes the program may read."""
@@ -596,10 +599,10 @@ class World:
         if name.startswith("__"):
             return
         if value is MISSING:
-            if name in self.looked_for and not modules and not hasattr(kind, name):
-                for base in kind.__mro__:
-                    if not is_foreign_class(base):
-                        self._take_absent(base, name, f"{base.__qualname__}.{name}")
+            is_of_class = not (modules and {"type", "__class__"}.isdisjoint(self._attributes[name].co_names))
+            if name in self.looked_for and is_of_class and not hasattr(kind, name):
+                for base in itertools.filterfalse(is_foreign_class, kind.__mro__):
+                    self._take_absent(base, name, f"{base.__qualname__}.{name}")
             return
         is_own = all(name in vars(module) for module in modules) if modules else name in fields(kind)
         if is_own:  # the objects have it themselves

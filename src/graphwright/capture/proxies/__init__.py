@@ -16,6 +16,7 @@ recording.py first.
     training_flag.py     the `training` flag of a module during symbolic tracing
     constructors.py      what to call for a container that has no literal
     contents.py          what a value holds that may change: items, attributes
+    cycles.py            values that hold themselves: errors that say so
     noting.py            which values are the outputs of which modules
     tensor_names.py      what each attribute and method of a tensor is to a capture: one closed table
     calls_as_written.py  which call of the user's program a torch function stands for

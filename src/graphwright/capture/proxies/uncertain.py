@@ -20,6 +20,7 @@ from graphwright.source import is_internal
 __all__ = [
     "ITERATORS",
     "SEVERAL",
+    "all_mixed",
     "asked_for_class",
     "fork_for",
     "found_by",
@@ -35,6 +36,12 @@ _MOVES = (list, tuple, dict, zip, enumerate, reversed, iter)
 _ASKS = (isinstance, type, len, id, callable)  # nothing of what is inside
 SEVERAL: Any = (set, frozenset, collections.deque, type({}.values()), type({}.items()), GeneratorType)
 _PLAIN = frozenset({int, float, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size, torch.Tensor})
+
+
+def all_mixed(values: Iterable[Any]) -> bool:
+    """Tell whether what Python computes of values is a number on some ways: no sure tensor is among them."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return bool(tensors) and all(type(tensor) is TensorProxy and tensor.is_mixed for tensor in tensors)
 
 
 def only_moves(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:

@@ -6,6 +6,7 @@ then calls.py.
     runtime.py                each name that conversion writes, and the function behind it
     statements.py             `assert`, `raise`, `try`, `with`, `for` and `while`
     calls.py                  calls: a table from what is called to what is done in its place
+    cached_calls.py           functions behind a `functools` cache: computed anew, refused where that can be seen
     substitutes.py            what to call in place of other functions, as what they are says
     entering.py               a function's conversion in its place: bound, wrapped, a class
     class_questions.py        calls that ask what a value is: `isinstance(x, Tensor)`, `type(x)`

@@ -31,6 +31,7 @@ from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.outside.unknown_calls import say_unknown, unknown_call
 from graphwright.capture.proxies.run_text import ask_for_texts, refused_texts
+from graphwright.capture.python.cached_calls import cached_call
 from graphwright.capture.python.class_questions import (
     by_name,
     class_of_value,
@@ -86,14 +87,8 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     function, choices = original_of(function), recorder.choices
     if recorder.typed is not None and recorder.typed.dtypes.handed:
         recorder.typed.dtypes.given(function, args, kwargs)
-    if type(function) not in _ARE_UNCACHED:
-        uncached = without_cache(function)
-        if uncached is not function:
-            recorder.plan.cached += 1
-            try:
-                return call(uncached, *args, **kwargs)
-            finally:
-                recorder.plan.cached -= 1
+    if type(function) not in _ARE_UNCACHED and without_cache(function) is not function:
+        return cached_call(recorder, function, args, kwargs, call)
     for handler in _handlers(function):
         value = handler(recorder, function, args, kwargs)
         if value is not NotImplemented:

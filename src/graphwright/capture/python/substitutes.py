@@ -26,6 +26,7 @@ from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectMethod, ObjectProxy, holds_objects, is_foreign
 from graphwright.capture.proxies.proxy import Proxy
+from graphwright.capture.state.leaf_modules import called_with
 from graphwright.capture.state.protocol import with_examples
 from graphwright.values import leaves
 
@@ -44,10 +45,10 @@ def substitute(
     if recorder.typed is None and _looks_for_proxies(function, args):
         return functools.partial(_of_torch, recorder, function)
     plan = recorder.plan
-    is_leaf = plan.leaves and (
-        id(function) in plan.leaf_ids or id(getattr(function, "__func__", None)) in plan.leaf_ids
-    )
-    if is_leaf or (plan.outlined and _code_of(function) in plan.outlined):
+    leaf = called_with(function, plan.leaf_ids) if plan.leaves else None
+    if leaf is not None:
+        return functools.partial(_leaf_called, with_examples(recorder), leaf.func, *leaf.args, **leaf.keywords)
+    if plan.outlined and _code_of(function) in plan.outlined:
         return functools.partial(_leaf_called, with_examples(recorder), function)
     stand_in = hear(function)
     if stand_in is not function:

@@ -20,7 +20,7 @@ holds.
     calls.py            how many calls became nodes
     draws.py            random numbers of a capture on real values
     members.py          the modules and tensors of a program, looked at once for all passes
-    leaf_modules.py     which modules are one node, and which are entered
+    leaf_modules.py     which modules and functions are one node, and which are entered
     obstacles.py        what stands in the way of a capture, with what to do about it
     side_ended.py       how a side of a branch says that it does not go on
     tidy.py             what nothing came to use, removed

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
 import sys
 import threading
@@ -17,6 +18,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
+
+from graphwright.capture.state.leaf_modules import runs
 
 __all__ = [
     "Entry", "ExportFlags", "FilteredLogs", "StandIns", "Unreported", "is_watch", "standing_in",
@@ -213,7 +216,8 @@ class _Watch:
     ) -> None:
         self.functions, self.called, self.before = functions, called, before
         self.names, self.entered, self.any_entered = names, entered, any_entered
-        self.codes = {code for each in functions if (code := getattr(each, "__code__", None)) is not None}
+        called_by = itertools.chain.from_iterable(map(runs, functions))
+        self.codes = {code for each in called_by if (code := getattr(each, "__code__", None)) is not None}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":

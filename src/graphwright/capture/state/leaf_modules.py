@@ -1,16 +1,18 @@
-"""How deep a capture goes: which modules are one node, and which are entered."""
+"""How deep a capture goes: which modules are one node, which are entered, and which calls are of a leaf function."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType, MethodType
 from typing import Any
 
 from torch import nn
 
 from graphwright.errors import CaptureError, did_you_mean
 
-__all__ = ["LeafModules", "check_leaf_names", "leaf_predicate"]
+__all__ = ["LeafModules", "called_with", "check_leaf_names", "leaf_predicate", "runs"]
 
 IsLeaf = Callable[[nn.Module, str], bool]
 Leaves = type[nn.Module] | str | Iterable[type[nn.Module] | str] | IsLeaf | None
@@ -111,3 +113,36 @@ def _is_within(path: str, key: str) -> bool:
 
 def _is_pattern(name: str) -> bool:
     return any(sign in name for sign in "*?[")
+
+
+# ---- functions
+
+
+def runs(function: Callable[..., Any]) -> Iterator[Any]:
+    """What a call of something runs: itself, the function of a method or an object, what a `functools.partial` calls.
+
+    >>> [*runs(functools.partial(functools.partial(len)))][1:]
+    [<built-in function len>]
+    """
+    yield function
+    if type(function) is MethodType:
+        yield function.__func__
+    elif isinstance(function, functools.partial):
+        yield from runs(function.func)
+    elif type(function) is not FunctionType and not isinstance(function, type | nn.Module):
+        method = getattr(type(function), _CALL, None)
+        if type(method) is FunctionType:
+            yield method
+
+
+_CALL = "__call__"
+
+
+def called_with(function: Callable[..., Any], ids: frozenset[int]) -> functools.partial[Any] | None:
+    """The one of these, by their ids, that a call of something runs, with what a partial gives it; else None."""
+    if id(function) in ids:
+        return functools.partial(function)
+    if isinstance(function, functools.partial):
+        inner = called_with(function.func, ids)
+        return None if inner is None else functools.partial(inner, *function.args, **function.keywords)
+    return functools.partial(function) if any(id(each) in ids for each in runs(function)) else None

@@ -149,6 +149,7 @@ class Plan:
     log: Log = dataclasses.field(default_factory=Log)  # of a symbolic trace
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
     ungathered: set[CodeType] = dataclasses.field(default_factory=set)  # generators whose values are taken one by one
+    cached_results: list[Any] = dataclasses.field(default_factory=list)  # what functions behind a cache gave
     scalars: frozenset[str] = frozenset()  # inputs that are numbers of NumPy's: symbolic unless that is an obstacle
 
     @functools.cached_property
@@ -166,6 +167,7 @@ class Plan:
         self.answers = answers
         self.sets.clear()
         self.cached = 0
+        self.cached_results.clear()
         self.paths += 1
         self.passes += 1
         if self.passes > _MOST_PASSES:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from graphwright.capture.proxies.cycles import error_of_cycle
 from graphwright.capture.proxies.recording import trace_error_and
 from graphwright.errors import CaptureError, TraceError
 from graphwright.source import definition_line, is_ours, is_user_raise, line_of_error, user_frame
@@ -24,6 +25,8 @@ def as_trace_error(error: Exception, program: Callable[..., Any]) -> Exception:
     """
     if isinstance(error, TraceError | NameError | Warning) or _is_raised_by_program(error):
         return error
+    at = line_of_error(error) or definition_line(program) or None
+    error = error_of_cycle(error, at) or error
     if isinstance(error, CaptureError):
         return TraceError(error.message, at=error.at, fix=error.fix)
     if isinstance(error, RecursionError):
@@ -31,7 +34,6 @@ def as_trace_error(error: Exception, program: Callable[..., Any]) -> Exception:
     else:
         what = ": ".join(filter(None, (type(error).__name__, str(error).partition("\n")[0].rstrip(":"))))
         message = f"the program, which runs on proxies of its values here, raises {what}"
-    at = line_of_error(error) or definition_line(program) or None
     return trace_error_and(type(error))(message, at=at, fix=_EXAMPLES)
 
 

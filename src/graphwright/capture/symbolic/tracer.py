@@ -373,7 +373,11 @@ class Tracer(TracerBase):
                         raise
                     raise ours from error
             returns = annotations_of(function).get("return")
-            self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returns)
+            try:
+                given = self.create_arg(result)
+            except RecursionError as error:
+                raise as_trace_error(error, programs[0]) from error
+            self.create_node("output", "output", (given,), {}, type_expr=returns)
             self._made.settle(self.graph, self._called_module)
         finally:
             if standing is not None:

@@ -62,6 +62,7 @@ from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects,
 from graphwright.capture.proxies.objects import Change
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.proxies.unbound import Unbound
+from graphwright.capture.proxies.uncertain import all_mixed
 from graphwright.capture.python.callers import Callers
 from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.state.calls import Calls
@@ -366,8 +367,9 @@ class Recorder:
             if facts:
                 self.ledger.unforeseen[node] = Unforeseen(facts, self.where() or "")
             proxy = TensorProxy.make(self, example, node, sizes=known_sizes(called, args, kwargs, example))
-            if is_mixed:
-                proxy.is_mixed = not any(isinstance(arg, torch.Tensor) for arg in args[1:])
+            for arg in args if is_operator or is_mixed else ():
+                if type(arg) is TensorProxy and arg.is_mixed and all_mixed(args):
+                    proxy.is_mixed = True
             return proxy
         names = self.unpacked_names()
         note_count(self, called, args, kwargs)

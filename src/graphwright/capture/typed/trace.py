@@ -31,6 +31,7 @@ from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.said import logged_once
 from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.world import watch_world
+from graphwright.capture.python.cached_calls import check_results
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
 from graphwright.capture.state.examples import Examples, NeedsRealValues
@@ -381,7 +382,7 @@ class Program:
         self.examples: Examples | None = None  # likewise
         self.keeps_history = False  # whether the program may ask how a value was computed
         self.held: HeldObjects | None = None  # likewise
-        self.world = World()
+        self.world = World([] if subject.root_module is None or method == "forward" else [method])
         self.draws: PythonDraws | None = None  # likewise
         self.standing: tuple[StandIns, ...] = ()  # likewise
         self.name = subject.name(method)
@@ -548,6 +549,7 @@ class Program:
         keeping.learn()
         self._see_tables(plan)
         self.world.finish()
+        check_results(recorder)
         recorder.ledger.find(self.world.found())
         if self.world.chooses_by_class:
             recorder.ledger.kind_asked()
