@@ -546,3 +546,15 @@ def test_a_name_that_no_file_may_have_is_told_when_it_is_saved(tmp_path: Path) -
     gm.add_module("two\nlines", nn.Linear(2, 2))
     with pytest.raises(ExportError, match="no file may have that name"):
         graphwright.save(gm, tmp_path / "model.gw")
+
+
+@pytest.mark.parametrize("held", [{"act": torch.relu}, [nn.Linear], types.SimpleNamespace(act=torch.tanh)])
+def test_what_load_refuses_as_a_value_is_refused_when_it_is_saved(held: Any, tmp_path: Path) -> None:
+    graph = graphwright.Graph()
+    graph.output(graph.get_attr("table"))
+    gm = graphwright.GraphModule({"table": held}, graph)
+    with pytest.raises(ExportError, match="reads 'table', which is or holds a function, class or module"):
+        graphwright.save(gm, tmp_path / "model.gw")
+    gm.table = types.SimpleNamespace(size=2, unsaved=lambda: None)
+    graphwright.save(gm, tmp_path / "model.gw")
+    assert graphwright.load(tmp_path / "model.gw")().size == 2

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from graphwright.errors import GraphwrightError, LoadError
-from graphwright.ir import Graph, Node, nodes_in
+from graphwright.ir import Graph, Node
 from graphwright.ops import may_set_attribute, write_attribute
 from graphwright.runtime.entries import Entry, entry_points_of
 from graphwright.runtime.graph_facts import take_facts
@@ -32,7 +32,7 @@ from graphwright.runtime.saving.saving import FORMAT, NOTE, SUMMED
 from graphwright.runtime.shared_code import SharedCode
 from graphwright.runtime.state import State
 from graphwright.runtime.trust.members import is_field
-from graphwright.runtime.trust.methods import called_methods, entry_at, method_at
+from graphwright.runtime.trust.methods import called_methods, entry_at, is_called_with_parameters, method_at
 from graphwright.runtime.trust.names import Trust, names_in
 from graphwright.runtime.trust.sizes import check_bounds, check_tree
 from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
@@ -239,7 +239,7 @@ class _Rebuilding:
             if node.op == "get_attr" and self._calls_methods(node, module):
                 continue
             if node.op in ("get_attr", "call_module"):
-                asked = (str(node.target), node.op, _is_called_with_parameters(node))
+                asked = (str(node.target), node.op, is_called_with_parameters(node))
                 if asked not in checked:
                     _check_path(module, *asked, written, self._plain)
                     checked.add(asked)
@@ -276,17 +276,6 @@ def _member(name: Any) -> str:
     if not is_member_name(name):
         raise damaged(f"{name!r} is no name of a submodule or tensor")
     return str(name)
-
-
-def _is_called_with_parameters(node: Node) -> bool:
-    """Tell whether all that is done with a module is to call it with other parameters."""
-    return bool(node.users) and all(
-        user.target is torch.func.functional_call
-        and len(user.args) > 1
-        and user.args[0] is node
-        and all(used is not node for used in nodes_in((user.args[1:], user.kwargs)))
-        for user in node.users
-    )
 
 
 def _check_path(

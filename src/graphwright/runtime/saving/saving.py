@@ -17,18 +17,20 @@ from torch import nn
 
 from graphwright.codegen import is_plain
 from graphwright.errors import ExportError, LoadError
-from graphwright.ir import Node
+from graphwright.ir import Graph, Node
 from graphwright.runtime.entries import Entry, entry_points_of, refuse_forms
 from graphwright.runtime.graph_facts import Forwards, meta_with_modules
 from graphwright.runtime.graph_module import _STATE, GraphModule
 from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.forms import without_forms
+from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.weights import save_tensors
+from graphwright.runtime.references import is_definition
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_member_name, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
 from graphwright.runtime.state import State
-from graphwright.runtime.trust.methods import called_methods, entry_at, method_at
-from graphwright.runtime.trust.verifier import verify, written_paths
+from graphwright.runtime.trust.methods import called_methods, entry_at, is_called_with_parameters, method_at
+from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
 __all__ = ["FORMAT", "NOTE", "SUMMED", "save"]
 
@@ -316,11 +318,37 @@ class _ModuleWriter:
             raise ExportError(
                 f"cannot save the graph, since no file may hold it: {error.message}", at=error.at
             ) from None
+        self._refuse_functions(graph, module)
         return {
             **written,
             "graph_meta": self._mapping("graph_meta", meta_with_modules(graph, entry.facts), where),
             "constants": self._mapping("constants", graph.constants, where),
         }
+
+    def _refuse_functions(self, graph: Graph, module: nn.Module) -> None:
+        """Raise ExportError where a graph reads what holds a function, class or module, which `load` refuses."""
+        written = written_paths(graph)
+        for node in graph.all_nodes():
+            path = str(node.target)
+            if node.op != "get_attr" or path in written or called_methods(node) or is_called_with_parameters(node):
+                continue
+            if holds_callable(_held(module, path), counts=self._is_kept):
+                raise ExportError(
+                    f"cannot save the graph, since no file may hold it: the node {node.name!r} reads {path!r}, which "
+                    "is or holds a function, class or module",
+                    at=node.origin,
+                    fix="call it, or keep what is called apart from what is read",
+                )
+
+    def _is_kept(self, value: Any) -> bool:
+        """Tell whether what can be called comes into the file, where an attribute holds it."""
+        if isinstance(value, nn.Module) or not is_definition(value):
+            return True
+        try:
+            self._values.name(value)
+        except NotPlain:
+            return False
+        return True
 
     def _mapping(self, part: str, values: Mapping[Any, Any], where: str) -> dict[str, Any]:
         record = {}
@@ -332,6 +360,18 @@ class _ModuleWriter:
             except NotPlain as error:
                 self.left_out.append(f"{where}{part}[{key!r}]: {error}")
         return record
+
+
+def _held(module: nn.Module, path: str) -> Any:
+    """What is at a dotted path below a module, as it is stored; None where nothing is."""
+    value: Any = module
+    for atom in path.split("."):
+        if isinstance(value, nn.Module):
+            tables = (value._modules, value._parameters, value._buffers, value.__dict__)
+            value = next((table[atom] for table in tables if atom in table), None)
+        else:
+            value = attributes_of(value).get(atom)
+    return value
 
 
 def _lists(hooks: Any) -> list[list[Any]]:

@@ -14,13 +14,21 @@ import types
 from collections.abc import Callable, Container
 from typing import Any
 
+import torch.func
 from torch import nn
 
 from graphwright.ir import Node, nodes_in
 from graphwright.ops import transformed, unpack
 from graphwright.runtime.entries import entry_points_of
 
-__all__ = ["called_methods", "calls_method", "entry_at", "is_pull_back", "method_at"]
+__all__ = [
+    "called_methods",
+    "calls_method",
+    "entry_at",
+    "is_called_with_parameters",
+    "is_pull_back",
+    "method_at",
+]
 
 
 def called_methods(node: Node) -> list[str]:
@@ -69,6 +77,17 @@ def calls_method(node: Node, root: nn.Module, called: Callable[[Node], Container
         return node.target == "__call__" and is_pull_back(value)
     path = str(value.target) if node.target == "__call__" else f"{value.target}.{node.target}"
     return path in called(value) and (entry_at(root, path) or method_at(root, path) is not None)
+
+
+def is_called_with_parameters(node: Node) -> bool:
+    """Tell whether all that is done with a module is to call it with other parameters."""
+    return bool(node.users) and all(
+        user.target is torch.func.functional_call
+        and len(user.args) > 1
+        and user.args[0] is node
+        and all(used is not node for used in nodes_in((user.args[1:], user.kwargs)))
+        for user in node.users
+    )
 
 
 def is_pull_back(value: Any) -> bool:

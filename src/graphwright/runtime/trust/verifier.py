@@ -16,7 +16,7 @@ import inspect
 import string
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NoReturn
 
@@ -91,10 +91,13 @@ def written_paths(graph: Graph) -> frozenset[str]:
     return frozenset(str(node.args[0]) for node in graph.all_nodes() if node.target is write_attribute and node.args)
 
 
-def holds_callable(value: Any, known: set[int] | None = None) -> bool:
+def holds_callable(
+    value: Any, known: set[int] | None = None, counts: Callable[[Any], bool] = lambda item: True
+) -> bool:
     """Tell whether a function, class or module can be reached from a value by items and attributes.
 
-    `known` keeps the ids of what was looked at and holds none, for values that stay as they are and alive.
+    `known` keeps the ids of what was looked at and holds none, for values that stay as they are and alive; `counts`
+    tells which functions count.
 
     >>> holds_callable([1, {"a": len}]), holds_callable([1, {"a": 2.5}])
     (True, False)
@@ -106,7 +109,7 @@ def holds_callable(value: Any, known: set[int] | None = None) -> bool:
         item = waiting.pop()
         if _is_atom(item) or id(item) in seen or id(item) in clean:
             continue
-        if callable(item) or isinstance(item, weakref.ref):
+        if (callable(item) or isinstance(item, weakref.ref)) and counts(item):
             return True
         seen.add(id(item))
         waiting += _parts(item)
