@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import graphwright
-from graphwright import Interpreter, TracerWarning, trace
+from graphwright import CaptureError, Interpreter, TracerWarning, trace
 
 
 class StraightThrough(torch.autograd.Function):
@@ -192,3 +192,20 @@ def test_without_tensors_it_is_just_called() -> None:
 
     gm = trace(program, (torch.ones(2),))
     assert torch.equal(gm(torch.ones(3)), torch.full((3,), 4.0))
+
+
+def test_an_autograd_function_that_closes_over_values_is_refused() -> None:
+    def program(x: torch.Tensor, scale: float) -> Any:
+        class Scale(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+                return x * scale
+
+            @staticmethod
+            def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+                return gradient * scale
+
+        return Scale.apply(x)
+
+    with pytest.raises(CaptureError, match="the methods of Scale close over values of the program"):
+        trace(program, (torch.ones(2), 2.0))

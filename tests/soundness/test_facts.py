@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from graphwright import GuardError, trace
+from graphwright import CaptureError, GuardError, trace
 
 ones = torch.ones
 SAME, LOUD = "the same", "loud"
@@ -554,3 +554,23 @@ def test_numbers_in_a_tuple_of_a_message_are_those_of_the_run(capsys: pytest.Cap
     capsys.readouterr()
     gm(ones(3, 4))
     assert capsys.readouterr().out == "shape (3, 4) of 003\n"
+
+
+def with_default(x: torch.Tensor) -> torch.Tensor:
+    return x * getattr(x, "scale", 1.0)
+
+
+def where_there(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if hasattr(x, "scale") else x
+
+
+@pytest.mark.parametrize("program", [with_default, where_there])
+def test_an_attribute_that_tensors_do_not_have(program: Callable[..., torch.Tensor]) -> None:
+    gm = trace(program, (torch.ones(2),))
+    assert torch.equal(gm(torch.ones(3)), program(torch.ones(3)))
+    scaled: Any = torch.ones(2)
+    scaled.scale = 3.0
+    with pytest.raises(GuardError):
+        gm(scaled)
+    with pytest.raises(CaptureError, match="reads 'scale' of an input, which tensors do not have"):
+        trace(program, (scaled,))

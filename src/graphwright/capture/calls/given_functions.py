@@ -30,18 +30,29 @@ from graphwright.source import mentions
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["given_function"]
+__all__ = ["closes_over_values", "given_function"]
 
 _FIX = "make it a method of the module, or a function that holds only tensors and numbers of the program"
 
 
 def given_function(recorder: TypedCapture, value: Any) -> Argument:
     """The argument for a function, method or class; None for one that no graph can have."""
+    if isinstance(value, type):
+        return None if closes_over_values(value) else value
     if isinstance(value, MethodType):
         return _method(recorder, value)
     if type(value) is FunctionType and (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
         return _function(recorder, value)
     return value
+
+
+def closes_over_values(kind: type) -> bool:
+    """Tell whether the methods of a class that the program defines close over values of it."""
+    if "<locals>" not in kind.__qualname__:
+        return False
+    functions = [getattr(value, "__func__", value) for value in vars(kind).values()]
+    cells = [cell for each in functions if type(each) is FunctionType for cell in each.__closure__ or ()]
+    return holds_values([*map(content_of, cells)])
 
 
 def _method(recorder: TypedCapture, method: MethodType) -> Argument:

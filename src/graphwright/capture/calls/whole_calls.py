@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.autograd_functions import is_apply
+from graphwright.capture.calls.given_functions import closes_over_values
 from graphwright.capture.calls.opaque import holds_values, record_opaque
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import symbol_of
@@ -82,6 +83,13 @@ def _apply(recorder: TypedCapture, function: Any, /, *args: Any, **kwargs: Any) 
     if any(isinstance(leaf, nn.Module) for leaf in held):
         recorder.callers.follow(function.__self__)
         return inline(function, args, kwargs)
+    if closes_over_values(function.__self__):
+        error = CaptureError(
+            f"the methods of {function.__self__.__name__} close over values of the program",
+            at=recorder.where(),
+            fix="give them to its apply, and keep them in ctx",
+        )
+        recorder.questions.refusals.refuse(error, "value")
     return record_opaque(recorder, "call_function", function, function, args, kwargs)
 
 

@@ -8,6 +8,7 @@ tensor before what may give it another shape.
 from __future__ import annotations
 
 from collections.abc import KeysView
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,7 @@ from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Target
+from graphwright.source import is_internal, is_ours
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -116,6 +118,23 @@ class Writes:
             )
             recorder.questions.refusals.refuse(error, "value")
         recorder.node("call_function", setattr, (recorder.argument(tensor), name, recorder.argument(value)), {})
+
+    def read_of_input(self, tensor: TensorProxy, name: str, frame: FrameType | None) -> None:
+        """The program asks an input for an attribute that tensors do not have: there is none, which is checked."""
+        while frame is not None and is_ours(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None or is_internal(frame.f_code.co_filename):
+            return
+        recorder = self._recorder
+        if name in tensor.given:
+            error = CaptureError(
+                f"the program reads {name!r} of an input, which tensors do not have",
+                at=recorder.where(),
+                fix="pass it as an argument",
+            )
+            recorder.questions.refusals.refuse(error, "value")
+        node = recorder.node("call_function", hasattr, (recorder.argument(tensor), name), {}, "is_there")
+        recorder.questions.guards.guard(recorder.numbers.input_symbol(node, False))
 
     def start_loop(self) -> None:
         """An iteration starts, in which tensors may hold what an earlier one has written."""

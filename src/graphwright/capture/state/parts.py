@@ -464,6 +464,9 @@ class TypedWrites(Writes, Protocol):
     def attribute(self, tensor: TensorProxy, name: str, value: Any) -> None:
         """The program gives a tensor an attribute."""
 
+    def read_of_input(self, tensor: TensorProxy, name: str, frame: FrameType | None) -> None:
+        """The program asks an input for an attribute that tensors do not have."""
+
 
 class Transforms(Protocol):
     """The calls of transforms in one capture."""

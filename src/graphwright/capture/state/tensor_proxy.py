@@ -54,7 +54,7 @@ class TensorProxy(torch.Tensor):
     tells whether the example does, as far as that is known. `sizes` is what is known of its sizes, by dimension counted
     from the end: a number that no input changes, or a size that other tensors have, too; `loose` are those that differ
     from one iteration of a loop to the next; what `is_mixed` may be a number in a run, where a loop starts at zero, or
-    one side of the branch at `mixed_at` gave True or False.
+    one side of the branch at `mixed_at` gave True or False. An input knows the names of attributes that it was `given`.
     """
 
     recorder: TypedCapture
@@ -67,6 +67,7 @@ class TensorProxy(torch.Tensor):
     loose: frozenset[int]
     is_mixed: bool
     mixed_at: Any
+    given: frozenset[str]
 
     @staticmethod
     def make(
@@ -142,6 +143,11 @@ class TensorProxy(torch.Tensor):
         frame = sys._getframe(1)
         if user_frame(frame) is frame and running() is self.recorder:
             self.recorder.writes.attribute(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if vars(self).get("given") is not None and not name.startswith("__") and running() is self.recorder:
+            self.recorder.writes.read_of_input(self, name, sys._getframe(1))
+        raise AttributeError(f"'Tensor' object has no attribute {name!r}")
 
     def __hash__(self) -> int:
         frame = sys._getframe(1)

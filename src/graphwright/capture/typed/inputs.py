@@ -194,6 +194,7 @@ class Inputs:
         if isinstance(value, torch.Tensor):
             example = self._recorder.examples.of(value)
             proxy = TensorProxy.make(self._recorder, example, None, make)
+            vars(proxy)["given"] = frozenset(vars(value))
             self._tensors[path] = _Held(make, value, proxy)
             if options.is_static:
                 self._recorder.numbers.fix_sizes(proxy)

@@ -174,7 +174,7 @@ class Context:
         for path, module in self.root.named_modules() if self.root is not None else ():
             for name, child in module._modules.items():
                 full = f"{path}.{name}" if path else name
-                first = full if child is None else self.paths[id(child)]
+                first = self.paths.get(id(child), full)  # what stands for a module has none
                 if first != full:
                     same |= {first: first, full: first}
         if same:
