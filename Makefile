@@ -27,8 +27,9 @@ SECTIONS ?=
 BIN := $(abspath $(VENV))/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install -qq --constraint constraints.txt
-# Test processes share the cores; torch's own threads on top would only make them wait for each other.
-PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
+# Test processes share the cores; torch's own threads on top would only make them wait for each other. Bytecode is
+# written wherever it is not by default: each process would compile the library and the tests again.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(JOBS)
 
 .PHONY: demo test test-all browser zoo interop interop-releases lint style types format bench bench-inference bench-quantization docs dist clean
 .DEFAULT_GOAL := test

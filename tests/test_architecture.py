@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -123,24 +124,45 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@functools.cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@dataclasses.dataclass(frozen=True)
+class Read:
+    """What tests ask of a file. Trees of all files, kept, would be gone over in each collection of garbage."""
+
+    imports: list[tuple[str, int]]  # dotted name, line: `if TYPE_CHECKING` and functions included
+    at_once: list[tuple[str, int]]  # modules that are imported when the file is
+    attributes: list[tuple[str, int]]  # of names: `torch.fx`
+    calls_cast: list[int]  # lines of `cast(Any, self)`
+
+
 @functools.cache
-def imports_of(path: Path) -> list[tuple[str, int]]:
-    """Every module that a file imports, `if TYPE_CHECKING` and functions included: (dotted name, line)."""
-    found = []
-    waiting: list[ast.AST] = [tree_of(path)]
-    for node in waiting:  # statements alone: expressions hold no imports
-        waiting += [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr)]
+def read(path: Path) -> Read:
+    tree = tree_of(path)
+    found = Read([], [], [], [])
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [(alias.name, node.lineno) for alias in node.names]
+            found.imports.extend((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports name their module in full"
-            found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+            found.imports.extend((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.attributes.append((f"{node.value.id}.{node.attr}", node.lineno))
+        elif isinstance(node, ast.Call) and len(node.args) == 2 and getattr(node.args[1], "id", "") == "self":
+            if ast.unparse(node).removeprefix("typing.") == "cast(Any, self)":
+                found.calls_cast.append(node.lineno)
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found.at_once.extend((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.at_once.append((str(node.module), node.lineno))
     return found
+
+
+def imports_of(path: Path) -> list[tuple[str, int]]:
+    return read(path).imports
 
 
 def name_of(path: Path) -> str:
@@ -199,9 +221,8 @@ def test_only_interop_knows_other_captures(path: Path) -> None:
     forbidden = ("torch.fx", "torch.jit", "torch._dynamo", "torch.export")
     for name, line in imports_of(path):
         assert not any(name == other or name.startswith(f"{other}.") for other in forbidden), f"{path}:{line}: {name}"
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Attribute):
-            assert ast.unparse(node) not in forbidden, f"{path}:{node.lineno}: {ast.unparse(node)}"
+    for name, line in read(path).attributes:
+        assert name not in forbidden, f"{path}:{line}: {name}"
 
 
 @of_each([path for path in FILES if room_of(path) != "onnx"])
@@ -209,11 +230,8 @@ def test_what_is_imported_at_once_is_installed_with_the_library(path: Path) -> N
     declared = re.search(r"^dependencies = \[(.*)\]$", (PROJECT / "pyproject.toml").read_text(), re.MULTILINE)
     assert declared is not None
     installed = {"graphwright", *sys.stdlib_module_names, *re.findall(r'"(\w+)', declared[1])}
-    for node in tree_of(path).body:
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-        for name in names:
-            assert name.split(".")[0] in installed, f"{path}:{node.lineno} imports {name}, which pyproject.toml lacks"
+    for name, line in read(path).at_once:
+        assert name.split(".")[0] in installed, f"{path}:{line} imports {name}, which pyproject.toml lacks"
 
 
 @of_each([path for path in FILES if room_of(path) in ("ir", "errors")])
@@ -414,7 +432,5 @@ def test_captures_are_known_by_their_interface(name: str, home: str) -> None:
 
 @of_each([path for path in FILES if room_of(path) == "capture"])
 def test_interfaces_are_implemented(path: Path) -> None:
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Call):
-            is_cast = ast.unparse(node).removeprefix("typing.") == "cast(Any, self)"
-            assert not is_cast, f"{path}:{node.lineno}: a class has what its interface says"
+    lines = read(path).calls_cast
+    assert not lines, f"{path}:{lines[0]}: a class has what its interface says"
