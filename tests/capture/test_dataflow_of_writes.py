@@ -314,7 +314,7 @@ def test_variables_are_shared_by_one_value_at_a_time(seed: int, door: str) -> No
     check(seed, door)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("seed", range(20))
 def test_values_and_identity_of_what_is_written(seed: int, door: str) -> None:

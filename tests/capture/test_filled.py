@@ -98,7 +98,7 @@ def agrees(program: Callable[[Any], Any], captured: Callable[[Any], Any], x: tor
     return True
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_length_is_as_in_eager_or_refused(program: Any) -> None:

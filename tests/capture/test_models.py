@@ -68,7 +68,7 @@ MODELS: list[Any] = [
             lambda batch, length: ((torch.randn(batch, 3, 32 + length, 64),), {}),
             id=name,
         )
-        for name in ("resnet18", "resnet50")
+        for name in ("resnet50", "resnet18")
     ],
 ]
 

@@ -283,6 +283,7 @@ def nodes_of(gm: GraphModule) -> list[str]:
     return [node.args[0] for graph in gm.graph.all_graphs() for node in graph.nodes if node.target is transformed]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_every_way_of_running_agrees_with_eager(program: Any, tmp_path: Path) -> None:
     model = Net(program)

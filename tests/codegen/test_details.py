@@ -75,7 +75,7 @@ def with_known_values(package: Any) -> Any:
 FLAGS = ("verbose", "include_stride", "include_device", "colored", "expanded_def", "record_func")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("chosen", list(itertools.product([False, True], repeat=len(FLAGS))))
 def test_the_options_of_python_code(chosen: tuple[bool, ...]) -> None:
     options = dict(zip(FLAGS, chosen, strict=True))

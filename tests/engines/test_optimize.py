@@ -144,7 +144,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kernel", list(KERNELS))
 @pytest.mark.parametrize("name", list(LAYERS))
 def test_each_kernel_computes_the_layer(name: str, kernel: str, prefer: Callable[..., None]) -> None:

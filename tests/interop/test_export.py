@@ -339,7 +339,7 @@ def test_stand_ins_of_torch_are_of_the_class_for_which_they_stand() -> None:
 # ---- from torch.export
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("unflatten", [True, False])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_exported_programs_come_back(program: Any, unflatten: bool) -> None:

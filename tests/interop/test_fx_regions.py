@@ -69,7 +69,7 @@ def captured(program: Any, x: Tensor) -> GraphModule:
     return trace(program().eval() if isinstance(program, type) else program, (x,))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "program", [each for each in (*PROGRAMS, *MORE) if each not in REFUSED], ids=lambda program: program.__name__
 )
@@ -92,7 +92,7 @@ def test_programs_do_there_what_they_did(program: Any) -> None:
             same(result, results[0])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("has_effects", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_are_right_or_refused(seed: int, has_effects: bool) -> None:

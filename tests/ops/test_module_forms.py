@@ -21,7 +21,7 @@ WITHOUT = {  # they count, keep states, depend on the rank of their input, or ca
 }  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 @pytest.mark.parametrize("info", module_db, ids=lambda info: info.formatted_name)
 def test_modules_compute_what_their_functions_do(info: Any, training: bool) -> None:

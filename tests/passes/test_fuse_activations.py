@@ -78,7 +78,7 @@ def of_torch(model: nn.Module, training: bool, onednn: bool) -> list[str] | None
             return None
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("kind", "with_norm", "activation"), SEQUENCES)
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("onednn", [False, True], ids=["native", "onednn"])

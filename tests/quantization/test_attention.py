@@ -58,7 +58,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("needs_weights", [False, True])
 @pytest.mark.parametrize(("options", "args"), CASES)
 def test_what_is_opened_computes_the_same(options: dict[str, Any], args: tuple[Any, ...], needs_weights: bool) -> None:

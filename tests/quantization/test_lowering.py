@@ -201,7 +201,7 @@ def kernels_of(fast: Any) -> dict[str, str]:
     return {part.part: part.runs_on for part in fast.report.parts}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @needs_onednn
 @pytest.mark.parametrize(("name", "kernel"), CASES)
 def test_kernel(name: str, kernel: str, prefer: Callable[..., None]) -> None:
@@ -292,6 +292,7 @@ OTHER_SIZES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[tupl
 
 
 @needs_onednn
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kernel", [INT8, "integers", "MKL, float weight"])
 @pytest.mark.parametrize("name", OTHER_SIZES)
 def test_kernels_run_at_other_sizes(name: str, kernel: str, prefer: Callable[..., None]) -> None:
@@ -316,6 +317,7 @@ def squeezed(m: Any, x: Tensor) -> Tensor:
 
 
 @needs_onednn
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kernel", ["addmv", "addmm", "addmm with relu", "oneDNN", "MKL packed", "torch transposed"])
 def test_float_kernels_run_at_other_sizes(kernel: str, prefer: Callable[..., None]) -> None:
     """One pixel, one row and one vector are several in a batch."""
@@ -429,6 +431,7 @@ MOVED: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", MOVED)
 def test_moved_as_integers(name: str, prefer: Callable[..., None]) -> None:
     """Bytes are moved, and not taken back to floats in between."""
@@ -652,6 +655,7 @@ def heads(read: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
 
 
 @needs_onednn
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", JOINED)
 def test_layers_that_read_the_same_as_one(name: str, prefer: Callable[..., None]) -> None:
     """Their weights are joined, and the result is split."""

@@ -103,6 +103,7 @@ def reference(model: nn.Module, config: QConfig | QConfigMapping, *args: Tensor)
     return graphwright.quantize(model.eval(), config, args=args, engine=None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_with_weights_of_integers(name: str, config: str) -> None:
@@ -270,6 +271,7 @@ def test_in_place() -> None:
         assert_close(model(ids), expected, 30)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("config", ["token", "weights"])
 def test_export(config: str) -> None:
     """torch.export and torch.compile take it, as they do the float layer."""

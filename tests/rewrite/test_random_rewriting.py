@@ -70,6 +70,7 @@ def has_gradients(model: nn.Module, inputs: Sequence[Any]) -> bool:
     return not any(case.verdict == "raises" for case in report.cases)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(18))
 def test_rules_that_keep_values_keep_programs(seed: int) -> None:
     holds(seed)
@@ -91,12 +92,12 @@ def without_checks(gm: Any, rules: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_without_the_checks_programs_break(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = 0
     for seed in range(0, 60, 3):  # those that write in place
         model = random_module(seed, TRAITS[0])
         inputs = inputs_for(TRAITS[0])
         gm = graphwright.trace(model, tuple(x.detach() for x in inputs[0]))
         rules = [*RULES, rule(lambda x, y: x + y, lambda x, y: y + x), rule(lambda x: x * 1, lambda x: x)]
         without_checks(gm, rules, monkeypatch)
-        broken += not graphwright.verify(model, gm, inputs, modes=("train",), grads=True, rtol=1e-4, atol=1e-4).ok
-    assert broken
+        if not graphwright.verify(model, gm, inputs, modes=("train",), grads=True, rtol=1e-4, atol=1e-4).ok:
+            return
+    pytest.fail("nothing is broken")

@@ -104,7 +104,7 @@ def programs(kind: str, door: Callable[[Any], Any]) -> tuple[Any, Any, list[nn.P
 KINDS = ["function in function", "module in function", "module in module", "function in module"]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("inner", DOORS)
 @pytest.mark.parametrize("outer", DOORS)

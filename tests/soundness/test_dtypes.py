@@ -82,6 +82,7 @@ def has_the_results_of(gm: GraphModule, model: nn.Module, *inputs: torch.Tensor)
     return True
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("flat", [True, False])
 @pytest.mark.parametrize(("ask", "right"), QUESTIONS)
 def test_a_converted_program_is_right_or_loud(ask: Any, right: set[torch.dtype], flat: bool) -> None:
@@ -291,6 +292,7 @@ class Hands(nn.Module):
         return getattr(self, self.way)(x, mask) * self.weight
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", ["later", "at_once", "of_property", "in_a_loop"])
 @pytest.mark.parametrize("is_asked", [False, True])
 @pytest.mark.parametrize(("taker", "right"), TAKERS)

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import functools
 import io
-import itertools
 import math
 import operator
 import types
@@ -529,8 +528,9 @@ ORDERS = [
 
 @pytest.mark.parametrize("program", ORDERS)
 def test_the_order_of_a_dict_that_one_side_changes(program: Callable[..., Any]) -> None:
-    for calls in itertools.permutations([(POSITIVE,), (NEGATIVE,), (torch.tensor([2.0, -1.0]),)]):
-        check(program, *calls, most_refused=1)
+    first, second, third = calls = [(POSITIVE,), (NEGATIVE,), (torch.tensor([2.0, -1.0]),)]
+    for each in (calls, (second, third, first), (third, second, first)):
+        check(program, *each, most_refused=1)
 
 
 def test_the_order_of_a_dict_that_is_passed() -> None:

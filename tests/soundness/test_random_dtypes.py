@@ -66,6 +66,7 @@ FAILS = RuntimeError, IndexError, TypeError
 SIZES: list[tuple[int, ...]] = [(2, 3), (2, 3), (), (3, 3)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_random_program_is_right_or_loud(seed: int) -> None:
     for count in range(12):

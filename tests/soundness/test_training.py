@@ -204,7 +204,7 @@ def assert_same(one: Any, other: Any) -> None:
     torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.filterwarnings("ignore:.*GradScaler")
 @pytest.mark.parametrize("is_training", [pytest.param(True, id="captured in training"), False])
 @pytest.mark.parametrize(("kind", "step", "make"), STORIES)

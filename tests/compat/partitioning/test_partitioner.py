@@ -55,7 +55,7 @@ def partitioner_of(side: Any, gm: Any, supported: set[str], *args: Any, **kwargs
     return module.CapabilityBasedPartitioner(gm, has, *args, **kwargs)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("seed", range(80))
 def test_random_modules_have_torch_fx_s_parts(seed: int, skip: bool) -> None:

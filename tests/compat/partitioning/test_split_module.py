@@ -68,7 +68,7 @@ def description(split: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: next(iter(options), "plain"))
 @pytest.mark.parametrize("seed", range(40))
 def test_contiguous_parts_are_those_of_torch_fx(seed: int, options: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ def test_contiguous_parts_are_those_of_torch_fx(seed: int, options: dict[str, An
     assert found[0] == found[1]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("keep_order", [False, True])
 @pytest.mark.parametrize("seed", range(150))
 def test_scattered_parts_are_those_of_torch_fx(seed: int, keep_order: bool) -> None:
