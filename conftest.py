@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import itertools
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,8 @@ torch.set_num_threads(1)
 # Each `torch.manual_seed` keeps the text of its stack, thrice, for devices that are not there: 0.3 ms and 20 KB a test.
 SEED = torch.manual_seed if torch.accelerator.is_available() else torch.default_generator.manual_seed
 
+_FINISHED = itertools.count(1)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Look at fewer examples of each property where slow tests are left out."""
@@ -46,6 +49,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Keep from it, too, what tests have imported and put into caches since, now and then."""
+    if next(_FINISHED) % 300 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

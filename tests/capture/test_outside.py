@@ -201,6 +201,7 @@ def test_methods_that_change_arrays_and_sets_stay_where_nobody_reads_what_they_g
         torch.testing.assert_close(gm(x), ordered(x), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_operators_are_known_by_their_functions_whatever_is_captured_first(tmp_path: Path) -> None:
     """A process that looks for operators in the middle of its first capture found what stood in their place."""
     program = tmp_path / "first.py"

@@ -136,7 +136,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 INPUTS = (torch.ones(3, 3), -torch.ones(3, 3), 0.3 * torch.ones(2, 2))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_part_changes_is_changed_where_it_runs(programs: ModuleType, way: str, form: str) -> None:
