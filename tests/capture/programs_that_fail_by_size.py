@@ -139,13 +139,43 @@ def joins_what_a_loop_found(x):
         return x
 
 
+class Counts:
+    def __init__(self):
+        self.count, self.rows = 0, []
+
+    def add(self, row):
+        self.count += 1
+        self.rows.append(row)
+
+
+def fills_an_object(x):
+    found = Counts()
+    try:
+        for i in range(4):
+            found.add(x[i])
+    except IndexError:
+        found.count = -1
+    return torch.tensor([found.count, len(found.rows)])
+
+
+def fills_a_list(x):
+    rows = []
+    try:
+        for i in range(4):
+            rows.append(x[i])
+    except IndexError:
+        rows.append(x.sum())
+    return torch.stack(rows)
+
+
 RIGHT = [
     divides, suppresses_division, suppresses_missing_row, suppresses_among_contexts, suppresses_around_contexts,
     suppresses_wrong_shape, overflows, has_no_root, has_no_remainder, has_no_item, asks_the_text,
     divides_on_the_other_way, divides_in_a_loop, finds_nothing, divides_and_cleans_up, tries_smaller_places,
-    joins_what_a_loop_found,
+    joins_what_a_loop_found, fills_an_object, fills_a_list,
 ]  # fmt: skip
-GUARDED = {  # where the example fails, its sizes are guarded: programs by the sizes of such examples
+GUARDED = {  # sizes of examples that are guarded: of those that fail
     suppresses_missing_row: (2,), suppresses_among_contexts: (2,), suppresses_around_contexts: (2,),
     suppresses_wrong_shape: (3, 5), tries_smaller_places: (2, 3), joins_what_a_loop_found: (2,),
+    fills_an_object: (2, 3, 4), fills_a_list: (2, 3, 4),  # what they leave has another form: the `try` is run plainly
 }  # fmt: skip

@@ -54,6 +54,7 @@ class Attempts(MadeErrors):
         super().__init__()
         self._recorder = recorder
         self._open: list[Open] = []
+        self.forked = 0  # of those, how many are run as Python does although an operation may fail in them
         self._is_noting = False
         self._caught: dict[Node, tuple[list[BaseException], Any, Errors]] = {}
         self._lazy: list[tuple[Symbol, Region]] = []  # numbers that may fail to be computed
@@ -151,10 +152,13 @@ class Attempts(MadeErrors):
 
     def within(self, entry: Open, tried: Callable[[], Any]) -> Any:
         """Run the body of a `try`."""
+        is_forked = entry.kept is None and not entry.leaves and self._recorder.plan.ways.get(entry.place) == "fork"
         self._open.append(entry)
+        self.forked += is_forked
         try:
             return tried()
         finally:
+            self.forked -= is_forked
             self._open.pop()
 
     def as_region(self, entry: Open, why: str) -> BaseException:
@@ -242,6 +246,9 @@ class Attempts(MadeErrors):
         Else raises the error. Where the program catches it, the sizes are guarded; on real values, data may decide.
         """
         recorder = self._recorder
+        frame = user_frame(sys._getframe(1)) if recorder.is_running else None
+        if frame is not None:
+            recorder.callers.look(frame)  # it may fail because of a call around it that was not seen
         if isinstance(error, IndexError):
             is_other_way = any(region.is_taken is False for region in recorder.region.all())
             if as_first_index(args, kwargs):
@@ -264,15 +271,27 @@ class Attempts(MadeErrors):
         recorder = self._recorder
         if any(region.is_taken is False for region in recorder.region.all()):
             return  # then the branch to it is not taken
-        if recorder.region.is_in_loop():
-            why = "the program catches what an operation raises in some iteration"
-            restart = recorder.questions.refusals.unroll_around(why)
-            raise self._refused(why) if restart is None else recorder.questions.restart(restart)
+        self._run_loops_plainly()
         parts = _parts(values)
         lengths = [symbol_of(part.length()) for part in parts if is_growing(part)]
         if is_by_data or any(length is not None and length.hint for length in lengths):
             raise self._refused()
         recorder.questions.guards.guard_sizes(parts)
+
+    def _run_loops_plainly(self) -> None:
+        recorder = self._recorder
+        if recorder.region.is_in_loop():
+            why = "the program catches what an operation raises in some iteration"
+            restart = recorder.questions.refusals.unroll_around(why)
+            raise self._refused(why) if restart is None else recorder.questions.restart(restart)
+
+    def guard_forked(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An operation is run in a `try` that cannot be a region: take what may make it fail from the example."""
+        errors = errors_of("call_function", run, args)
+        caught = [entry for entry in self._open if entry.kept is None and _common(entry.errors, errors)]
+        if any(self._recorder.plan.ways.get(entry.place) == "fork" and not entry.leaves for entry in caught):
+            self._run_loops_plainly()
+            self._recorder.questions.guards.guard_sizes(_parts((args, kwargs)))
 
     def failed(self, error: Exception, args: Sequence[Any]) -> None:
         """Numbers cannot be computed for the example. Raises the error, unless the graph does without an example.

@@ -391,6 +391,11 @@ class TypedAttempts(Attempts, Protocol):
     ) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's."""
 
+    forked: int  # how many are run as Python does although an operation may fail in them
+
+    def guard_forked(self, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """An operation is run in a `try` that cannot be a region: take what may make it fail from the example."""
+
     def failed(self, error: Exception, args: Sequence[Any]) -> None:
         """Numbers cannot be computed for the example. Raises the error, unless the graph does without an example."""
 

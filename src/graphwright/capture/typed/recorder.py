@@ -398,12 +398,11 @@ class Recorder:
     ) -> Any:
         """Run an operation on the examples. Where the program catches what it raises, the sizes are guarded."""
         given = self.to_examples(args, may_be_size), self.to_examples(kwargs, may_be_size) if kwargs else {}
+        if self.attempts.forked:
+            self.attempts.guard_forked(run, args, kwargs)
         try:
             return self.examples.repeat(run, *given, is_opaque)
         except Exception as error:
-            frame = user_frame(sys._getframe(1)) if self.is_running else None
-            if frame is not None:
-                self.callers.look(frame)  # it may fail because of a call around it that was not seen
             return self.attempts.run_again(error, run, args, kwargs, may_be_size)
 
     def node(
