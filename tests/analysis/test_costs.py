@@ -77,6 +77,21 @@ def repeated(x: torch.Tensor, weight: torch.Tensor, n: int) -> torch.Tensor:
     return x
 
 
+class OfItself(nn.Module):
+    """A layer that gets a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.layer = nn.Parameter(torch.randn(4, 4)), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.layer(self.weight)
+
+
+def test_a_layer_of_a_parameter_is_counted() -> None:
+    assert costs(OfItself(), torch.randn(3, 4)).total.flops == 2 * 4 * 4 * 2 + 2 * 3 * 4 * 2
+
+
 def test_what_runs_often_counts_often() -> None:
     gm = graphwright.trace(repeated, (torch.ones(3, 3), torch.ones(3, 3), 2))
     args = torch.ones(3, 3), torch.ones(3, 3), 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import re
 import sys
 import warnings
@@ -164,3 +165,29 @@ def test_the_place_in_the_tree_says_what_a_text_is_for() -> None:
         pass
     print(str(n), end=""); str(n)  # noqa: E702  # fmt: skip
     assert n.roles == [Role.PLAIN, Role.PLAIN, Role.MESSAGE, Role.RAISED, Role.GIVEN, Role.PLAIN]
+
+
+class TooLongError(ValueError):
+    """What a program raises for inputs that it does not take."""
+
+
+def checked(x: Tensor) -> Tensor:
+    if x.shape[0] > 5:
+        raise TooLongError(f"more than {x.shape[0]}")
+    return x * 2
+
+
+def told_again(x: Tensor) -> Tensor:
+    try:
+        return checked(x)
+    except TooLongError as error:
+        message = "bad"
+        message += f" shape {x.shape}."
+        raise TooLongError(message + f"\n {error}") from None
+
+
+def test_a_message_about_an_error_is_that_of_the_run() -> None:
+    gm = trace(lambda x: told_again(x) if x.sum() > 0 else told_again(x + 1), (torch.ones(2),))
+    for captured in (gm, pickle.loads(pickle.dumps(gm))):
+        with pytest.raises(TooLongError, match=r"bad shape torch.Size\(\[7\]\).\n more than 7"):
+            captured(torch.ones(7))

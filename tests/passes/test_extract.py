@@ -483,3 +483,30 @@ def test_modules_around_may_give_what_no_graph_holds() -> None:
     model = nn.Sequential(Caching()).eval()
     x = torch.ones(2, 4)
     assert torch.equal(extract(model, ["0.linear"], (x,))(x)["0.linear"], model[0].linear(x))
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight
+
+
+class AskingKinds(nn.Module):
+    """Asks what class a value is of, and so of what classes the layers are that give it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scaled, self.layer = Scaled(), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(self.scaled(x))
+        return y * 2 if type(y) is Tensor else y
+
+
+def test_what_is_left_of_a_module_has_no_class_that_counts() -> None:
+    x = torch.randn(3, 4)
+    features = extract(graphwright.trace(AskingKinds(), (x,)), ["scaled", "layer"])
+    assert torch.equal(features(x)["scaled"], x)

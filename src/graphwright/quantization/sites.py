@@ -98,7 +98,9 @@ class Program:
             return None
         if key == "add" and not self._is_sum(node):
             return None
-        values = call.arguments.get("tensors") if key == "cat" else node.all_input_nodes
+        values: Any = call.arguments.get("tensors") if key == "cat" else node.all_input_nodes
+        if isinstance(values, Node):
+            return None  # a list that the program fills: how many there are only a run knows
         inputs = tuple([value for value in values or () if self.is_float(value)])
         return Site(node, self.path_of(node), key, node.target, None, inputs) if inputs else None
 

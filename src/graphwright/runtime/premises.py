@@ -155,6 +155,11 @@ def _is_bare(module: Any, facts: Facts) -> bool:
     return type(module) is nn.Module and facts.get("class") != class_name(module)
 
 
+def _has_a_class(held: Any) -> bool:
+    """Tell whether something is there whose class counts: what only holds what a graph uses has none of its own."""
+    return held is not _ABSENT and type(held) is not nn.Module
+
+
 _AGAIN = "capture the model again"
 
 
@@ -219,17 +224,15 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for name, answers in facts.get("kinds", {}).items():
         held = _held(module, name)
         kinds = {name_of_class(kind) for kind in type(held).__mro__}
-        for kind in (kind for kind, was in answers.items() if held is not _ABSENT and (kind in kinds) != was):
+        for kind in (kind for kind, was in answers.items() if _has_a_class(held) and (kind in kinds) != was):
             was, now = f"{'a' if answers[kind] else 'no'} {kind.rpartition('.')[2]}", type(held).__qualname__
             yield f"{dotted(path, name)} was {was} when the program was captured; now it is a {now}", _AGAIN
     for name, was in facts.get("exact", {}).items():
         held = _held(module, name)
-        if held is not _ABSENT and class_name(held) != was:
+        if _has_a_class(held) and class_name(held) != was:
             was, now = was.rpartition(".")[2], type(held).__qualname__
-            yield (
-                f"{dotted(path, name)} was a {was} and no other class when it was captured; now it is a {now}",
-                _AGAIN,
-            )
+            said = f"{dotted(path, name)} was a {was} and no other class when it was captured; now it is a {now}"
+            yield said, _AGAIN
     yield from _unlike_ones(module, facts.get("same", {}))
     for name in facts.get("absent", ()):
         if _held(module, name) is not _ABSENT:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.module_tracker import ModuleTracker
 
 from graphwright.analysis.report import format_columns
 from graphwright.analysis.values import copied_inputs, tensors_in
@@ -139,6 +140,27 @@ def undisturbed(gm: nn.Module) -> Iterator[None]:
             buffer.data.copy_(value)
 
 
+class _Flops(FlopCounterMode):
+    """Counts operations in the whole, not for each module: torch cannot tell modules that get a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__(display=False)
+        self.mod_tracker = _NoModules()
+
+
+class _NoModules(ModuleTracker):
+    """Tells no module: its hooks fail where gradients are off and an input of a module needs one."""
+
+    def __init__(self) -> None:
+        self.parents = {"Global"}
+
+    def __enter__(self) -> _NoModules:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        return None
+
+
 FREE = ("placeholder", "output", "get_attr")
 
 
@@ -148,7 +170,7 @@ class CostCounter(Interpreter):
     def __init__(self, gm: nn.Module) -> None:
         super().__init__(gm)
         self.extra_traceback = False
-        self.mode = FlopCounterMode(display=False)
+        self.mode = _Flops()
         self.flops: dict[Node, int] = {}
         self.read: dict[Node, int] = {}
         self.written: dict[Node, int] = {}

@@ -14,6 +14,7 @@ from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import branch, recorder_of
 from graphwright.capture.outside.said import CHECKS, print_elsewhere
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.run_text import RunText, text_of_error
 from graphwright.capture.python.message_texts import Text
 from graphwright.capture.python.statements import raising
 
@@ -24,7 +25,8 @@ __all__ = ["asserted", "checked", "is_known", "printed", "text"]
 
 
 def text(template: str, *values: Any) -> str:
-    """An f-string in a message."""
+    """An f-string in a message; of an error that it shows, the text is that of the run."""
+    values = tuple([value if (of_run := text_of_error(value)) is None else of_run for value in values])
     if not any(map(_is_shown, values)):
         return template.format(*values)
     text = Text(template.format(*[_Shown(value) if _is_shown(value) else value for value in values]))
@@ -33,7 +35,8 @@ def text(template: str, *values: Any) -> str:
 
 
 def _is_shown(value: Any) -> bool:
-    return recorder_of(value) is not None or is_growing(value) or holds_values((value,))
+    is_of_run = type(value) is RunText or recorder_of(value) is not None
+    return is_of_run or is_growing(value) or holds_values((value,))
 
 
 class _Shown:

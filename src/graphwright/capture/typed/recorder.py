@@ -64,6 +64,7 @@ from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.proxies.uncertain import all_mixed
 from graphwright.capture.python.callers import Callers
+from graphwright.capture.python.message_texts import Text
 from graphwright.capture.python.transforms import Transforms
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.examples import Examples
@@ -524,8 +525,8 @@ class Recorder:
             return self.numbers.node_of_symbol(symbol)
         if kind is ObjectProxy:
             return object_node(value)
-        if kind is RunText:
-            return value.node
+        if kind is RunText or kind is Text:
+            return value.node if kind is RunText else self.questions.messages.message(value)
         if isinstance(value, torch.Tensor):
             return self.tensors.node(value)
         whole = self.transforms.node_of_whole(value)
