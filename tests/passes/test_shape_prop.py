@@ -141,6 +141,13 @@ def test_sizes_from_data() -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("mode", [None, FakeTensorMode()])
+def test_inputs_by_name(mode: Any) -> None:
+    gm = graphwright.trace(lambda x, *, scale: x * scale, (torch.ones(3),), {"scale": torch.ones(2, 3)})
+    shape_prop.ShapeProp(gm, mode).propagate(torch.ones(3), scale=torch.ones(2, 3))
+    assert gm.graph.output_node().prev.meta["tensor_meta"].shape == (2, 3)
+
+
 def test_modules_with_parameters() -> None:
     model, found = Model(), []
     mode = FakeTensorMode(allow_non_fake_inputs=True)

@@ -47,12 +47,13 @@ def to_export(
     """Export a captured module; `args` and `kwargs` are example inputs, a lone tensor counting as a tuple of one.
 
     Branches on data become `torch.ops.higher_order.cond`, loops `while_loop`. `dynamic_shapes` is as for
-    `torch.export.export`; without it every size of a tensor is dynamic that no guard and no operation fixes. Guards on
-    sizes become conditions of the program; what is taken for granted of other inputs is what torch.export checks of
-    them; `guards="drop"` leaves guards out. What is taken for granted of modules and global names is checked now, and a
-    warning names the numbers and objects that are constants of the exported program, and that the captured one reads
-    of its modules in each call. With `no_grad` what is computed is not differentiable, as loops need it. Raises
-    ExportError, with the user's line, for what the operators cannot say.
+    `torch.export.export`; without it every size of a tensor is dynamic that no guard and no operation fixes, but
+    for those that are 0 or 1 in the example, which torch.export fixes. Guards on sizes become conditions of the
+    program; what is taken for granted of other inputs is what torch.export checks of them; `guards="drop"` leaves
+    guards out. What is taken for granted of modules and global names is checked now, and a warning names the
+    numbers and objects that are constants of the exported program, and that the captured one reads of its modules
+    in each call. With `no_grad` what is computed is not differentiable, as loops need it. Raises ExportError, with
+    the user's line, for what the operators cannot say.
 
     >>> import graphwright
     >>> gm = graphwright.trace(lambda x: x * 2 if x.sum() > 0 else x, torch.ones(3))

@@ -116,7 +116,7 @@ def parts_of(gm: GraphModule) -> Parts:
     ranges = _ranges(program, observers, decisions, preparation.backend)
     refine_ranges(made, decisions, observers, ranges, preparation.backend, preparation.batches)
     _leave_unreached(decisions, ranges)
-    grids = value_grids(program, decisions, ranges, preparation.backend)
+    grids = value_grids(program, decisions, ranges, preparation.backend, not preparation.is_training)
     layers = _layers(decisions, rounded_weights(program, decisions, preparation.batches))
     return Parts(program, decisions, ranges, grids, layers, preparation)
 

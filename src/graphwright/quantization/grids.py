@@ -81,13 +81,19 @@ def activation_scheme(config: QConfig, backend: Backend) -> Scheme:
 
 
 def value_grids(
-    program: Program, decisions: Mapping[Node, Decision], ranges: Mapping[Node, Range], backend: Backend
+    program: Program,
+    decisions: Mapping[Node, Decision],
+    ranges: Mapping[Node, Range],
+    backend: Backend,
+    are_joined: bool = True,
 ) -> dict[Node, ValueGrid]:
     """The grid of each value that is quantized, moved ones with those that they come of.
 
-    Where values that are joined do not go together, the decisions on what reads them are changed.
+    Values that are joined have one grid; where they do not go together, the decisions on what reads them are changed.
+    Without `are_joined` each has its own, as it had in training.
     """
-    _leave_unlike(program, decisions, ranges, backend)
+    if are_joined:
+        _leave_unlike(program, decisions, ranges, backend)
     groups = _Groups()
     found: dict[Node, Range] = {}
     schemes: dict[Node, Scheme] = {}
@@ -101,7 +107,7 @@ def value_grids(
             schemes.setdefault(root, activation_scheme(decision.config, backend))
             if edge in ranges:
                 found[root] = ranges[edge].joined(found[root]) if root in found else ranges[edge]
-        if decision.site.kind == "cat":
+        if decision.site.kind == "cat" and are_joined:
             groups.join([node, *roots])
     joined: dict[Node, Range] = {}
     for root, each in found.items():

@@ -328,6 +328,29 @@ def test_a_captured_module_stays_as_it_is(tmp_path: Path) -> None:
     assert trained.training is False
 
 
+class Beside(nn.Module):
+    """Values of other ranges beside each other, one of which another layer reads alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other, self.deep = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 1)
+        self.last = nn.Conv2d(12, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        one, other = self.one(x).relu(), 3 * self.other(x)
+        return self.last(torch.cat([self.deep(one).relu(), one, other], 1))
+
+
+def test_values_that_are_joined_have_the_grids_that_they_were_trained_with() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, 8, 8)
+    prepared = prepare(Beside(), static_int8(), x, training=True)
+    for _ in range(3):
+        prepared(x)
+    quantized = convert(prepared.eval())
+    torch.testing.assert_close(quantized(x), prepared(x), rtol=1e-4, atol=1e-4)
+
+
 class Asking(nn.Module):
     """A layer, under two names, and a program that asks for the class of what it gives."""
 

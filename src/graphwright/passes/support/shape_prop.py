@@ -85,9 +85,10 @@ class ShapeProp(Interpreter):
             return super().call_function(target, args, kwargs)
         return run_on_fake(super().call_function, target, args, kwargs)
 
-    def propagate(self, *args: Any) -> Any:
+    def propagate(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module on these arguments and return its result."""
-        if self.fake_mode is not None:
-            mode = self.fake_mode
+        mode = self.fake_mode
+        if mode is not None:
             args = tuple([mode.from_tensor(arg) if isinstance(arg, Tensor) else arg for arg in args])
-        return super().run(*args)
+            kwargs = {key: mode.from_tensor(arg) if isinstance(arg, Tensor) else arg for key, arg in kwargs.items()}
+        return super().run(*args, **kwargs)
