@@ -335,6 +335,8 @@ def _compare_tensors(original: Tensor, captured: Tensor, tolerance: Tolerance) -
         wide = _wide(original.dtype)
         a, b = original.to(wide), captured.to(wide)
         exact = not (original.dtype.is_floating_point or original.dtype.is_complex)
+        if torch.equal(original, captured) if exact else torch.equal(a, b):
+            return "", 0.0  # one pass in place of twelve
         same = original == captured if exact else (a == b) | (a.isnan() & b.isnan())
         gap = torch.where(same, torch.zeros((), dtype=wide, device=a.device), a - b).abs()
         gap = torch.where(gap.isnan(), torch.full_like(gap, math.inf), gap)
