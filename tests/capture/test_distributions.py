@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import distributions
 
-from graphwright import load, save, trace
+from graphwright import GuardError, load, save, trace
 
 
 def normal(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -82,3 +82,29 @@ def test_their_checks_are_saved_under_public_names(tmp_path: Any) -> None:
     save(gm, tmp_path / "normal.gw")
     inputs = torch.randn(4), torch.randn(4)
     assert torch.equal(load(tmp_path / "normal.gw", allow=["torch.distributions"])(*inputs), normal(*inputs))
+
+
+def test_sizes_of_transformed_distributions_stay_sizes() -> None:
+    """torch's distributions broadcast their shapes, and compare what they get with what they had."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        base = torch.distributions.StudentT(torch.full_like(x, 3.0), x, y.abs() + 1)
+        moved = torch.distributions.TransformedDistribution(base, [torch.distributions.AffineTransform(y, 2.0)])
+        return moved.log_prob(x) * moved.batch_shape[0]
+
+    gm = trace(program, (torch.ones(2, 4), torch.ones(2, 1)))
+    assert gm.report.facts.paths == 1
+    for rows, columns in (3, 4), (1, 5), (1, 1):
+        example = torch.rand(rows, columns), torch.rand(rows, 1)
+        assert torch.equal(gm(*example), program(*example))
+    with pytest.raises(GuardError):
+        gm(torch.rand(2, 4), torch.rand(1, 1))
+
+
+def test_broadcast_shapes_of_a_program_that_asks_nothing_else_are_one_node() -> None:
+    gm = trace(lambda x, y: x.new_zeros(torch.broadcast_shapes(x.shape, y.shape)), (torch.ones(2, 4), torch.ones(2, 1)))
+    assert len(gm.graph.find_nodes(op="call_function", target=torch.broadcast_shapes)) == 1
+    for one, other in ((3, 1), (3, 5)), ((1, 1), (1, 1)), ((1, 6), (4, 6)):
+        assert gm(torch.rand(one), torch.rand(other)).shape == torch.broadcast_shapes(one, other)
+    with pytest.raises(RuntimeError, match="broadcast"):
+        gm(torch.rand(2, 3), torch.rand(2, 4))

@@ -64,7 +64,6 @@ from graphwright.capture.python.number_calls import (
     number,
     number_method,
     plain_numbers,
-    shape_of_all,
     tensor_of_range,
     tensor_of_sizes,
     truth,
@@ -169,7 +168,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **dict.fromkeys((*HEAP, heapq.merge, heapq.nlargest, heapq.nsmallest), (_HEAP,)),
     torch.tensor: (tensor_of_range,), torch.as_tensor: (tensor_of_range,),
     print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
-    torch.broadcast_shapes: (shape_of_all,), torch.finfo: (limits_asked,),
+    torch.finfo: (limits_asked,),
     **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
 

@@ -5,7 +5,9 @@ Each answers NotImplemented where Python itself is to make the call.
 
 from __future__ import annotations
 
+import functools
 import operator
+import sys
 from collections.abc import Callable, Hashable
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -14,12 +16,15 @@ import torch
 
 from graphwright.capture.containers.open_iterables import OpenRange
 from graphwright.capture.flow.deciding import held, recorder_of
-from graphwright.capture.numbers.broadcasting import broadcast_shapes
+from graphwright.capture.numbers.broadcasting import broadcast_shapes, widest
+from graphwright.capture.outside.overheard import hears, stand
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.python.messages import is_known
+from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -33,7 +38,6 @@ __all__ = [
     "number",
     "number_method",
     "plain_numbers",
-    "shape_of_all",
     "tensor_of_range",
     "tensor_of_sizes",
     "truth",
@@ -127,12 +131,25 @@ def extreme(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ..
     return function(*args, **kwargs)
 
 
-def shape_of_all(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`torch.broadcast_shapes(x.shape, y.shape)`."""
-    if recorder.typed is None or kwargs or not all(type(arg) in (tuple, torch.Size) for arg in args):
-        return NotImplemented
-    shape = broadcast_shapes(recorder.typed, args)
-    return NotImplemented if shape is None else shape
+def _broadcasting(function: Callable[..., torch.Size]) -> Callable[..., torch.Size]:
+    """`torch.broadcast_shapes(x.shape, y.shape)`, by whomever it is called: torch's own distributions call it, too."""
+
+    @functools.wraps(function)
+    def broadcast(*shapes: Any) -> torch.Size:
+        recorder = running()
+        capture = None if recorder is None else hears(recorder)
+        if capture is None or capture.typed is None or not all(type(shape) in (tuple, torch.Size) for shape in shapes):
+            return function(*shapes)
+        frame = user_frame(sys._getframe(1))
+        is_torchs = frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")
+        shape = widest(capture, shapes) if is_torchs else broadcast_shapes(capture, shapes)
+        return function(*shapes) if shape is None else shape
+
+    return broadcast
+
+
+for _module in (torch, torch.functional):
+    stand(vars(_module), "broadcast_shapes", torch.broadcast_shapes, _broadcasting(torch.broadcast_shapes))
 
 
 def looked_up(recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
