@@ -411,6 +411,23 @@ def test_loops_keep_their_channels() -> None:
     assert "is a loop" in (groups["b"].reason or "")
 
 
+def test_a_list_that_a_loop_fills_has_none() -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(4, 8), nn.Linear(8, 6), nn.Linear(6, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            rows = []
+            for row in self.b(torch.relu(self.a(x))):
+                rows.append(self.c(row))
+            return torch.stack(rows)
+
+    gm, groups = of(Rows(), torch.rand(3, 4))
+    x = torch.rand(5, 4)
+    torch.testing.assert_close(prune(gm, groups["a"], [1])(x), masked(gm, groups["a"], [1])(x))
+
+
 ZOO = [
     *[("torchvision", name) for name in ("resnet18", "mobilenet_v2", "mobilenet_v3_small", "convnext_tiny", "swin_t")],
     *[("torchvision", name) for name in ("shufflenet_v2_x0_5", "resnext50_32x4d", "densenet121")],

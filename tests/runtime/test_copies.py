@@ -468,3 +468,14 @@ class Holder(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * len(self.box.scale) * self.box.alone
+
+
+def test_memory_formats_are_saved_by_torch(tmp_path: Path) -> None:
+    x = torch.randn(1, 2, 3, 3)
+    gm = graphwright.trace(lambda x: x.to(memory_format=torch.channels_last) * 2, x)
+    graphwright.passes.ShapeProp(gm).propagate(x)
+    torch.save(gm, tmp_path / "gm.pt")  # by a protocol in which torch's own formats do not pickle
+    loaded = torch.load(tmp_path / "gm.pt", weights_only=False)
+    assert loaded(x).stride() == gm(x).stride()
+    metas = [[node.meta.get("tensor_meta") for node in each.graph.nodes] for each in (gm, loaded)]
+    assert metas[0] == metas[1]

@@ -28,7 +28,7 @@ _FORMAT = 2
 
 # What pickles for certain, by exact type, so that it need not be tried.
 _PICKLES = ATOMS | {
-    *(torch.Tensor, nn.Parameter, torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, range)
+    *(torch.Tensor, nn.Parameter, torch.dtype, torch.device, torch.Size, torch.layout, range)
 }
 
 _fields_of = attrgetter(*Origin.__dataclass_fields__)
@@ -277,6 +277,8 @@ class _RecordWriter:
             return OrderedDict([(key, self._meta(item, node)) for key, item in value.items()])
         if self._is_plain(value):
             return value
+        if self._tuples.get(kind):
+            return kind._make([self._meta(item, node) for item in value])  # type: ignore[attr-defined]
         return self.leaf(value, node, "a value in meta")
 
     def _is_plain(self, value: Any) -> bool:
@@ -336,7 +338,12 @@ class _RecordWriter:
 
 
 def _of_process(value: Any) -> Reference | None:
-    """Where a generator of random numbers of the process is found, or a method of one; pickle would make a copy."""
+    """Where something that pickle would copy, or cannot write for torch.save, is found.
+
+    That is a generator of random numbers of the process, a method of one, or a memory format.
+    """
+    if type(value) is torch.memory_format:
+        return Reference("torch", str(value).rpartition(".")[2])
     if value is torch.default_generator:
         return Reference("torch", "default_generator")
     home = _HOMES.get(id(getattr(value, "__self__", None)))
@@ -366,4 +373,6 @@ def _map_plain(value: Any, change: Any) -> Any:
         return tuple([_map_plain(item, change) for item in value])
     if kind is OrderedDict:
         return OrderedDict([(key, _map_plain(item, change)) for key, item in value.items()])
+    if isinstance(value, tuple) and any(type(item) is _Named for item in value):
+        return kind._make([change(item) for item in value])  # type: ignore[attr-defined]
     return change(value)

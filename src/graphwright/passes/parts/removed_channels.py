@@ -37,5 +37,7 @@ class Removed:
         if isinstance(shape, tuple) and isinstance(dims, tuple):
             return tuple([self.size(channels, size) for channels, size in zip(dims, shape, strict=True)])
         if isinstance(shape, list) and isinstance(dims, list):
+            if len(shape) != len(dims):  # a list that a loop has filled since: what is in it has no channels that go
+                return None
             return [self.shape(one, other) for one, other in zip(dims, shape, strict=True)]
         return shape if isinstance(shape, tuple) else None
