@@ -143,6 +143,45 @@ def test_what_a_cache_has_is_what_is_computed() -> None:
     assert torch.equal(gm(x), model(x)) and Scaled.scale.cache_info().currsize >= 1
 
 
+@functools.lru_cache
+def factor(rows: int) -> float:
+    return 2.0
+
+
+@functools.lru_cache
+def factors(rows: int) -> list[int]:
+    return [1, 2] if rows > 3 else [3]
+
+
+@functools.lru_cache
+def factor_of(name: str) -> int:
+    return 3 if name.startswith("4") else 4
+
+
+@functools.lru_cache
+def window(rows: int, columns: int) -> torch.Tensor:
+    made = torch.zeros(rows, columns)
+    for count, part in enumerate((slice(0, 1), slice(1, None))):
+        made[part] += count
+    return made
+
+
+CACHED = [
+    lambda x: x * factor(x.shape[0]),
+    lambda x: x * factors(x.shape[0])[0],
+    lambda x: x * factor_of(f"{x.shape[0]}"),
+    lambda x: window(x.shape[0], 3).sum(1) * x,
+]
+
+
+@pytest.mark.parametrize("number", range(len(CACHED)))
+def test_a_cache_that_does_not_show_asks_nothing(number: int) -> None:
+    program = CACHED[number]
+    gm = graphwright.trace(program, (torch.ones(2),))
+    for size in (2, 3, 4, 5):
+        assert torch.equal(gm(torch.ones(size)), program(torch.ones(size)))
+
+
 class Converted(nn.Module):
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()

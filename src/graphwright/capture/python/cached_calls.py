@@ -61,15 +61,13 @@ def cached_call(
 
 
 def _writes_outside(graph: Graph, last: Node) -> bool:
-    """Tell whether an operation behind a node writes to what was there before it."""
-    made, node = set(), last._next
+    """Tell whether an operation behind a node writes to an attribute or variable of the program, or what it holds."""
+    node = last._next
     while node is not graph._root:
         subject = next(iter(node.args), None)
-        is_call = node.op in ("call_function", "call_method") and node.target is not read_variable
-        if is_call and isinstance(subject, Node) and subject not in made and is_impure(node):
+        is_kept = isinstance(subject, Node) and (subject.op == "get_attr" or subject.target is read_variable)
+        if is_kept and node.op in ("call_function", "call_method") and is_impure(node):
             return True
-        if is_call or node.op == "call_module":
-            made.add(node)
         node = node._next
     return False
 
@@ -123,6 +121,8 @@ def _is_stale(recorder: TypedCapture, function: Callable[..., Any], args: tuple[
     cache = getattr(function, "__func__", function)
     parts = leaves(value)
     if not parts or not all(type(part) in _PLAIN for part in parts):
+        return False
+    if any(map(recorder.joining.is_open, leaves(args))):  # which have no hash
         return False
     args = tuple([_original(recorder, arg) for arg in (*([] if owner is None else [owner]), *args)])
     try:
