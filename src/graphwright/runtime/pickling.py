@@ -27,9 +27,7 @@ __all__ = ["graph_to_record", "record_to_graph", "reduce_graph", "reduce_node"]
 _FORMAT = 2
 
 # What pickles for certain, by exact type, so that it need not be tried.
-_PICKLES = ATOMS | {
-    *(torch.Tensor, nn.Parameter, torch.dtype, torch.device, torch.Size, torch.layout, range)
-}
+_PICKLES = ATOMS | {*(torch.Tensor, nn.Parameter, torch.dtype, torch.device, torch.Size, torch.layout, range)}
 
 _fields_of = attrgetter(*Origin.__dataclass_fields__)
 
