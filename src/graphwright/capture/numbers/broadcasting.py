@@ -7,6 +7,7 @@ are those of the shapes, under guards of which are equal and which are 1.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["broadcast_shapes", "widest"]
 
-_BROADCAST = torch.broadcast_shapes  # not what stands for it while programs are captured
+_BROADCAST: Callable[..., torch.Size] = torch.broadcast_shapes  # not what stands for it while programs are captured
 
 
 def broadcast_shapes(recorder: TypedCapture, shapes: tuple[Any, ...]) -> torch.Size | None:
