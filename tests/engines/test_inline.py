@@ -90,8 +90,6 @@ def test_the_code_calls_functions() -> None:
         "    return torch.nn.functional.linear(drop, last_weight, last_bias)\n"
         "\n\n\n\n"
         "def forward_calling_modules(self, x: torch.Tensor) -> torch.Tensor:\n"
-        "    expect_modules(self, 'forward_calling_modules')\n"
-        "\n"
         "    return self.last(self.drop(torch.relu(self.first(x))))"
     )
 

@@ -39,8 +39,6 @@ def said_of_modules(facts: Mapping[str, Facts]) -> str:
     said = [*_few(said), *_few(holds)]
     called = sum("hooks" in of_one for of_one in facts.values())
     said += [f"the code and hooks of {called} module{'s' * (called > 1)}"] if called else []
-    if [*facts] == [""] and [*facts[""]] == ["class"]:
-        return "the code of the module itself"
     return "; ".join(said) or f"the class of {len(facts)} module{'s' * (len(facts) > 1)}"
 
 

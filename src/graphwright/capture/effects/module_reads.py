@@ -282,8 +282,6 @@ class ModuleReads:
                 own["class"] = class_name(module)
             if own:
                 found[path] = own
-        if not found and self._recorder.ledger.forwards:  # a call looks at the code of the module alone
-            found[""] = {"class": class_name(self.shells.root_module)}
         return found
 
     def _take_containers(self, graph: Graph, names: frozenset[str], live: set[str]) -> set[str]:
