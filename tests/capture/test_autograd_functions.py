@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import graphwright
-from graphwright import CaptureError, Interpreter, TracerWarning, trace
+from graphwright import CaptureError, Interpreter, TracerWarning, trace, verify
 
 
 class StraightThrough(torch.autograd.Function):
@@ -159,12 +159,55 @@ def test_the_graph_and_the_code_name_the_function() -> None:
     assert second.args[1] == 2.0
 
 
-def test_what_takes_a_module_loses_its_backward_with_a_warning() -> None:
+class Recomputes(torch.autograd.Function):
+    """Runs a layer once more in its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: nn.Module, *parameters: Tensor) -> Tensor:
+        ctx.layer = layer
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return layer(x)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            y = ctx.layer(x)
+        mine, *others = torch.autograd.grad(y, (x, *ctx.layer.parameters()), gradient)
+        return mine, None, *others
+
+
+def test_what_takes_a_module_of_the_program_gets_it() -> None:
     def program(self: Any, x: Tensor) -> Any:
-        return WithLayer.apply(x, self.layer)
+        return Recomputes.apply(WithLayer.apply(x, self.layer), self.layer, *self.layer.parameters())
 
     model = Net(program)
-    with pytest.warns(TracerWarning, match=r"the operations of WithLayer.forward are captured one by one") as warned:
+    gm = trace(model, (torch.randn(3, 8),))
+    assert "Recomputes.apply(WithLayer.apply(x, self.layer), self.layer, " in gm.code
+    for each in (gm, copy.deepcopy(gm)):
+        assert verify(model, each, [torch.randn(4, 8)], grads=True).ok
+
+
+class WithOwner(torch.autograd.Function):
+    """Takes the module that calls it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, owner: Any) -> Tensor:
+        return owner.layer(x) + 1  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient, None
+
+
+def test_what_takes_the_captured_module_itself_loses_its_backward_with_a_warning() -> None:
+    def program(self: Any, x: Tensor) -> Any:
+        return WithOwner.apply(x, self)
+
+    model = Net(program)
+    with pytest.warns(TracerWarning, match=r"the operations of WithOwner.forward are captured one by one") as warned:
         gm = trace(model, (torch.randn(3, 8),))
     assert [warning.filename for warning in warned] == [__file__]
     x = torch.randn(4, 8)

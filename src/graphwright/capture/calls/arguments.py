@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.calls.given_functions import given_function
+from graphwright.capture.calls.given_functions import given_function, path_of
 from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
 from graphwright.capture.proxies.objects import constructor_fields, is_object, late_fields
 from graphwright.errors import CaptureError
@@ -67,6 +67,9 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
         parts = (value.func, *map(recorder.argument, value.args))
         named = {name: recorder.argument(item) for name, item in value.keywords.items()}
         return recorder.node("call_function", functools.partial, parts, named)
+    path = path_of(recorder, value) if isinstance(value, nn.Module) else None
+    if path:
+        return recorder.node("get_attr", path, (), {}, path.replace(".", "_"))
     is_named = isinstance(value, type) or (callable(value) and hasattr(value, "__name__"))
     given = given_function(recorder, value) if is_named else None
     if given is not None:

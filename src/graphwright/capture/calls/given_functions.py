@@ -30,7 +30,7 @@ from graphwright.source import mentions
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["closes_over_values", "given_function"]
+__all__ = ["closes_over_values", "given_function", "path_of"]
 
 _FIX = "make it a method of the module, or a function that holds only tensors and numbers of the program"
 
@@ -58,7 +58,7 @@ def closes_over_values(kind: type) -> bool:
 def _method(recorder: TypedCapture, method: MethodType) -> Argument:
     owner, name = method.__self__, method.__func__.__name__
     if isinstance(owner, nn.Module):
-        path = _path(recorder, owner)
+        path = path_of(recorder, owner)
         if path is None or getattr(type(owner), name, None) is not method.__func__:
             return method
         writes_later(recorder, owner, path, method.__func__)
@@ -75,7 +75,7 @@ def _function(recorder: TypedCapture, function: FunctionType) -> Argument:
     held = {name: content for name, cell in cells.items() if (content := content_of(cell)) is not EMPTY}
     held |= dict(_defaults(function))
     for item in held.values():
-        path = _path(recorder, item) if isinstance(item, nn.Module) else None
+        path = path_of(recorder, item) if isinstance(item, nn.Module) else None
         if path is not None:
             writes_later(recorder, item, path, function)
     made = {name: given for name, item in held.items() if (given := _held(recorder, item)) is not item}
@@ -98,7 +98,7 @@ def _held(recorder: TypedCapture, item: Any) -> Argument:
 
 
 def _module(recorder: TypedCapture, module: nn.Module) -> Any:
-    path = _path(recorder, module)
+    path = path_of(recorder, module)
     if path is None:
         return module
     if path:
@@ -107,7 +107,8 @@ def _module(recorder: TypedCapture, module: nn.Module) -> Any:
     return recorder.node("call_function", getattr, (method, "__self__"), {}, "module")
 
 
-def _path(recorder: TypedCapture, module: nn.Module) -> str | None:
+def path_of(recorder: TypedCapture, module: nn.Module) -> str | None:
+    """The dotted path of a module of the program, None for others."""
     return None if recorder.shells is None else recorder.shells.path(module)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.autograd_functions import is_apply
-from graphwright.capture.calls.given_functions import closes_over_values
+from graphwright.capture.calls.given_functions import closes_over_values, path_of
 from graphwright.capture.calls.opaque import holds_values, record_opaque
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import symbol_of
@@ -76,11 +76,11 @@ def _scripted(recorder: TypedCapture, function: Callable[..., Any], /, *args: An
 
 
 def _apply(recorder: TypedCapture, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Record a call of an autograd function; where it takes modules and the like, the operations of its forward."""
+    """Record a call of an autograd function; where it takes the captured module, those of its forward."""
     held = list(leaves((args, kwargs)))
     if not any(isinstance(leaf, torch.Tensor) or symbol_of(leaf) is not None for leaf in held):
         return function(*args, **kwargs)
-    if any(isinstance(leaf, nn.Module) for leaf in held):
+    if any(isinstance(leaf, nn.Module) and not path_of(recorder, leaf) for leaf in held):
         recorder.callers.follow(function.__self__)
         return inline(function, args, kwargs)
     if closes_over_values(function.__self__):

@@ -27,7 +27,7 @@ from graphwright.capture.state.draws import OwnDraws, unmoved
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.replays import Replays
 from graphwright.capture.state.running import capturing, stopping
-from graphwright.runtime import copy_slots, is_compiled
+from graphwright.runtime import Shells, copy_slots, is_compiled
 
 __all__ = ["Examples", "NeedsRealValues"]
 
@@ -171,6 +171,11 @@ class Examples:
             self.is_running = before
             if self.between is not None and not before:
                 self.between[1]()
+
+    def stand_in(self, module: nn.Module, shells: Shells | None) -> nn.Module:
+        """What a module of the program, or its shell, is for the examples; others are answered as they are."""
+        is_of_program = shells is not None and shells.path(module) is not None
+        return self.module(shells.original(module)) if shells is not None and is_of_program else module
 
     def module(self, module: nn.Module) -> nn.Module:
         """Return a module of the same class whose parameters, buffers and children are stand-ins."""

@@ -603,7 +603,7 @@ class Recorder:
             return {key: self.to_examples(item, may_be_size) for key, item in value.items()}
         if kind is slice:
             return slice(*[self.to_examples(part, may_be_size) for part in (value.start, value.stop, value.step)])
-        return value
+        return self.examples.stand_in(value, self.shells) if isinstance(value, nn.Module) else value
 
     def _makes_tensor(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Tell whether a call without tensors makes one: `torch.arange(n)`, rather than `torch.get_default_dtype()`."""
