@@ -276,7 +276,7 @@ class _RecordWriter:
         if self._is_plain(value):
             return value
         if self._tuples.get(kind):
-            return kind._make([self._meta(item, node) for item in value])  # type: ignore[attr-defined]
+            return kind._make([self._meta(item, node) for item in value])
         return self.leaf(value, node, "a value in meta")
 
     def _is_plain(self, value: Any) -> bool:
@@ -372,5 +372,5 @@ def _map_plain(value: Any, change: Any) -> Any:
     if kind is OrderedDict:
         return OrderedDict([(key, _map_plain(item, change)) for key, item in value.items()])
     if isinstance(value, tuple) and any(type(item) is _Named for item in value):
-        return kind._make([change(item) for item in value])  # type: ignore[attr-defined]
+        return kind._make([change(item) for item in value])
     return change(value)
