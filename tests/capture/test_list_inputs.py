@@ -195,3 +195,9 @@ def test_changes_of_items_by_a_name_of_their_own_are_seen(program: Callable[...,
         gm(torch.randn(3, 3))
     with pytest.raises(CaptureError, match="changes a list or dict that it has put into out"):
         symbolic_trace(copy.copy(program))
+
+
+def test_a_shorter_list_is_told_by_its_length() -> None:
+    gm = trace(lambda x, factors: x * factors[1] if factors[0] == 0 else x, (torch.ones(2), [0, 3]))
+    with pytest.raises(GuardError, match="argument 'factors' is of another form .*: now it is list of length 1"):
+        gm(torch.ones(2), [0])

@@ -43,8 +43,10 @@ def raise_misfit(error: Exception, function: FunctionType, code: PythonCode) -> 
     if node is None or node.op != "placeholder":
         return
     value = trace.tb_frame.f_locals.get(node.name)
+    kind = type(value).__name__
+    form = f"{kind} of length {len(value)}" if isinstance(value, list | tuple | dict | set) else kind
     raise GuardError(
-        f"argument {node.name!r} is of another form than in the example: now it is {type(value).__name__} ({error!r})",
+        f"argument {node.name!r} is of another form than in the example: now it is {form} ({error!r})",
         at=function.__qualname__,
         fix="capture again with an example of this kind",
     ) from error
