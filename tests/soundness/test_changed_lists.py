@@ -98,3 +98,19 @@ def test_what_is_asked_again_is_asked_of_what_is_there_now(program: Callable[...
         for value in (-2.0, 0.0, 1.0, 4.0):
             x = torch.full((rows, 1), value)
             torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+
+
+def searching(x: Tensor) -> tuple[Tensor, int]:
+    waiting, count = [x], 0
+    while waiting and count < 6:
+        last = waiting.pop()
+        count = count + 1
+        if last.sum() > 4:
+            waiting.append(last - 1)
+            waiting.append(last - 2)
+    return x * count, len(waiting)
+
+
+def test_a_list_that_ends_a_loop_with_something_else_is_refused_in_words() -> None:
+    with pytest.raises(GraphwrightError, match="forks into more than 8 paths"):
+        trace(searching, (torch.ones(3, 1),))

@@ -14,6 +14,7 @@ import torch
 
 from graphwright.capture.containers.open_iterables import iterable_of
 from graphwright.capture.effects.branch_state import State
+from graphwright.capture.flow.deciding import held
 from graphwright.capture.flow.loop_regions import LoopRegion, is_open
 from graphwright.capture.state.regions import Region
 
@@ -113,7 +114,7 @@ class Loops:
         may_be_region = way in (None, "region", "peel") and self._recorder.plan.control_flow == "stage"
         is_first = True
         while True:
-            value = self._peek(test, place) if may_be_region else test()
+            value = self._peek(test, place) if may_be_region else held(test())
             symbolic = is_open(value)
             if symbolic and (key := self._key(value)) in self._recorder.region.known:
                 value, symbolic = self._recorder.region.known[key], False
@@ -124,7 +125,7 @@ class Loops:
                     raise self._region_instead(place)
                 loop = LoopRegion(self._recorder, place, body, names, private, asks_how, test=test)
                 return loop.capture()
-            if symbolic and not self._recorder.questions.branch(test() if may_be_region else value, _yes, _no):
+            if symbolic and not self._recorder.questions.branch(held(test()) if may_be_region else value, _yes, _no):
                 return False
             stop = body()
             is_first = False
