@@ -139,6 +139,21 @@ def joins_what_a_loop_found(x):
         return x
 
 
+def has_no_letter(x):
+    try:
+        letter = "abcd"[x.shape[0]]
+    except IndexError:
+        letter = "zz"
+    return x * len(letter)
+
+
+def has_no_dimension(x):
+    try:
+        return x.sum(x.shape[0] - 2)
+    except IndexError:
+        return x.sum() * 3
+
+
 class Counts:
     def __init__(self):
         self.count, self.rows = 0, []
@@ -173,9 +188,11 @@ RIGHT = [
     suppresses_wrong_shape, overflows, has_no_root, has_no_remainder, has_no_item, asks_the_text,
     divides_on_the_other_way, divides_in_a_loop, finds_nothing, divides_and_cleans_up, tries_smaller_places,
     joins_what_a_loop_found, fills_an_object, fills_a_list,
+    has_no_letter, has_no_dimension,
 ]  # fmt: skip
 GUARDED = {  # sizes of examples that are guarded: of those that fail
     suppresses_missing_row: (2,), suppresses_among_contexts: (2,), suppresses_around_contexts: (2,),
     suppresses_wrong_shape: (3, 5), tries_smaller_places: (2, 3), joins_what_a_loop_found: (2,),
-    fills_an_object: (2, 3, 4), fills_a_list: (2, 3, 4),  # what they leave has another form: the `try` is run plainly
+    has_no_dimension: (3, 4),
+    fills_an_object: (2, 3, 4), fills_a_list: (2, 3, 4),  # what they leave has another form
 }  # fmt: skip

@@ -50,6 +50,7 @@ _BY_NAME = frozenset({
     "add", "mul", "sub",
 })  # fmt: skip
 _ELEMENTWISE = frozenset({"add", "mul", "sub"})
+_OF_DIM = frozenset({"size", "sum", "mean", "any", "all"})  # that a run may say, after the tensor
 _DIVISIONS = frozenset({operator.floordiv, operator.mod, operator.truediv, operator.pow, divmod, pow})
 _OURS = ("torch", "_operator", "math", "builtins", "graphwright")
 _MAY_FAIL = ("linalg", "cholesky", "inverse", "multinomial", "one_hot", "embedding", "index", "gather", "take", "lu_")
@@ -93,6 +94,8 @@ def _of_name(name: str, args: tuple[Any, ...]) -> Errors:
         return _NUMBER
     if name in _ELEMENTWISE:
         return () if len([leaf for leaf in args if _is_tensor(leaf)]) < 2 else _OPERATION
+    if name in _OF_DIM and any(True for _ in nodes_in(args[1:])):
+        return _OPERATION
     return () if name in _BY_NAME else _OPERATION
 
 

@@ -33,5 +33,5 @@ _MISFIT = re.compile(
 )
 _PROXIES = (
     *("BoolProxy", "IntProxy", "FloatProxy", "SymBool", "SymInt", "SymFloat"),
-    *("type Proxy", "type Attribute", "numpy.object_"),
+    *("type Proxy", "type Attribute", "numpy.object_", "RunText"),
 )

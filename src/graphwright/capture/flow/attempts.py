@@ -26,6 +26,7 @@ from graphwright.capture.flow.nearest import nearest
 from graphwright.capture.flow.plain_attempts import MadeErrors, is_of_capture, reaching, run_plainly
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
+from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import RUN, refusal
@@ -45,6 +46,9 @@ __all__ = ["Attempts"]
 
 _lines: CodeTable[list[tuple[int, int]]] = CodeTable()  # that a function runs in a `try`
 _lines_of_keys: CodeTable[list[tuple[int, int]]] = CodeTable()  # those where a `KeyError` may be caught
+
+
+_FIX = "have the `try` leave values of the same kinds on all ways, or put it into a function of its own"
 
 
 class Attempts(MadeErrors):
@@ -249,6 +253,9 @@ class Attempts(MadeErrors):
         frame = user_frame(sys._getframe(1)) if recorder.is_running else None
         if frame is not None:
             recorder.callers.look(frame)  # it may fail because of a call around it that was not seen
+        if any(type(part) is RunText and part.hint is UNKNOWN for part in _parts((args, kwargs))):
+            why = "the program passes on a text that only a run knows, of which the operation tells nothing"
+            raise self._refused(why, "return it, or use it as a key or an item")
         if isinstance(error, IndexError):
             is_other_way = any(region.is_taken is False for region in recorder.region.all())
             if as_first_index(args, kwargs):
@@ -421,13 +428,14 @@ class Attempts(MadeErrors):
             if not entry.is_final:
                 left = [error for error in left if not issubclass(error, entry.errors)]
 
-    def _refused(self, why: str = "the program catches what an operation raises for some data") -> BaseException:
+    def _refused(
+        self, why: str = "the program catches what an operation raises for some data", fix: str = _FIX
+    ) -> BaseException:
         """What to do where it matters that an operation fails for some data, and its `try` cannot be a region."""
         recorder = self._recorder
         restart = recorder.questions.refusals.outline(sys._getframe(1), why)
         if restart is not None:
             return recorder.questions.restart(restart)
-        fix = "have the `try` leave values of the same kinds on all ways, or put it into a function of its own"
         return refusal(CaptureError(why, at=recorder.where(), fix=fix))
 
     def _look_around(self, frame: FrameType) -> None:
