@@ -199,5 +199,5 @@ def test_changes_of_items_by_a_name_of_their_own_are_seen(program: Callable[...,
 
 def test_a_shorter_list_is_told_by_its_length() -> None:
     gm = trace(lambda x, factors: x * factors[1] if factors[0] == 0 else x, (torch.ones(2), [0, 3]))
-    with pytest.raises(GuardError, match="argument 'factors' is of another form .*: now it is list of length 1"):
+    with pytest.raises(GuardError, match=r"argument 'factors' is of another form .*: now it is list of length 1"):
         gm(torch.ones(2), [0])
