@@ -209,6 +209,29 @@ HOSTILE = [
 ]
 
 
+FACTS: list[Any] = [
+    3,
+    {"": 3},
+    {"": {"class": 3}},
+    {"": {"absent": 3}},
+    {"": {"values": {"list": []}}},
+    {"": {"x": {}}},
+]
+
+
+def written_as_file(value: Any) -> Any:
+    return {"dict": [[key, written_as_file(item)] for key, item in value.items()]} if type(value) is dict else value
+
+
+@pytest.mark.parametrize("facts", FACTS)
+def test_facts_of_modules_that_no_capture_writes_are_refused(facts: Any, good: Path, tmp_path: Path) -> None:
+    program, tensors = parts_of(good)
+    program["modules"][0]["program"]["graph_meta"]["modules"] = written_as_file(facts)
+    save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
+    with pytest.raises(LoadError, match="what it says of its modules|is no value"):
+        graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)
+
+
 @pytest.fixture
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Fail where a file reaches what runs code."""

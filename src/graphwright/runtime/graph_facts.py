@@ -8,7 +8,8 @@ from typing import Any
 from graphwright.ir import Graph, Node
 
 __all__ = [
-    "Facts", "Forwards", "buffers_of", "facts_of_modules", "forget_module", "forget_modules", "forwards_of",
+    "Facts", "Forwards", "are_facts", "buffers_of",
+    "facts_of_modules", "forget_module", "forget_modules", "forwards_of",
     "calls_of_modules", "keep_buffers", "keep_calls", "keep_forwards", "keep_modules", "meta_with_modules",
     "keep_unset", "names_of_values", "take_facts", "unset_in",
 ]  # fmt: skip
@@ -40,6 +41,55 @@ _FORWARDS = "forwards"  # in the same place: the methods of classes, in the proc
 #   names    the attributes that it had, where the program looks for all; made: those that it makes itself
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]
+
+_TEXT = frozenset({"class", "forward"})
+_TEXTS = frozenset({"absent", "drawn", "lacking", "made", "names", "unused"})
+_TABLES = frozenset({
+    "asked", "devices", "dtypes", "exact", "holds", "hooks", "is_none", "kinds", "objects", "same", "shapes", "values",
+    "without",
+})  # fmt: skip
+_TABLES_OF_TABLES = frozenset({"kinds", "objects"})
+_TABLES_OF_TEXTS = frozenset({"holds", "hooks", "without"})
+
+
+def are_facts(meta: Mapping[str, Any]) -> bool:
+    """Tell whether what a meta has of the modules of a graph is made as it is kept here: what a file says need not be.
+
+    >>> are_facts({"modules": {"": {"class": "Net", "absent": ["scale"]}}, "mine": 3})
+    True
+    >>> are_facts({"modules": {"": {"class": 3}}}), are_facts({"modules": 3})
+    (False, False)
+    """
+    modules = meta.get(_MODULES, {})
+    if not (_is_table(modules) and all(map(_is_table, modules.values()))):
+        return False
+    if not all(_is_fact(name, value) for facts in modules.values() for name, value in facts.items()):
+        return False
+    return all(map(_is_table, (meta.get(_BUFFERS, {}), meta.get(_CALLS, {})))) and _are_texts(meta.get(_UNSET, []))
+
+
+def _is_fact(name: str, value: Any) -> bool:
+    if name in _TEXT:
+        return isinstance(value, str)
+    if name in _TEXTS:
+        return _are_texts(value)
+    if name not in _TABLES or not _is_table(value):
+        return False
+    if name == "objects":
+        return all(
+            _is_table(each) and isinstance(each.get("class"), str) and _is_table(each.get("values"))
+            for each in value.values()
+        )
+    is_inside = _is_table if name in _TABLES_OF_TABLES else _are_texts if name in _TABLES_OF_TEXTS else None
+    return is_inside is None or all(map(is_inside, value.values()))
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(key, str) for key in value)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def keep_modules(graph: Graph, facts: Mapping[str, Facts]) -> None:

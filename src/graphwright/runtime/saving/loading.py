@@ -19,7 +19,7 @@ from graphwright.errors import GraphwrightError, LoadError
 from graphwright.ir import Graph, Node
 from graphwright.ops import may_set_attribute, write_attribute
 from graphwright.runtime.entries import Entry, entry_points_of
-from graphwright.runtime.graph_facts import take_facts
+from graphwright.runtime.graph_facts import are_facts, take_facts
 from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class
 from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.captured import users_names
@@ -214,6 +214,8 @@ class _Rebuilding:
     def _entry(self, name: str, record: dict[str, Any]) -> Entry:
         """Rebuild an entry point; a graph that several modules have is rebuilt once."""
         meta = {key: self._values.value(value) for key, value in record["graph_meta"].items()}
+        if not are_facts(meta):
+            raise damaged("what it says of its modules is not said as a capture says it")
         shared = None
         if "shared" in record:
             number, other = record["shared"]
