@@ -131,7 +131,7 @@ def _are_in_order(by_name: list[Node], nodes: list[Node]) -> bool:
     """Tell whether nodes with a name as target have legal opcodes, parameters are first and an output is last."""
     ops = [node._op for node in by_name]
     inputs = ops.count("placeholder")
-    parameters = set(map(_parameter, by_name[:inputs]))
+    parameters = {str(node._target).removeprefix("*").removeprefix("*") for node in by_name[:inputs]}
     calls = ops[inputs:]
     if calls and calls[-1] == "output":
         calls.pop()
