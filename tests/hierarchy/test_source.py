@@ -317,3 +317,31 @@ def test_a_dict_of_large_tensors_is_refused() -> None:
 def test_a_module_without_a_graph_has_no_source() -> None:
     with pytest.raises(ExportError, match="a Linear has no graph"):
         graphwright.source(nn.Linear(2, 2))
+
+
+class TooFewError(ValueError):
+    """What a program raises."""
+
+
+class AskingKinds(nn.Module):
+    """Asks for the class of a value, and raises an error of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] < 2:
+            raise TooFewError(f"{x.shape[0]} rows")
+        y = self.layer(x)
+        return y * 2 if type(y) is torch.Tensor else y
+
+
+def test_checks_of_classes_are_left_out_and_errors_are_those_of_python() -> None:
+    gm, x = graphwright.trace(AskingKinds(), (torch.randn(3, 4),), flat=False), torch.randn(5, 4)
+    text = graphwright.source(gm, standalone=True, comments=False)
+    assert "class TooFewError(ValueError)" in text and "graphwright" not in text
+    module = written(gm, text)
+    assert torch.equal(module(x), gm(x))
+    with pytest.raises(ValueError, match="1 rows"):
+        module(x[:1])

@@ -18,6 +18,7 @@ from graphwright.runtime import (
     Entry,
     PackageSource,
     Stub,
+    StubError,
     copied_graph,
     entry_points_of,
     is_guard,
@@ -106,7 +107,7 @@ class _Programs:
     def __init__(self, standalone: bool, comments: bool) -> None:
         self._standalone, self._comments = standalone, comments
         self._known: dict[tuple[str, int], tuple[Graph, PythonCode]] = {}
-        self._stubs: dict[type, type[Stub]] = {}
+        self._stubs: dict[type, type[Stub | StubError]] = {}
 
     def of(self, module: nn.Module) -> list[tuple[Graph, PythonCode]]:
         """The programs of a module, one for each entry point; none for one that is not a captured one."""
@@ -147,9 +148,9 @@ class _Programs:
     def _swapped(self, value: Any) -> Any:
         return self._stub(value) if isinstance(value, type) and _is_foreign(value) else value
 
-    def _stub_called(self, node: Node) -> type[Stub]:
+    def _stub_called(self, node: Node) -> type[Stub | StubError]:
         kind: Any = node.target
-        if node.args and not issubclass(kind, Stub):
+        if node.args and not issubclass(kind, Stub | BaseException):
             raise ExportError(
                 f"the file cannot stand alone: {kind.__module__}.{kind.__qualname__} is called with values that the "
                 "call does not name, and what it makes of them is its own",
@@ -158,11 +159,16 @@ class _Programs:
             )
         return self._stub(kind)
 
-    def _stub(self, kind: type) -> type[Stub]:
-        if issubclass(kind, Stub):
+    def _stub(self, kind: type) -> type[Stub | StubError]:
+        if issubclass(kind, Stub | StubError):
             return kind
         if kind not in self._stubs:
-            self._stubs[kind] = type(kind.__name__, (Stub,), {"stands_for": f"{kind.__module__}.{kind.__qualname__}"})
+            facts: dict[str, Any] = {"stands_for": f"{kind.__module__}.{kind.__qualname__}"}
+            if issubclass(kind, BaseException):
+                facts["base"] = next(each for each in kind.__mro__ if each.__module__ == "builtins")
+                self._stubs[kind] = type(kind.__name__, (StubError,), facts)
+            else:
+                self._stubs[kind] = type(kind.__name__, (Stub,), facts)
         return self._stubs[kind]
 
 

@@ -175,7 +175,7 @@ from graphwright.runtime.unrolled import unrolled_checks, unrolled_reads
 from graphwright.runtime.watching import Watch, Watched
 
 if TYPE_CHECKING:
-    from graphwright.runtime.packaging.classes import Stub
+    from graphwright.runtime.packaging.classes import Stub, StubError
     from graphwright.runtime.packaging.python_file import PackageSource
     from graphwright.runtime.packaging.rolling import copied_graph, roll
     from graphwright.runtime.saving.loading import load
@@ -187,6 +187,7 @@ __getattr__ = lazy_imports(
     {
         "PackageSource": "packaging.python_file",
         "Stub": "packaging.classes",
+        "StubError": "packaging.classes",
         "copied_graph": "packaging.rolling",
         "load": "saving.loading",
         "roll": "packaging.rolling",
@@ -240,6 +241,7 @@ __all__ = [
     "Interpreter",
     "PackageSource",
     "Stub",
+    "StubError",
     "LazyGraphModule",
     "Outside",
     "ReportEntry",

@@ -16,6 +16,7 @@ import torch
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
+from graphwright.ops import has_no_side_effect
 from graphwright.runtime.graph_facts import facts_of_modules
 from graphwright.runtime.outside import ABSENT, METHODS, NAMES, Outside
 from graphwright.runtime.premises_text import any_of, said_of_modules
@@ -219,6 +220,7 @@ def expect_tensors(where: str, **kinds: tuple[Any, Any, int | None]) -> None:
         raise GuardError(misfit, at=where, fix="capture again with an example like this, or with both: examples=[...]")
 
 
+@has_no_side_effect
 def device_of_each(tensors: Iterable[torch.Tensor], device: torch.device) -> torch.device:
     """Answer a device where each of some tensors is on it, else the first other one.
 
@@ -228,6 +230,7 @@ def device_of_each(tensors: Iterable[torch.Tensor], device: torch.device) -> tor
     return next((tensor.device for tensor in tensors if tensor.device != device), device)
 
 
+@has_no_side_effect
 def class_of_tensor(held: torch.Tensor | Iterable[torch.Tensor]) -> str:
     """The name of the class of a tensor; of several, that of the first that is not a plain one.
 
@@ -296,6 +299,7 @@ def expect_outside(where: str, outside: Outside) -> None:
         )
 
 
+@has_no_side_effect
 def shared(**values: Any) -> str:
     """Say which of some values are one object: 'none', or the names of those that are another one.
 

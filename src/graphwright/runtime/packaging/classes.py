@@ -41,7 +41,7 @@ from graphwright.runtime.packaging.tensor_values import tensor_with_values
 from graphwright.runtime.premises import own_class
 from graphwright.runtime.references import describe, reference_to, why_unimportable
 
-__all__ = ["ModuleWriter", "ProgramsOf", "Stub", "Uses", "Written"]
+__all__ = ["ModuleWriter", "ProgramsOf", "Stub", "StubError", "Uses", "Written"]
 
 _INDENT = " " * 8
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -62,6 +62,13 @@ class Stub(types.SimpleNamespace):
     """The base of classes that the file defines in place of others: objects with the same attributes."""
 
     stands_for = ""
+
+
+class StubError(Exception):
+    """The base of exceptions that the file defines in place of others: `base` is the one of Python that they are."""
+
+    stands_for = ""
+    base: type[BaseException] = Exception
 
 
 def _is_plain_sequence(module: nn.Module) -> bool:

@@ -15,7 +15,7 @@ import torch
 
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node, map_aggregate
-from graphwright.runtime.packaging.classes import Stub, Written
+from graphwright.runtime.packaging.classes import Stub, StubError, Written
 from graphwright.runtime.packaging.modules import WIDTH
 from graphwright.runtime.references import Reference, describe, reference_to, why_unimportable
 
@@ -90,7 +90,7 @@ def import_statements(values: Mapping[str, Any], source: str, graphs: Iterable[G
 
 
 def _is_defined_here(value: Any) -> bool:
-    return isinstance(value, Written) or (isinstance(value, type) and issubclass(value, Stub))
+    return isinstance(value, Written) or (isinstance(value, type) and issubclass(value, Stub | StubError))
 
 
 def _blocks(modules: Iterable[str], found: Mapping[str, Iterable[str]]) -> list[str]:

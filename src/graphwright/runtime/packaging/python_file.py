@@ -17,7 +17,7 @@ from graphwright.codegen import Globals, PythonCode
 from graphwright.errors import ExportError
 from graphwright.ir import Graph
 from graphwright.runtime.entries import entry_points_of
-from graphwright.runtime.packaging.classes import ModuleWriter, ProgramsOf, Stub, Uses, Written
+from graphwright.runtime.packaging.classes import ModuleWriter, ProgramsOf, Stub, StubError, Uses, Written
 from graphwright.runtime.packaging.equal_classes import Statement, merged, rendered
 from graphwright.runtime.packaging.imports import import_statements, renamed, used_names
 from graphwright.runtime.packaging.loading import load_tensors, rebuilt, tensor_slots
@@ -27,6 +27,9 @@ from graphwright.runtime.premises import own_class
 __all__ = ["PackageSource", "stored_tensors"]
 
 _LOADING = {id(rebuilt): "loading", id(load_tensors): "loading"}
+
+
+_STUBS = (Stub, StubError)
 
 
 class PackageSource:
@@ -63,7 +66,7 @@ class PackageSource:
         root = self._root_class(
             methods[id(module)], [dataclasses.replace(each, value=called(each.value)) for each in members]
         )
-        stubs = [value for value in names.values.values() if isinstance(value, type) and issubclass(value, Stub)]
+        stubs = [value for value in names.values.values() if isinstance(value, type) and issubclass(value, _STUBS)]
         classes = "\n\n".join([*[self._stub(each) for each in stubs], *texts, root])
         self._imports = import_statements(names.values, classes, graphs, _LOADING)
         self._classes = classes
@@ -77,8 +80,11 @@ class PackageSource:
 
     # ---- the root class
 
-    def _stub(self, kind: type[Stub]) -> str:
-        base = self._names.add("SimpleNamespace", types.SimpleNamespace)
+    def _stub(self, kind: type[Stub | StubError]) -> str:
+        if issubclass(kind, StubError):
+            base = kind.base.__name__
+        else:
+            base = self._names.add("SimpleNamespace", types.SimpleNamespace)
         return f'class {kind.__name__}({base}):\n    """Stands for {kind.stands_for}."""\n'
 
     def _root_class(self, method: str, members: list[Statement]) -> str:
