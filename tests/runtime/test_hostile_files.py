@@ -228,7 +228,7 @@ def test_facts_of_modules_that_no_capture_writes_are_refused(facts: Any, good: P
     program, tensors = parts_of(good)
     program["modules"][0]["program"]["graph_meta"]["modules"] = written_as_file(facts)
     save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
-    with pytest.raises(LoadError, match="what it says of its modules|is no value"):
+    with pytest.raises(LoadError, match=r"what it says of its modules|is no value"):
         graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)
 
 
