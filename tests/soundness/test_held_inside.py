@@ -114,6 +114,21 @@ WAYS: dict[str, tuple[Callable[[Any, Tensor], Any], Callable[[Any], Any]]] = {
         lambda m, x: x + m.several.tensors[0], lambda m: m.several.tensors.__setitem__(0, zeros()),
     ),
     "size of a tensor": (lambda m, x: x * m.space.tensor.shape[0], put("space.tensor", lambda: torch.ones(1))),
+    "size of a tensor of an object": (
+        lambda m, x: x * m.plain.tensor.shape[0], put("plain.tensor", lambda: torch.ones(1)),
+    ),
+    "size of a tensor of a slot": (
+        lambda m, x: x * m.slotted.tensor.shape[0], put("slotted.tensor", lambda: torch.ones(1)),
+    ),
+    "size of a tensor that is resized": (
+        lambda m, x: x * m.plain.tensor.shape[0], lambda m: m.plain.tensor.resize_(1),
+    ),
+    "size of a tensor in a list of an object": (
+        lambda m, x: x * m.several.tensors[0].shape[0], lambda m: m.several.tensors.__setitem__(0, torch.ones(1)),
+    ),
+    "object with a tensor, whose size counts": (
+        lambda m, x: x * m.space.tensor.shape[0], put("space", lambda: types.SimpleNamespace(tensor=torch.ones(1))),
+    ),
     "weight of an object": (lambda m, x: F.linear(x, m.tied.weight), put("tied.weight", weight)),
     "weight that an object has, too": (lambda m, x: F.linear(x, m.tied.weight), put("layer.weight", weight)),
     "weight that a function has, too": (lambda m, x: m.part(x), put("layer.weight", weight)),
@@ -153,7 +168,10 @@ def made(way: str) -> tuple[Any, Any]:
     return trace(model, (X,)), model
 
 
-FOLLOWED = {"tensor of an object", "tensor of a slot", "tensor of a record"}  # read at each call
+FOLLOWED = {  # read at each call
+    "tensor of an object", "tensor of a slot", "tensor of a record", "tensor of a namespace",
+    "tensor of another namespace", "tensor deep inside",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("is_copy", [False, True], ids=["captured", "copy"])

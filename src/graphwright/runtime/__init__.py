@@ -20,6 +20,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     dispatch.py       which of several captures a call goes to
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
+    inside.py         what stands inside of modules, objects and containers, by paths
     premises.py       what it took for granted of modules, checked
     premises_text.py  the same in words
     plain_values.py   values that data tells, spelled and compared
@@ -89,6 +90,7 @@ from graphwright.runtime.guards import (
     unlike,
     unlike_inputs,
 )
+from graphwright.runtime.inside import HOOKS, inside_of
 from graphwright.runtime.interpreter import Interpreter
 from graphwright.runtime.members.attributes import (
     MODULE_TABLES,
@@ -145,12 +147,10 @@ from graphwright.runtime.plain_values import (
     with_renamed,
 )
 from graphwright.runtime.premises import (
-    HOOKS,
     Bound,
     bound,
     class_name,
     generators_in,
-    inside_of,
     name_of_class,
     own_class,
     own_names,
@@ -377,6 +377,7 @@ FLOORS = (
     "outside",
     "premises",
     "premises_text",
+    "inside",
     "plain_values",
     "graph_facts",
     "foreign",

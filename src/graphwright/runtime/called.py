@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as _torch_module
 
-from graphwright.runtime.premises import HOOKS
+from graphwright.runtime.inside import HOOKS
 from graphwright.runtime.unrolled import unrolled_checks
 from graphwright.runtime.watching import Watched
 

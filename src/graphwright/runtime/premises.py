@@ -14,7 +14,6 @@ import functools
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from itertools import repeat
-from types import MethodType
 from typing import Any
 
 import torch
@@ -24,7 +23,18 @@ from torch.nn.modules import module as _torch_module
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
 from graphwright.runtime.graph_facts import Facts, forwards_of
-from graphwright.runtime.objects import attributes_of, slots_of, state_of
+from graphwright.runtime.inside import (
+    ABSENT,
+    HOOKS,
+    TABLES,
+    held_at,
+    held_by,
+    holder_of,
+    inside_of,
+    object_at,
+    places_of,
+)
+from graphwright.runtime.objects import slots_of, state_of
 from graphwright.runtime.plain_values import (
     BYTES,
     copied_around,
@@ -39,13 +49,11 @@ from graphwright.runtime.premises_text import NAMED, OF_TENSORS, dotted, dtypes_
 from graphwright.runtime.watching import Watch, Watched
 
 __all__ = [
-    "HOOKS",
     "Bound",
     "asked_dtypes",
     "bound",
     "class_name",
     "generators_in",
-    "inside_of",
     "name_of_class",
     "own_class",
     "own_names",
@@ -53,9 +61,6 @@ __all__ = [
     "unlike_modules",
 ]
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_TABLES = ("_modules", "_parameters", "_buffers")
-_ABSENT: Any = object()
 _CONTAINERS = (list, dict, set, collections.deque)  # whose content may become another
 
 
@@ -133,7 +138,7 @@ def asked_dtypes(root: nn.Module, facts: Mapping[str, Facts], at: str) -> Iterat
     for path, of_one in facts.items():
         module = _module_at(root, path)
         for name, was in of_one.get("dtypes", {}).items():
-            held = _held(module, name) if isinstance(module, nn.Module) else None
+            held = held_by(module, name) if isinstance(module, nn.Module) else None
             if isinstance(held, torch.Tensor):
                 yield dotted(".".join(filter(None, (at, path))), name), held, was, of_one.get("asked", {}).get(name, "")
 
@@ -157,7 +162,7 @@ def _is_bare(module: Any, facts: Facts) -> bool:
 
 def _has_a_class(held: Any) -> bool:
     """Tell whether something is there whose class counts: what only holds what a graph uses has none of its own."""
-    return held is not _ABSENT and type(held) is not nn.Module
+    return held is not ABSENT and type(held) is not nn.Module
 
 
 _AGAIN = "capture the model again"
@@ -191,57 +196,57 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         yield f"{where} has a forward of its own now, in the place of {place}", one_node
     elif "forward" not in module.__dict__ and path in forwards_of(graph).of_modules:
         yield f"{where} had a forward of its own when the program was captured, and has none now", _AGAIN
-    values = {name: spelled(module.__dict__.get(name, _ABSENT), graph.constants) for name in facts.get("values", {})}
+    values = {name: spelled(module.__dict__.get(name, ABSENT), graph.constants) for name in facts.get("values", {})}
     for name, was in facts.get("values", {}).items():
-        now, held = values[name], _held(module, name)
-        if not is_told(module.__dict__.get(name, _ABSENT), was, graph.constants):
-            if held is _ABSENT and (not path or (type(was) is dict and list(was) == NAMED[0])):
+        now, held = values[name], held_by(module, name)
+        if not is_told(module.__dict__.get(name, ABSENT), was, graph.constants):
+            if held is ABSENT and (not path or (type(was) is dict and list(was) == NAMED[0])):
                 continue  # a part of the program, made of what its graph uses; or a function, which no file holds
-            kind = "no more there" if held is _ABSENT else f"a {type(held).__name__}"
-            said = f"now it is {kind if now is _ABSENT else shown_now(was, now)}"
+            kind = "no more there" if held is ABSENT else f"a {type(held).__name__}"
+            said = f"now it is {kind if now is ABSENT else shown_now(was, now)}"
             what = f"{dotted(path, name)} was {shown(was)} when the program was captured; {said}"
             can_stay_open = type(was) in (bool, int, float)
             yield what, f"{_AGAIN}, or with dynamic=[{dotted(path, name)!r}]" if can_stay_open else _AGAIN
     for inner, of_object in facts.get("objects", {}).items():
-        if not path and _held(module, inner.partition(".")[0]) is _ABSENT:
+        if not path and held_by(module, inner.partition(".")[0]) is ABSENT:
             continue  # such a part, too
-        yield from _unlike_object(_object_at(module, inner), dotted(path, inner), of_object, graph.constants)
+        yield from _unlike_object(object_at(module, inner), dotted(path, inner), of_object, graph.constants)
     for table, names in facts.get("holds", {}).items():
         yield from _unlike_table(module, path, table, names, facts.get("unused", ()), graph)
     for name, was in facts.get("is_none", {}).items():
-        held = _held(module, name)
-        if held is not _ABSENT and (held is None) != was:
+        held = held_by(module, name)
+        if held is not ABSENT and (held is None) != was:
             said = "None" if was else "there"
             yield f"{dotted(path, name)} was {said} when the program was captured; now it is not", _AGAIN
     for fact, text in OF_TENSORS.items():
         for name, was in facts.get(f"{fact}s", {}).items():
-            now = str(getattr(_held(module, name), fact, was))
+            now = str(getattr(held_at(module, name), fact, was))
             if now != was and now not in dtypes_in(was):
                 asked = facts.get("asked", {}).get(name) if fact == "dtype" else None
                 then = "captured" if not asked else f"captured, which asks at {asked}"
                 what = f"{dotted(path, name)} was {text} {was} when the program was {then}; now it is {text} {now}"
-                yield what, "convert the original model, then capture it"
+                yield what, _AGAIN if fact == "shape" else "convert the original model, then capture it"
     for name, answers in facts.get("kinds", {}).items():
-        held = _held(module, name)
+        held = held_by(module, name)
         kinds = {name_of_class(kind) for kind in type(held).__mro__}
         for kind in (kind for kind, was in answers.items() if _has_a_class(held) and (kind in kinds) != was):
             was, now = f"{'a' if answers[kind] else 'no'} {kind.rpartition('.')[2]}", type(held).__qualname__
             yield f"{dotted(path, name)} was {was} when the program was captured; now it is a {now}", _AGAIN
     for name, was in facts.get("exact", {}).items():
-        held = _held(module, name)
+        held = held_by(module, name)
         if _has_a_class(held) and class_name(held) != was:
             was, now = was.rpartition(".")[2], type(held).__qualname__
             said = f"{dotted(path, name)} was a {was} and no other class when it was captured; now it is a {now}"
             yield said, _AGAIN
     yield from _unlike_ones(module, facts.get("same", {}))
     for name in facts.get("absent", ()):
-        if _held(module, name) is not _ABSENT:
+        if held_by(module, name) is not ABSENT:
             yield f"{dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
     if "names" in facts:
         yield from _unlike_names(own_names(module.__dict__), facts["names"], facts.get("made", ()), where)
     drawn = generators_in(graph) if facts.get("drawn") else set()
     for name in facts.get("drawn", ()) if drawn else ():
-        if id(module.__dict__.get(name, _ABSENT)) not in drawn and name in module.__dict__:
+        if id(module.__dict__.get(name, ABSENT)) not in drawn and name in module.__dict__:
             yield f"{dotted(path, name)} is another generator than that of which the captured program draws", _AGAIN
     for name, keys in facts.get("without", {}).items():
         held = module.__dict__.get(name)
@@ -277,7 +282,7 @@ def _unlike_names(now: list[str], was: list[str], made: Collection[str], what: s
 
 def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Which modules or tensors were one and are two now, or were two and are one."""
-    held = {path: _held_at(root, path) for path in same}
+    held = {path: held_at(root, path) for path in same}
     one_of = {id(held[path]): path for path in same.values() if held[path] is not None}
     for path, first in same.items():
         if held[path] is None or held[first] is None:
@@ -286,34 +291,6 @@ def _unlike_ones(root: nn.Module, same: Mapping[str, str]) -> Iterator[tuple[str
             yield f"self.{path} was self.{first} when the program was captured; now it is another", _AGAIN
         elif same[one_of[id(held[path])]] != first:
             yield f"self.{path} was not self.{one_of[id(held[path])]} when the program was captured; now it is", _AGAIN
-
-
-def _held_at(root: nn.Module, path: str) -> Any:
-    holder, name = _holder_of(root, path)
-    if issubclass(type(holder), nn.Module):
-        held = _held(holder, name)
-        return None if held is _ABSENT else held
-    return inside_of(holder).get(name)
-
-
-def _holder_of(root: nn.Module, path: str) -> tuple[Any, str]:
-    """The module, object or container in which a module, tensor or object of a path is, and its name there."""
-    *owners, name = path.split(".")
-    holder: Any = root
-    for owner in owners:
-        if issubclass(type(holder), nn.Module):
-            found = _held(holder, owner)
-            holder = None if found is _ABSENT else found
-        else:
-            holder = inside_of(holder).get(owner)
-    return holder, name
-
-
-def _places_of(root: nn.Module, path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The table in which a module or tensor of a path is, or an object, and its name there."""
-    holder, name = _holder_of(root, path)
-    tables = [holder.__dict__[table] for table in _TABLES] if issubclass(type(holder), nn.Module) else []
-    yield from ((table, name) for table in (*tables, state_of(holder)) if name in table)
 
 
 def _unlike_object(value: Any, path: str, facts: Facts, constants: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -325,14 +302,14 @@ def _unlike_object(value: Any, path: str, facts: Facts, constants: Mapping[str, 
         return
     held = inside_of(value)
     for name, was in facts["values"].items():
-        now = spelled(held.get(name, _ABSENT))
+        now = spelled(held.get(name, ABSENT))
         is_tensor = type(was) is dict and list(was) == ["tensor"]
         if (
             not is_told(held.get(name), was, constants)
             if is_tensor
             else type(now) is not type(was) or not is_equal(now, was)
         ):
-            said = "it is no more there" if now is _ABSENT else f"it is {shown_now(was, now)}"
+            said = "it is no more there" if now is ABSENT else f"it is {shown_now(was, now)}"
             what = f"{name[:-2]}({path})" if name.endswith("()") else f"{path}.{name}"
             yield f"{what} was {shown(was)} when the program was captured; now {said}", _AGAIN
     if "names" in facts and list(held) != facts["names"]:
@@ -340,31 +317,6 @@ def _unlike_object(value: Any, path: str, facts: Facts, constants: Mapping[str, 
     for name in facts.get("absent", ()):
         if name in held:
             yield f"{path} has got an attribute {name!r} of its own since the program was captured", _AGAIN
-
-
-def _object_at(module: nn.Module, path: str) -> Any:
-    value: Any = module
-    for atom in path.split("."):
-        value = inside_of(value).get(atom)
-    return value
-
-
-def inside_of(value: Any) -> dict[str, Any]:
-    """What an object has by attribute, a container by place or key and with its length, each under a text."""
-    kind = type(value)  # its `__class__` is what its class says, and may run anything
-    if issubclass(kind, functools.partial):
-        return {"func": value.func, "args": value.args, "keywords": value.keywords}
-    if issubclass(kind, MethodType):
-        return {"__self__": value.__self__}
-    if issubclass(kind, nn.Module):
-        state = value.__dict__
-        hooks = [hook for table in HOOKS for hook in state[table].values()]
-        inner = {name: held for table in _TABLES for name, held in state[table].items()}
-        return {**state, **inner, "hooks()": len(hooks)}
-    if issubclass(kind, list | tuple | dict):
-        items = value.items() if issubclass(kind, dict) else enumerate(value)
-        return {"len()": len(value), **{str(key): item for key, item in items}}
-    return attributes_of(value)
 
 
 def _unlike_table(
@@ -395,13 +347,6 @@ def _used(graph: Graph) -> set[str]:
 
 def _is_below(used: str, path: str) -> bool:
     return used == path or used.startswith(path + ".")
-
-
-def _held(module: nn.Module, name: str) -> Any:
-    for table in (module.__dict__, *[module.__dict__[name] for name in _TABLES]):
-        if name in table:
-            return table[name]
-    return _ABSENT
 
 
 def _is_of_class(module: nn.Module, name: str) -> bool:
@@ -459,22 +404,32 @@ class Bound:
                 self._lacking += [(type(module), name) for name in of_one.get("lacking", ())]
                 self._add(module.__dict__, of_one, reads, filled)
                 for each in of_one.get("same", {}):
-                    places = list(_places_of(module, each))
-                    reads += places
-                    holder, name = _holder_of(module, each)
-                    if not places and not issubclass(type(holder), nn.Module):  # in a slot, or a container
-                        self._slots.append((holder, name, inside_of(holder).get(name, _ABSENT)))
+                    self._add_inside(module, each, reads)
+                for fact in OF_TENSORS:
+                    for each in of_one.get(f"{fact}s", {}):
+                        if "." in each:  # of an object that the module holds
+                            self._add_inside(module, each, reads)
+                            held = held_at(module, each)
+                            self._of_tensors.append(({each: held}, each, fact, getattr(held, fact, None)))
         held = [table.get(name) for table, name in self._containers]
         self._contents = [(copy.deepcopy(value), kinds_in(value)) for value in held]
         self._then = [dict(table) for table in self._tables]
         self._types = [*map(type, self._typed)]
-        self._now = *map(list, zip(*reads, strict=True)), [_ABSENT] * len(reads)
-        self._values = [table.get(name, _ABSENT) for table, name in reads]
+        self._now = *map(list, zip(*reads, strict=True)), [ABSENT] * len(reads)
+        self._values = [table.get(name, ABSENT) for table, name in reads]
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
         others = self._closed, self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors
         self._is_plain = not any(others)
         self._keyed, self._names = [table for table, _ in self._keys], [names for _, names in self._keys]
         self._watch = Watch([self.watched()])
+
+    def _add_inside(self, module: nn.Module, path: str, reads: list[tuple[dict[str, Any], str]]) -> None:
+        """Look whether what stands at a path inside of a module is the very object."""
+        places = list(places_of(module, path))
+        reads += places
+        holder, name = holder_of(module, path)
+        if not places and not issubclass(type(holder), nn.Module):  # in a slot, or a container
+            self._slots.append((holder, name, inside_of(holder).get(name, ABSENT)))
 
     def _add_path(self, root: nn.Module, path: str) -> None:
         module: Any = root
@@ -491,7 +446,7 @@ class Bound:
         reads: list[tuple[dict[str, Any], str]],
         filled: list[tuple[dict[str, Any], str]],
     ) -> None:
-        reads += [(state, table) for table in (*HOOKS, *_TABLES)]  # which may be replaced by others
+        reads += [(state, table) for table in (*HOOKS, *TABLES)]  # which may be replaced by others
         if "forward" in facts:
             reads.append((state, "forward"))
         elif "hooks" in facts:
@@ -508,19 +463,20 @@ class Bound:
             if table == "_modules" and not any(state[table] is known for known in self._tables):
                 self._tables.append(state[table])
         for name, is_none in facts.get("is_none", {}).items():
-            held = next((state[each] for each in _TABLES if name in state[each]), state)
+            held = next((state[each] for each in TABLES if name in state[each]), state)
             (reads if is_none else filled).append((held, name))
         for fact in OF_TENSORS:
             for name in facts.get(f"{fact}s", {}):
-                held = next((state[each] for each in _TABLES if name in state[each]), state)
-                self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
+                held = next((state[each] for each in TABLES if name in state[each]), state)
+                if "." not in name:
+                    self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
         reads += [(state, name) for name in facts.get("drawn", ())]
         self._closed += [(state, name, set(keys)) for name, keys in facts.get("without", {}).items()]
         if "names" in facts:
             self._keys.append((state, list(state)))
         reads += [(state["_modules"], name) for name in {**facts.get("kinds", {}), **facts.get("exact", {})}]
         absent = facts.get("absent", ())
-        reads += [(table, name) for name in absent for table in (state, *[state[each] for each in _TABLES])]
+        reads += [(table, name) for name in absent for table in (state, *[state[each] for each in TABLES])]
 
     def _add_value(self, state: dict[str, Any], name: str, reads: list[tuple[dict[str, Any], str]]) -> None:
         """Look whether an attribute is the very object; of one that may hold something else, what it holds."""
@@ -552,17 +508,17 @@ class Bound:
             self._keys.append((held, list(held)))
         reads += [(held, each) for each in facts.get("absent", ())]
         if slots_of(type(value)):
-            self._slots += [(value, each, _ABSENT) for each in facts.get("absent", ())]
+            self._slots += [(value, each, ABSENT) for each in facts.get("absent", ())]
         if issubclass(type(value), nn.Module):
             self._idle += [held[table] for table in HOOKS if not held[table]]
-            held = _OfModule({each: table for table in (held, *[held[each] for each in _TABLES]) for each in table})
+            held = _OfModule({each: table for table in (held, *[held[each] for each in TABLES]) for each in table})
         for each in facts["values"]:
             if isinstance(held, _OfModule) and each in held:
                 self._add_value(held[each], each, reads)
             elif isinstance(held, _OfModule) and facts["values"][each] == 0 and each == "hooks()":
                 continue
             elif each not in held:
-                self._slots.append((value, each, inside_of(value).get(each, _ABSENT)))
+                self._slots.append((value, each, inside_of(value).get(each, ABSENT)))
             else:
                 self._add_value(held, each, reads)
 
@@ -615,7 +571,7 @@ class Bound:
             return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
-        return not any(inside_of(value).get(name, _ABSENT) is not was for value, name, was in self._slots)
+        return not any(inside_of(value).get(name, ABSENT) is not was for value, name, was in self._slots)
 
 
 class _OfModule(dict[str, Any]):

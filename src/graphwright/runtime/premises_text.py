@@ -22,7 +22,8 @@ def said_of_modules(facts: Mapping[str, Facts]) -> str:
             alike.setdefault(f"{name} is {shown(value)}", []).append(dotted(path, name))
         for fact, text in OF_TENSORS.items():
             for name, was in of_one.get(f"{fact}s", {}).items():
-                alike.setdefault(f"{name} is {text} {was}", []).append(dotted(path, name))
+                owner, _, last = dotted(path, name).rpartition(".")
+                alike.setdefault(f"{last} is {text} {was}", []).append(f"{owner}.{last}")
         for owner, held in of_one.get("objects", {}).items():
             for name, value in held["values"].items():
                 alike.setdefault(f"{name} is {shown(value)}", []).append(dotted(path, f"{owner}.{name}"))

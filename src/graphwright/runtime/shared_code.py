@@ -16,8 +16,8 @@ from graphwright.codegen import PythonCode
 from graphwright.ir import Graph
 from graphwright.runtime.called import calls_are_plain
 from graphwright.runtime.entries import Entry
+from graphwright.runtime.inside import HOOKS
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
-from graphwright.runtime.premises import HOOKS
 
 __all__ = ["SharedCode", "method_of"]
 

@@ -6,6 +6,7 @@ import collections
 import logging
 import operator
 import threading
+import types
 from collections.abc import Hashable
 from typing import Any
 
@@ -132,10 +133,14 @@ def put_back(container: Any, held: dict[Any, Any]) -> None:
 _MISSING = object()
 
 
+# How attributes are read plainly; namespaces have the same under a name of their own before Python 3.13.
+_READING: tuple[Any, ...] = (object.__getattribute__, types.SimpleNamespace.__getattribute__)
+
+
 def reads_plainly(owner: Any, name: str) -> bool:
     """Tell whether `owner.name` gives what the object holds under that name: not what its class makes of it."""
     kind: Any = type(owner)
-    if kind.__getattribute__ is not object.__getattribute__:
+    if kind.__getattribute__ not in _READING:
         return False
     found = next((base.__dict__[name] for base in kind.__mro__ if name in base.__dict__), None)
     return not hasattr(type(found), "__set__") or type(found).__name__ == "member_descriptor"

@@ -68,7 +68,7 @@ class HeldTensors:
             else:
                 fact = fact if isinstance(fact, str) else "dtype"
                 said = str(getattr(tensor, fact))
-        owner, _, name = path.rpartition(".")
+        owner, name = self._owner_of(path)
         of_module = self._recorder.ledger.module(owner)
         if fact == "dtype":
             before = of_module.get("dtypes", {})
@@ -77,6 +77,15 @@ class HeldTensors:
                 of_module.setdefault("asked", {})[name] = at
         else:
             of_module.setdefault(f"{fact}s", {})[name] = said
+
+    def _owner_of(self, path: str) -> tuple[str, str]:
+        """The path of the module that a tensor is inside of, and its path there: of an object, more than a name."""
+        atoms, count = path.split("."), 0
+        module: Any = self._recorder.shells.root_module if self._recorder.shells is not None else None
+        while module is not None and count < len(atoms) - 1:
+            module = module._modules.get(atoms[count])
+            count += module is not None
+        return ".".join(atoms[:count]), ".".join(atoms[count:])
 
     def node(self, tensor: torch.Tensor) -> Node:
         """The node that reads a tensor of the module, or a constant that no module has."""

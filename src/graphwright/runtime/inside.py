@@ -1,0 +1,81 @@
+"""What stands inside of modules, objects and containers, by paths of names, places and keys."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from types import MethodType
+from typing import Any
+
+from torch import nn
+
+from graphwright.runtime.objects import attributes_of, state_of
+
+__all__ = ["ABSENT", "HOOKS", "TABLES", "held_at", "held_by", "holder_of", "inside_of", "object_at", "places_of"]
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+TABLES = ("_modules", "_parameters", "_buffers")
+ABSENT: Any = object()
+
+
+def held_at(root: nn.Module, path: str) -> Any:
+    """What is at a path; None where nothing is."""
+    holder, name = holder_of(root, path)
+    if issubclass(type(holder), nn.Module):
+        held = held_by(holder, name)
+        return None if held is ABSENT else held
+    return inside_of(holder).get(name)
+
+
+def holder_of(root: nn.Module, path: str) -> tuple[Any, str]:
+    """The module, object or container in which a module, tensor or object of a path is, and its name there."""
+    *owners, name = path.split(".")
+    holder: Any = root
+    for owner in owners:
+        if issubclass(type(holder), nn.Module):
+            found = held_by(holder, owner)
+            holder = None if found is ABSENT else found
+        else:
+            holder = inside_of(holder).get(owner)
+    return holder, name
+
+
+def places_of(root: nn.Module, path: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The table in which a module or tensor of a path is, or an object, and its name there."""
+    holder, name = holder_of(root, path)
+    tables = [holder.__dict__[table] for table in TABLES] if issubclass(type(holder), nn.Module) else []
+    yield from ((table, name) for table in (*tables, state_of(holder)) if name in table)
+
+
+def object_at(module: nn.Module, path: str) -> Any:
+    """The object at a path through objects and containers; None where nothing is."""
+    value: Any = module
+    for atom in path.split("."):
+        value = inside_of(value).get(atom)
+    return value
+
+
+def inside_of(value: Any) -> dict[str, Any]:
+    """What an object has by attribute, a container by place or key and with its length, each under a text."""
+    kind = type(value)  # its `__class__` is what its class says, and may run anything
+    if issubclass(kind, functools.partial):
+        return {"func": value.func, "args": value.args, "keywords": value.keywords}
+    if issubclass(kind, MethodType):
+        return {"__self__": value.__self__}
+    if issubclass(kind, nn.Module):
+        state = value.__dict__
+        hooks = [hook for table in HOOKS for hook in state[table].values()]
+        inner = {name: held for table in TABLES for name, held in state[table].items()}
+        return {**state, **inner, "hooks()": len(hooks)}
+    if issubclass(kind, list | tuple | dict):
+        items = value.items() if issubclass(kind, dict) else enumerate(value)
+        return {"len()": len(value), **{str(key): item for key, item in items}}
+    return attributes_of(value)
+
+
+def held_by(module: nn.Module, name: str) -> Any:
+    """What a module has under a name; ABSENT where it has nothing."""
+    for table in (module.__dict__, *[module.__dict__[name] for name in TABLES]):
+        if name in table:
+            return table[name]
+    return ABSENT
