@@ -15,6 +15,7 @@ import functools
 import gc
 import random
 import sys
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -186,7 +187,9 @@ def held_stand_in(recorder: TypedCapture, value: Any, path: str) -> Any:
     if not _is_iterator(value):
         return value
     try:
-        return copy.copy(value)
+        with warnings.catch_warnings():  # Python 3.12 and 3.13 say that later ones cannot copy it
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return copy.copy(value)
     except TypeError:
         return value
 

@@ -50,10 +50,11 @@ WORLD = {
 }
 _CLASSES = {"datetime": {"datetime": "now utcnow today", "date": "today"}}  # methods of classes that do
 _COMPUTE = {"localtime": 1, "gmtime": 1, "ctime": 1, "asctime": 1, "strftime": 2}  # with so many arguments
-# Through which modules of Python's library a program calls them.
+# Through which modules of Python's library a program calls them; a file has the last part of a module's name.
+_PATHS = ("pathlib", "_local", "_abc")  # the last two in Python 3.13
 _CARRIERS = {
-    "open": ("pathlib", "gzip", "bz2", "lzma", "zipfile", "tarfile", "fileinput", "configparser", "shelve"),
-    "stat": ("pathlib",), "lstat": ("pathlib",), "listdir": ("pathlib",), "scandir": ("pathlib",),
+    "open": (*_PATHS, "gzip", "bz2", "lzma", "zipfile", "tarfile", "fileinput", "configparser", "shelve"),
+    "stat": _PATHS, "lstat": _PATHS, "listdir": _PATHS, "scandir": _PATHS,
     "encodekey": ("os", "_collections_abc"),
 }  # fmt: skip
 _watched: set[str] = set()

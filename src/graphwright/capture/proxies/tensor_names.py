@@ -54,9 +54,9 @@ _NAMES = {
     """,
     Row.PYTHON: """
         __annotations__ __array_priority__ __array_wrap__ __class__ __deepcopy__ __delattr__ __delitem__
-        __dict__ __dir__ __dlpack_c_exchange_api__ __doc__ __format__ __getattribute__ __hash__ __init__
-        __init_subclass__ __iter__ __module__ __new__ __repr__ __reversed__ __setattr__ __sizeof__ __slotnames__ __str__
-        __subclasshook__ __torch_dispatch__ __torch_function__ __weakref__
+        __dict__ __dir__ __dlpack_c_exchange_api__ __doc__ __firstlineno__ __format__ __getattribute__
+        __hash__ __init__ __init_subclass__ __iter__ __module__ __new__ __repr__ __reversed__ __setattr__ __sizeof__
+        __slotnames__ __static_attributes__ __str__ __subclasshook__ __torch_dispatch__ __torch_function__ __weakref__
     """,
     Row.NODE: """
         H T __abs__ __add__ __and__ __div__ __eq__ __floordiv__ __ge__ __getitem__ __gt__ __iadd__ __iand__
