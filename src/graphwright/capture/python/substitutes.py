@@ -45,11 +45,15 @@ def substitute(
     if recorder.typed is None and _looks_for_proxies(function, args):
         return functools.partial(_of_torch, recorder, function)
     plan = recorder.plan
-    leaf = called_with(function, plan.leaf_ids) if plan.leaves else None
-    if leaf is not None:
-        return functools.partial(_leaf_called, with_examples(recorder), leaf.func, *leaf.args, **leaf.keywords)
-    if plan.outlined and _code_of(function) in plan.outlined:
+    is_leaf = plan.leaves and (
+        id(function) in plan.leaf_ids or id(getattr(function, "__func__", None)) in plan.leaf_ids
+    )
+    if is_leaf or (plan.outlined and _code_of(function) in plan.outlined):
         return functools.partial(_leaf_called, with_examples(recorder), function)
+    if plan.leaves and type(function) not in _THEMSELVES:
+        leaf = called_with(function, plan.leaf_ids)
+        if leaf is not None:
+            return functools.partial(_leaf_called, with_examples(recorder), leaf.func, *leaf.args, **leaf.keywords)
     stand_in = hear(function)
     if stand_in is not function:
         return stand_in  # type: ignore[no-any-return]
@@ -63,6 +67,9 @@ def substitute(
             return functools.partial(_generator_called, recorder.typed, function)
     by_type: Callable[..., Substitute] = _BY_TYPE.get(kind, _of_object)
     return recorder.transforms.handler(function) or by_type(recorder, function, args, kwargs)
+
+
+_THEMSELVES = frozenset({FunctionType, MethodType, BuiltinFunctionType, type})  # what they call has their own id
 
 
 def _looks_for_proxies(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
