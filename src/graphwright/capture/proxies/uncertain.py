@@ -88,7 +88,7 @@ def uncertain_in(values: Iterable[Any]) -> TensorProxy | None:
             waiting += dict.values(value)
         elif isinstance(value, GeneratorType):
             if value.gi_frame is not None and not is_internal(value.gi_code.co_filename):
-                waiting.append(value.gi_frame.f_locals)
+                waiting += value.gi_frame.f_locals.values()  # in Python 3.13 they are no dict
         elif isinstance(value, SEVERAL):
             waiting += value
         elif isinstance(value, MethodType):
