@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import graphwright
-from graphwright import GraphError
-from graphwright.analysis import Liveness, Storages, memory, tensors_in
+from graphwright import GraphError, trace
+from graphwright.analysis import Liveness, Storages, memory, peak_memory, tensors_in
 
 
 def torchvision_model(name: str, size: int) -> Callable[[], tuple[nn.Module, Any]]:
@@ -205,3 +205,30 @@ def test_last_uses_are_where_generated_code_frees() -> None:
     other = graphwright.symbolic_trace(lambda x: x)
     with pytest.raises(GraphError, match="x is no node of the module"):
         liveness.last_use(next(iter(other.graph.nodes)))
+
+
+class Checked(nn.Module):
+    """Refuses some data: which way it goes is known, as the others end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not torch.all(x == x):
+            raise ValueError("not a number")
+        if (x < 0).any():
+            if x.sum() > 3:
+                raise ValueError("below zero")
+            else:
+                raise KeyError("far below zero")
+        return self.layer(x).relu()
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_programs_that_raise_for_some_data_go_the_other_way(backward: bool) -> None:
+    plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    x = torch.rand(64, 4)
+    report, expected = memory(trace(Checked(), (x,)), (x,), backward=backward), memory(plain, (x,), backward=backward)
+    assert report.peak == expected.peak == peak_memory(trace(Checked(), (x,)), (x,), backward=backward)
+    assert [node.name for node in report.nodes][-3:] == ["layer", "relu", "output"]

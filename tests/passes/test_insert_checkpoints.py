@@ -272,3 +272,29 @@ def test_a_norm_that_runs_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
     assert InsertCheckpoints(budget=int(peak_memory(gm, x, backward=True) * 0.8), args=(x,)).run(gm) > 0
     with pytest.raises(AssertionError):
         check_alike(model, gm, x)
+
+
+def test_checks_that_raise_stay_outside() -> None:
+    class Block(nn.Sequential):
+        def __init__(self) -> None:
+            super().__init__(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 8))
+
+    class Checked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(
+                *[nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 8)) for _ in range(3)]
+            )
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if (x < 0).any():
+                raise ValueError("below zero")
+            return self.layers(x)  # type: ignore[no-any-return]
+
+    x = torch.rand(64, 8)
+    gm = graphwright.trace(Checked(), (x,))
+    before = peak_memory(gm, (x,), backward=True)
+    assert InsertCheckpoints(before * 8 // 10, (x,)).run(gm) > 0
+    assert peak_memory(gm, (x,), backward=True) <= before * 8 // 10
+    with pytest.raises(ValueError, match="below zero"):
+        gm(-x)

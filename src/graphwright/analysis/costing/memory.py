@@ -7,7 +7,7 @@ import functools
 import linecache
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -215,26 +215,38 @@ class _Run(Interpreter):
 
 def _peaks_of_code(gm: nn.Module, given: Any, backward: bool) -> tuple[int, int]:
     """The peaks of forward and of the whole run of the generated code, which frees values at the end of a statement."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    module, (args, kwargs) = with_fake_tensors(gm, mode), _on_fake(given, mode)
-    held = [*module.parameters(), *module.buffers(), *tensors_in((args, kwargs))]
-    with mode, _Deciding(held) as storages, torch.set_grad_enabled(backward):
-        result = module(*args, **kwargs)
-        forward = storages.peak
-        if backward:
-            _differentiate(result)
-        return forward, storages.peak
+    denied: set[Any] = set()  # where yes leads to an error of the program's
+    while True:
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        module, (args, kwargs) = with_fake_tensors(gm, mode), _on_fake(given, mode)
+        held = [*module.parameters(), *module.buffers(), *tensors_in((args, kwargs))]
+        storages = _Deciding(held, denied)
+        try:
+            with mode, storages, torch.set_grad_enabled(backward):
+                result = module(*args, **kwargs)
+                forward = storages.peak
+                if backward:
+                    _differentiate(result)
+                return forward, storages.peak
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            raise
+        except Exception:
+            line = next((line for line in reversed(storages.asked) if line not in denied), None)
+            if line is None:
+                raise
+            denied.add(line)
 
 
 class _Deciding(Storages):
     """Answers what code asks of the data of truth values: yes, but each `while` ends after one round.
 
-    What is run again in backward asks again, and gets the same answers.
+    It is no for the lines `denied`. What is run again in backward asks again, and gets the same answers.
     """
 
-    def __init__(self, known: Iterable[Tensor]) -> None:
+    def __init__(self, known: Iterable[Tensor], denied: Container[Any]) -> None:
         super().__init__(known)
-        self._asked: Counter[Any] = Counter()
+        self._denied = denied
+        self.asked: Counter[Any] = Counter()  # the lines that asked, and how often
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -244,10 +256,12 @@ class _Deciding(Storages):
             while frame.f_back is not None and frame.f_code.co_filename.startswith(_TORCH):
                 frame = frame.f_back
             line = frame.f_code, frame.f_lineno
-            self._asked[line] += 1
+            self.asked[line] += 1
+            if line in self._denied:
+                return False
             if linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("while "):
-                return self._asked[line] % 2 == 1
-            return self._asked[line] <= _PATIENCE
+                return self.asked[line] % 2 == 1
+            return self.asked[line] <= _PATIENCE
         return super().__torch_dispatch__(function, types, args, kwargs)
 
 

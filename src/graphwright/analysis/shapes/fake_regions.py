@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from graphwright.ops import cond, for_loop, while_loop
+from graphwright.ops import cond, for_loop, raise_error, while_loop
 
 __all__ = ["run_loop", "run_on_fake"]
 
@@ -15,15 +17,34 @@ __all__ = ["run_loop", "run_on_fake"]
 def run_on_fake(call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function by `call`; where a fake tensor would decide a branch or loop, run each body once.
 
-    A branch then gives what its true side does, a loop what one more round does.
+    A branch then gives what its true side does, or where the program raises there, its false one; a loop what one more
+    round does.
     """
     if target is cond and isinstance(args[0], FakeTensor):
         _, true, false, operands = args
-        false(*operands)
-        return true(*operands)
+        given = [result for side in (false, true) for result in _unless_raised(side, operands)]
+        return given[-1] if given else true(*operands)
+    if target in _TRUTHS and isinstance(args[0], FakeTensor):
+        return torch.logical_not(args[0]) if target is operator.not_ else args[0].bool()
     if target is while_loop or target is for_loop:
         return run_loop(target, args)
     return call(target, args, kwargs)
+
+
+_TRUTHS = (operator.not_, operator.truth, bool)
+
+
+def _unless_raised(side: Callable[..., Any], operands: tuple[Any, ...]) -> list[Any]:
+    """What a side of a branch gives; nothing where it ends with an error of the program's."""
+    try:
+        return [side(*operands)]
+    except Exception as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        if trace is None or trace.tb_frame.f_code is not raise_error.__code__:
+            raise
+        return []
 
 
 def run_loop(target: Any, args: tuple[Any, ...], undecided: Any = FakeTensor) -> tuple[Any, ...]:

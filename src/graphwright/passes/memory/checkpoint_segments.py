@@ -57,7 +57,7 @@ class Segments:
             own = sum(self._weights.get(node, 0) for node in stretch)
             if own * 50 >= total:
                 found += self._split(stretch, max(1, round(own / target)))
-        return [segment for segment in found if len(segment) > 1 and self._is_left_alone(segment)]
+        return [segment for segment in found if len(segment) > 1 and _results(segment) and self._is_left_alone(segment)]
 
     # ---- stretches
 
@@ -135,11 +135,17 @@ class Segments:
         return sum(self._crossing.get(node, 0) for node in before if any(not user < first for user in node.users))
 
 
+def _results(segment: Sequence[Node]) -> list[Node]:
+    """The nodes of a segment that others read; a check that may raise has none."""
+    inside = set(segment)
+    return [node for node in segment if any(user not in inside for user in node.users)]
+
+
 def put_in_checkpoint(segment: Sequence[Node], owner: nn.Module) -> Node:
     """Put nodes that follow one another into the body of a checkpoint; return its node."""
     graph, inside = segment[0].graph, set(segment)
     inputs = list(dict.fromkeys(used for node in segment for used in node.all_input_nodes if used not in inside))
-    results = [node for node in segment if any(user not in inside for user in node.users)]
+    results = _results(segment)
     body = Graph(owning_module=owner)
     values = {used: body.create_node("placeholder", used.name, (), {}, used.name) for used in inputs}
     for placeholder in values.values():
