@@ -142,4 +142,4 @@ def test_every_path_equals_eager(seed: int) -> None:
 @pytest.mark.parametrize("first", range(20, 120, 20))
 def test_every_path_of_many_programs_equals_eager(first: int) -> None:
     found = [check(seed) for seed in range(first, first + 10)]
-    assert sum(one == "captured" for one in found) > 3, found
+    assert sum(one in ("captured", "guarded") for one in found) > 3, found

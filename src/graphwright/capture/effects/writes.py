@@ -18,7 +18,7 @@ from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Target
-from graphwright.source import is_internal, is_ours
+from graphwright.source import is_installed, is_internal, is_ours
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -120,7 +120,10 @@ class Writes:
         recorder.node("call_function", setattr, (recorder.argument(tensor), name, recorder.argument(value)), {})
 
     def read_of_input(self, tensor: TensorProxy, name: str, frame: FrameType | None) -> None:
-        """The program asks an input for an attribute that tensors do not have: there is none, which is checked."""
+        """The program asks an input for an attribute that tensors do not have: there is none, which is checked.
+
+        An installed package, which asks for what arrays of others have, has that said in the report.
+        """
         while frame is not None and is_ours(frame.f_code.co_filename):
             frame = frame.f_back
         if frame is None or is_internal(frame.f_code.co_filename):
@@ -133,6 +136,9 @@ class Writes:
                 fix="pass it as an argument",
             )
             recorder.questions.refusals.refuse(error, "value")
+        if is_installed(frame.f_code.co_filename):
+            recorder.ledger.say(f"an input has no attribute {name!r}", recorder.where() or "", frame)
+            return
         node = recorder.node("call_function", hasattr, (recorder.argument(tensor), name), {}, "is_there")
         recorder.questions.guards.guard(recorder.numbers.input_symbol(node, False))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphwright.codegen.readable.endings import Assigns, NextRound, Returns, expression_of
+from graphwright.codegen.readable.endings import Assigns, NextRound, Returns, as_test, expression_of
 from graphwright.codegen.readable.expressions import Expression, Negation, in_place
 from graphwright.codegen.readable.splits import Outside, Slot, ends_by_raising
 from graphwright.codegen.readable.unpacking import unpacked_items
@@ -119,10 +119,12 @@ def branch_block(writer: ReadableWriter, node: Node) -> Block:
 
 
 def _test(writer: ReadableWriter, pred: Any) -> str:
-    """Write a condition where only its truth counts: `a` for `not not a`."""
+    """Write a condition where only its truth counts: `a` for `not not a` and `bool(a)`."""
     condition = writer.node(pred) if type(pred) is Node else None
     inner = condition.inner if isinstance(condition, Negation) else None
-    return in_place(inner.inner, NOT) if isinstance(inner, Negation) else writer.value(pred)
+    if isinstance(inner, Negation):
+        return in_place(inner.inner, NOT)
+    return writer.value(pred) if condition is None else as_test(condition)
 
 
 def side_of(

@@ -12,7 +12,7 @@ from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, p
 from graphwright.codegen.spelling.arguments import argument
 from graphwright.ir import Node
 
-__all__ = ["Assigns", "Exit", "NextRound", "Returns", "Tests", "expression_of", "text_of"]
+__all__ = ["Assigns", "Exit", "NextRound", "Returns", "Tests", "as_test", "expression_of", "text_of"]
 
 
 def expression_of(writer: ReadableWriter, value: Any) -> tuple[str, int]:
@@ -131,7 +131,7 @@ class NextRound:
         if is_known:
             lines = [*in_sequence(pairs), *(["break"] if stop else [])]
             return Block([plain(*lines)], leaves=bool(stop)) if lines else ""
-        test = _as_test(expression_of(writer, stop))
+        test = as_test(expression_of(writer, stop))
         lines = []
         if pairs and not (is_simple(test) and all(not mentions(test, target) for target, _ in pairs)):
             flag = writer.fresh("stop")
@@ -148,7 +148,7 @@ class NextRound:
         return Block([*([plain(*lines)] if lines else []), Clause("if", test, [*ends])])
 
 
-def _as_test(condition: tuple[str, int]) -> str:
+def as_test(condition: tuple[str, int]) -> str:
     """Write a condition without a `bool()` around all of it; what holds texts, commas or stars keeps that."""
     if isinstance(condition, Truth) and not set(condition.inner) & set("\"',*"):
         return condition.inner
