@@ -11,7 +11,7 @@ from torch import nn
 
 from graphwright.runtime.objects import attributes_of, state_of
 
-__all__ = ["ABSENT", "HOOKS", "TABLES", "held_at", "held_by", "holder_of", "inside_of", "object_at", "places_of"]
+__all__ = ["ABSENT", "HOOKS", "TABLES", "held_at", "held_by", "holder_of", "inside_of", "places_of"]
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 TABLES = ("_modules", "_parameters", "_buffers")
@@ -45,14 +45,6 @@ def places_of(root: nn.Module, path: str) -> Iterator[tuple[dict[str, Any], str]
     holder, name = holder_of(root, path)
     tables = [holder.__dict__[table] for table in TABLES] if issubclass(type(holder), nn.Module) else []
     yield from ((table, name) for table in (*tables, state_of(holder)) if name in table)
-
-
-def object_at(module: nn.Module, path: str) -> Any:
-    """The object at a path through objects and containers; None where nothing is."""
-    value: Any = module
-    for atom in path.split("."):
-        value = inside_of(value).get(atom)
-    return value
 
 
 def inside_of(value: Any) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from graphwright.runtime.inside import (
     held_by,
     holder_of,
     inside_of,
-    object_at,
     places_of,
 )
 from graphwright.runtime.objects import slots_of, state_of
@@ -210,7 +209,7 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     for inner, of_object in facts.get("objects", {}).items():
         if not path and held_by(module, inner.partition(".")[0]) is ABSENT:
             continue  # such a part, too
-        yield from _unlike_object(object_at(module, inner), dotted(path, inner), of_object, graph.constants)
+        yield from _unlike_object(held_at(module, inner), dotted(path, inner), of_object, graph.constants)
     for table, names in facts.get("holds", {}).items():
         yield from _unlike_table(module, path, table, names, facts.get("unused", ()), graph)
     for name, was in facts.get("is_none", {}).items():
@@ -467,8 +466,8 @@ class Bound:
             (reads if is_none else filled).append((held, name))
         for fact in OF_TENSORS:
             for name in facts.get(f"{fact}s", {}):
-                held = next((state[each] for each in TABLES if name in state[each]), state)
                 if "." not in name:
+                    held = next((state[each] for each in TABLES if name in state[each]), state)
                     self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
         reads += [(state, name) for name in facts.get("drawn", ())]
         self._closed += [(state, name, set(keys)) for name, keys in facts.get("without", {}).items()]

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from graphwright.analysis.costing.storages import Storages
 from graphwright.analysis.report import format_columns
 from graphwright.analysis.shapes.fake_modules import with_fake_tensors
-from graphwright.analysis.shapes.fake_regions import run_on_fake
+from graphwright.analysis.shapes.fake_regions import is_raised_by_program, run_on_fake
 from graphwright.analysis.values import tensors_in
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
@@ -228,11 +228,9 @@ def _peaks_of_code(gm: nn.Module, given: Any, backward: bool) -> tuple[int, int]
                 if backward:
                     _differentiate(result)
                 return forward, storages.peak
-        except (DataDependentOutputException, DynamicOutputShapeException):
-            raise
-        except Exception:
+        except Exception as error:
             line = next((line for line in reversed(storages.asked) if line not in denied), None)
-            if line is None:
+            if line is None or not is_raised_by_program(error):
                 raise
             denied.add(line)
 

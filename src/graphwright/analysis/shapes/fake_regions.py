@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from graphwright.ops import cond, for_loop, raise_error, while_loop
 
-__all__ = ["run_loop", "run_on_fake"]
+__all__ = ["is_raised_by_program", "run_loop", "run_on_fake"]
 
 
 def run_on_fake(call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -39,12 +39,18 @@ def _unless_raised(side: Callable[..., Any], operands: tuple[Any, ...]) -> list[
     try:
         return [side(*operands)]
     except Exception as error:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        if trace is None or trace.tb_frame.f_code is not raise_error.__code__:
+        if not is_raised_by_program(error):
             raise
         return []
+
+
+def is_raised_by_program(error: BaseException) -> bool:
+    """Tell whether an error is that of a `raise` of the program's, in its graph or in the code made of it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    code = None if trace is None else trace.tb_frame.f_code
+    return code is raise_error.__code__ or (code is not None and code.co_filename.startswith("<graphwright "))
 
 
 def run_loop(target: Any, args: tuple[Any, ...], undecided: Any = FakeTensor) -> tuple[Any, ...]:

@@ -85,7 +85,8 @@ def _function(recorder: TypedCapture, function: FunctionType) -> Argument:
         return None
     for name in made.keys() & cells.keys():
         recorder.at_end.append(functools.partial(_check_variable, function, cells[name], held[name], recorder.where()))
-    return recorder.node("call_function", close_over, (_emptied(function, made), made), {}, function.__name__)
+    empty = close_over(function, dict.fromkeys(made))  # no graph holds values of its capture
+    return recorder.node("call_function", close_over, (empty, made), {}, function.__name__)
 
 
 def _held(recorder: TypedCapture, item: Any) -> Argument:
@@ -118,19 +119,6 @@ def _defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
     names, defaults = code.co_varnames[: code.co_argcount], function.__defaults__ or ()
     yield from zip(names[len(names) - len(defaults) :], defaults, strict=True)
     yield from (function.__kwdefaults__ or {}).items()
-
-
-def _emptied(function: FunctionType, made: dict[str, Argument]) -> FunctionType:
-    """The function without what is made again, so that no graph holds values of its capture."""
-    code = function.__code__
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    closure = tuple([CellType() if name in made else cell for name, cell in cells])
-    empty = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
-    given = {name: None if name in made else item for name, item in _defaults(function)}
-    empty.__defaults__ = tuple(given.values())[: len(function.__defaults__ or ())] or None
-    empty.__kwdefaults__ = {name: given[name] for name in function.__kwdefaults__ or {}} or None
-    empty.__qualname__, empty.__module__ = function.__qualname__, function.__module__
-    return empty
 
 
 def _refuse_shared(recorder: TypedCapture, function: FunctionType, cells: dict[str, CellType]) -> None:

@@ -71,9 +71,9 @@ class Forking:
         Not where there is a reason why that place is no branch or loop of the graph, which its author can change.
         """
         capture, plan = self._capture, self._capture.plan
-        asked = sum(fork.is_data and fork.place == place for fork in self.forks)
         if capture.typed is None or plan.obstacles is not None or plan.reasons.get(place):
             return None
+        asked = sum(fork.is_data and fork.place == place for fork in self.forks)
         if 2 * asked <= len(self.forks):
             return None
         return capture.questions.refusals.outline(sys._getframe(1), "it forks too often")

@@ -39,18 +39,23 @@ def cached_call(
     call: Callable[..., Any],
 ) -> Any:
     """Call what a cached function caches. Raises CaptureError where the cache makes a difference."""
-    state, typed, uncached = State((), (), ()), recorder.typed, without_cache(function)
+    uncached = without_cache(function)
+
+    def compute() -> Any:
+        recorder.plan.cached += 1
+        try:
+            return call(uncached, *args, **kwargs)
+        finally:
+            recorder.plan.cached -= 1
+
+    if is_foreign_definition(getattr(uncached, "func", uncached)):  # a library knows what it caches
+        return compute()
+    state, typed = State((), (), ()), recorder.typed
     state.watch(uncached)
     if typed is not None:
         state.watch_outside(typed.callers.outside)
     before, graph, last = state.read(), recorder.graph, recorder.graph._root.prev
-    recorder.plan.cached += 1
-    try:
-        value = call(uncached, *args, **kwargs)
-    finally:
-        recorder.plan.cached -= 1
-    if is_foreign_definition(getattr(uncached, "func", uncached)):  # a library knows what it caches
-        return value
+    value = compute()
     if state.has_changed(before) or _writes_outside(graph, last):
         _refuse(recorder, function, "changes what is outside of it, which it does only where it has to compute")
     if typed is not None:

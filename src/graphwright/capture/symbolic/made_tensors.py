@@ -44,37 +44,44 @@ class MadeTensors:
 
     def settle(self, graph: Graph, module_of: Callable[[Node], nn.Module | None]) -> None:
         """Have what each call writes to, or gives back, be a copy of its own. Raises TraceError where none can be."""
-        for name, tensor in graph.constants.items():
-            if id(tensor) in self._versions:
-                if tensor._version != self._versions[id(tensor)]:
-                    raise _refused(tensor, "is written to after the graph has read it", None)
-                self._settle(graph, name, tensor, module_of)
-
-    def _settle(
-        self, graph: Graph, name: str, tensor: torch.Tensor, module_of: Callable[[Node], nn.Module | None]
-    ) -> None:
-        everywhere = _readers(graph.all_nodes(), name)
-        readers = [node for node in everywhere if node.graph is graph]
-        given = {node for node in graph.nodes if _is_given_away(node, readers, module_of)}
-        if not given:
+        made = [(name, tensor) for name, tensor in graph.constants.items() if id(tensor) in self._versions]
+        if not made:
             return
-        alike = [other for other, held in graph.constants.items() if held is not tensor and _share_memory(held, tensor)]
-        output = graph.output_node()
-        if given == {output}:  # what else has its memory is only read
-            alike = [other for other in alike if _is_given_away(output, _readers(graph.nodes, other), module_of)]
-        if alike or len(readers) != len(everywhere):
-            raise _refused(tensor, "is written to, and read by another name or on a side of a branch", min(given))
-        with graph.inserting_after(readers[0]):
-            own = graph.call_method("clone", (readers[0],))
-        own.origin = readers[0].origin
-        for reader in readers:
-            reader.replace_all_uses_with(own)
-        for reader in readers[1:]:
-            graph.erase_node(reader)
+        readers: dict[str, list[Node]] = {}  # by the constant's name
+        for node in graph.all_nodes():
+            if node.op == "get_attr":
+                readers.setdefault(str(node.target), []).append(node)
+        given = {node: behind for node in graph.nodes if (behind := _given_away(node, module_of))}
+        for name, tensor in made:
+            if tensor._version != self._versions[id(tensor)]:
+                raise _refused(tensor, "is written to after the graph has read it", None)
+            _settle(graph, tensor, readers.get(name, []), readers, given)
 
 
-def _readers(nodes: Iterable[Node], name: str) -> list[Node]:
-    return [node for node in nodes if node.op == "get_attr" and node.target == name]
+def _settle(
+    graph: Graph,
+    tensor: torch.Tensor,
+    everywhere: list[Node],
+    readers_of: dict[str, list[Node]],
+    given_away: dict[Node, set[Node]],
+) -> None:
+    readers = [node for node in everywhere if node.graph is graph]
+    given = {node for node, behind in given_away.items() if not behind.isdisjoint(readers)}
+    if not given:
+        return
+    alike = [other for other, held in graph.constants.items() if held is not tensor and _share_memory(held, tensor)]
+    output = graph.output_node()
+    if given == {output}:  # what else has its memory is only read
+        alike = [other for other in alike if not given_away[output].isdisjoint(readers_of.get(other, ()))]
+    if alike or len(readers) != len(everywhere):
+        raise _refused(tensor, "is written to, and read by another name or on a side of a branch", min(given))
+    with graph.inserting_after(readers[0]):
+        own = graph.call_method("clone", (readers[0],))
+    own.origin = readers[0].origin
+    for reader in readers:
+        reader.replace_all_uses_with(own)
+    for reader in readers[1:]:
+        graph.erase_node(reader)
 
 
 def _behind(node: Node, module_of: Callable[[Node], nn.Module | None]) -> set[Node]:
@@ -90,10 +97,10 @@ def _behind(node: Node, module_of: Callable[[Node], nn.Module | None]) -> set[No
     return {each for each in seen if each.op == "get_attr"}
 
 
-def _is_given_away(node: Node, readers: list[Node], module_of: Callable[[Node], nn.Module | None]) -> bool:
-    """Tell whether a node writes to what some nodes read, or is the output and gives it back."""
+def _given_away(node: Node, module_of: Callable[[Node], nn.Module | None]) -> set[Node]:
+    """The attributes whose memory a node writes to, or gives back as the output."""
     values = nodes_in(node.args) if node.op == "output" else written_values(node, module_of)
-    return any(not _behind(value, module_of).isdisjoint(readers) for value in values)
+    return set().union(*[_behind(value, module_of) for value in values])
 
 
 def _share_memory(one: Any, other: torch.Tensor) -> bool:
