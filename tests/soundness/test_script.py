@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
+import types
 from collections.abc import Callable
 from typing import Any, Optional, Protocol
 
@@ -561,6 +563,38 @@ class Pair:
     one: torch.Tensor
 
 
-def test_functions_of_libraries_that_call_themselves_are_refused() -> None:
-    with pytest.raises(CaptureError, match="calls itself, or what it calls does"):
-        script(lambda x: dataclasses.astuple(Pair(x)))
+@pytest.mark.parametrize("limit", [1_000, 5_000])
+def test_functions_of_libraries_that_call_themselves_are_refused(limit: int) -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+    try:
+        with pytest.raises(ScriptError, match="dict.get cannot be scripted") as refused:
+            script(lambda x: dataclasses.astuple(Pair(x)))
+    finally:
+        sys.setrecursionlimit(before)
+    assert "calls itself" not in str(refused.value)
+
+
+def never_ends(x: torch.Tensor) -> torch.Tensor:
+    """A function that calls itself, whatever it is given."""
+    return never_ends(x + 1)
+
+
+def depth() -> int:
+    """How many calls are being made now."""
+    frame: types.FrameType | None = sys._getframe()
+    count = 0
+    while frame is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+@pytest.mark.parametrize("frames", [100, 200, 2_000])
+def test_what_has_no_end_is_told_on_small_stacks_too(frames: int) -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(depth() + frames)
+    try:
+        with pytest.raises(CaptureError, match="calls itself"):
+            script(lambda x: never_ends(x))
+    finally:
+        sys.setrecursionlimit(before)

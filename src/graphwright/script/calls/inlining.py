@@ -98,6 +98,8 @@ def _call(
     c.recursions += inside > 0
     if inside >= _MOST_CALLS or c.recursions > _MOST_RECURSIONS:
         return c.problem(f"{code.qualname} calls itself without an end that is known", node, "write a loop")
+    if inside and c.problems:
+        return BAD  # that it has no end may follow from what is missing: its problems are said already
     bound = _bind(c, code, defaults, args, kwargs, node)
     if bound is None:
         return BAD
