@@ -40,7 +40,7 @@ def without_cache(function: Callable[..., Any]) -> Any:
     return functools.partial(inner.__wrapped__, owner) if type(inner) is _CACHE else function
 
 
-def _leads_to(function: Any, code: CodeType) -> bool:
+def _leads_to(function: Callable[..., Any] | None, code: CodeType) -> bool:
     """Tell whether a wrapper calls, through others perhaps, the function of this code."""
     for _ in range(10):
         function = getattr(function, "__wrapped__", None)

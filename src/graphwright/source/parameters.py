@@ -6,6 +6,7 @@ import ast
 import builtins
 import dis
 import inspect
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -44,7 +45,7 @@ def ignores(function: Any, call: ast.Call, argument: Place) -> bool:
     return name is not None and not any(_mentions(part, name) for part in codes_of(inner.__code__))
 
 
-def uses_of_argument(function: Any, call: ast.Call, argument: Place) -> tuple[Use, ...]:
+def uses_of_argument(function: Callable[..., Any], call: ast.Call, argument: Place) -> tuple[Use, ...]:
     """What a function does with an argument that a call of it hands it, all of it; nothing where that is not known."""
     inner = function.__func__ if isinstance(function, MethodType) else function
     code = inner.__code__ if type(inner) is FunctionType else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import collections
-from typing import Any
 
 from graphwright.source.syntax import COMPREHENSIONS, SCOPES, assigned, children, walk
 
@@ -62,5 +61,5 @@ def names_counted(tree: ast.AST) -> collections.Counter[str]:
     return found
 
 
-def _results(node: Any) -> list[ast.expr]:
+def _results(node: ast.DictComp | ast.ListComp | ast.SetComp | ast.GeneratorExp) -> list[ast.expr]:
     return [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]

@@ -46,7 +46,7 @@ def caller_of(frame: FrameType) -> FrameType | None:
     return frame if APPLY is not None or applied_by(frame) is None else frame.f_back
 
 
-def _all_functions(kind: Any) -> Iterator[Any]:
+def _all_functions(kind: type[Any]) -> Iterator[Any]:
     for each in type.__subclasses__(kind):
         yield each
         yield from _all_functions(each)

@@ -13,6 +13,7 @@ import ast
 import dataclasses
 import inspect
 import sys
+from collections.abc import Callable
 from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,7 @@ class Dtypes:
                 handed.has_arrived = _would_arrive(called, use)
                 self.handed[key] = handed
 
-    def given(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def given(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A converted function is about to call something. `put_into` tells whether torch gets what it hands on."""
         places = [(arg, index, None) for index, arg in enumerate(args)] + [(kwargs[name], 0, name) for name in kwargs]
         caller = sys._getframe(2)

@@ -35,7 +35,7 @@ __all__ = ["closes_over_values", "given_function", "path_of"]
 _FIX = "make it a method of the module, or a function that holds only tensors and numbers of the program"
 
 
-def given_function(recorder: TypedCapture, value: Any) -> Argument:
+def given_function(recorder: TypedCapture, value: Callable[..., Any]) -> Argument:
     """The argument for a function, method or class; None for one that no graph can have."""
     if isinstance(value, type):
         return None if closes_over_values(value) else value

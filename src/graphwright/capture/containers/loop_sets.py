@@ -120,7 +120,12 @@ def table_of(values: Holder, function: type, *first: Any) -> Any:
 
 
 def opened_table(
-    recorder: Capture, value: Any, node: Node, name: str, place: Place | None, give_up: Callable[[], Any] | None
+    recorder: Capture,
+    value: Any,
+    node: Node,
+    name: str,
+    place: Place | None,
+    give_up: Callable[[], Any] | None,
 ) -> Any:
     """A dict or set of the program as one of which only a run knows the keys, which a node gives. Raises Unlike."""
     kind = kind_of_table(recorder.joining, value, name)

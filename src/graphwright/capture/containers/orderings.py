@@ -54,7 +54,11 @@ def is_ordering(function: Callable[..., Any]) -> bool:
 
 
 def ordering(
-    recorder: Capture, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: Callable[..., Any]
+    recorder: Capture,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    call: Callable[..., Any],
 ) -> Any:
     """Record a call of one of these; NotImplemented where the program itself knows the order, or values are unlike.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import dis
 import functools
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -103,7 +103,7 @@ def methods_of(kind: type, foreign: Container[str]) -> Iterator[tuple[str, Funct
                     yield name, inner
 
 
-def wrapped_in(function: Any) -> list[FunctionType]:
+def wrapped_in(function: Callable[..., Any] | None) -> list[FunctionType]:
     """A function, and those that it closes over: what a decorator has wrapped."""
     found: list[FunctionType] = []
     waiting = [function]
@@ -115,7 +115,7 @@ def wrapped_in(function: Any) -> list[FunctionType]:
     return found
 
 
-def written_by(kind: type, function: Any) -> frozenset[str]:
+def written_by(kind: type, function: Callable[..., Any]) -> frozenset[str]:
     """The attributes of a module of a class that a function may assign, or those methods of it that this names."""
     methods: dict[str, list[CodeType]] = {}
     for name, method in methods_of(kind, NOT_OF_USERS):

@@ -59,7 +59,7 @@ def contained(
     return call
 
 
-def writes_later(recorder: TypedCapture, owner: nn.Module, path: str, function: Any) -> frozenset[str]:
+def writes_later(recorder: TypedCapture, owner: nn.Module, path: str, function: Callable[..., Any]) -> frozenset[str]:
     """The attributes of a module that a function writes which the program does not call itself.
 
     From here on only what the program reads of them counts as read.

@@ -100,7 +100,7 @@ _SHARED = (list, dict, set)
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
 
-def _has_own_setattr(kind: Any) -> bool:
+def _has_own_setattr(kind: type) -> bool:
     """Tell whether a class does more than `nn.Module` where an attribute is set."""
     return issubclass(kind, nn.Module) and kind.__setattr__ is not nn.Module.__setattr__
 

@@ -7,7 +7,7 @@ program changes it later on, it becomes one to which the program adds, too, and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, joined
@@ -143,5 +143,5 @@ def _with(known: Grows, held: Kind) -> Grows:
     return known if both is known.held else dataclasses.replace(known, held=both)
 
 
-def _held(container: Any) -> Iterable[tuple[Hashable, Any]]:
+def _held(container: Collection[Any]) -> Iterable[tuple[Hashable, Any]]:
     return container.items() if isinstance(container, dict) else ((None, item) for item in container)

@@ -132,7 +132,7 @@ def touched(tables: list[Table]) -> list[Table]:
     return found
 
 
-def of_class(table: Table, key: Any) -> Any:
+def of_class(table: Table, key: Hashable) -> Any:
     """What the class of a module or object has under a name, which an attribute of its own comes to stand before.
 
     ABSENT where it has nothing there, or code.

@@ -74,7 +74,7 @@ class MadeWhereMissing:
             if number is None or not self._is_missing(table, key, place, number):
                 yield key
 
-    def _is_asked(self, table: Table, key: Any, now: Any, kind_of: Callable[[Any], Kind]) -> bool:
+    def _is_asked(self, table: Table, key: str, now: Any, kind_of: Callable[[Any], Kind]) -> bool:
         if isinstance(now, nn.Module | nn.Parameter) or not _matters(now):
             return False
         recorder, is_of_module = self._recorder, _is_of_module(table)
@@ -90,7 +90,7 @@ class MadeWhereMissing:
         recorder.questions.refusals.refuse(error, "attribute")
         return False
 
-    def _is_missing(self, table: Table, key: Any, place: Place, number: int) -> bool:
+    def _is_missing(self, table: Table, key: str, place: Place, number: int) -> bool:
         """Have the program fork into the calls that find an attribute and those that do not, or check for it."""
         recorder = self._recorder
         if _is_of_module(table):
@@ -149,7 +149,7 @@ def _is_of_module(table: Table) -> bool:
     return table.keys is None and not isinstance(table.now, Variables)
 
 
-def _can_be_asked(table: Table, key: Any) -> bool:
+def _can_be_asked(table: Table, key: str) -> bool:
     """Tell whether a graph can ask for an attribute."""
     if isinstance(table.now, Variables):
         return isinstance(table.now.owner, type | FunctionType)

@@ -14,7 +14,7 @@ import array
 import collections
 import functools
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -199,7 +199,7 @@ class ModuleReads:
         if name not in absent:
             absent.append(name)
 
-    def missed_key(self, path: str, key: Any) -> None:
+    def missed_key(self, path: str, key: Hashable) -> None:
         """A key was asked for that a dict of a module does not have, to which the program adds others."""
         owner, _, name = path.rpartition(".")
         keys = self._recorder.ledger.module(owner).setdefault("without", {}).setdefault(name, [])

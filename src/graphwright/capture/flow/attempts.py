@@ -12,7 +12,7 @@ import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -270,7 +270,7 @@ class Attempts(MadeErrors):
             self._guard((args, kwargs), is_by_data=False)
         raise error
 
-    def _guard(self, values: Any, is_by_data: bool) -> None:
+    def _guard(self, values: Iterable[Any] | slice, is_by_data: bool) -> None:
         """What was done with these values fails for the example, and the program goes on: have them be as they are.
 
         In a loop, other iterations may not fail: it is run plainly.

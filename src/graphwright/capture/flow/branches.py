@@ -270,7 +270,7 @@ def _bind(recorder: Capture, subject: QuestionSubject, value: bool, state: State
 
 
 def _failed(
-    recorder: Capture, subject: QuestionSubject, value: bool, error: Exception | Refusal, place: Any
+    recorder: Capture, subject: QuestionSubject, value: bool, error: Exception | Refusal, place: tuple[Any, ...] | None
 ) -> BaseException:
     """What to do where one side raises: an exception of the user's goes into the graph, else the example decides."""
     if recorder.pending is not None and not isinstance(recorder.pending, Refusal):
@@ -287,6 +287,7 @@ def _failed(
         if hint is value and _is_elsewhere(recorder.region.outer) and not isinstance(error, Refusal | GraphwrightError):
             return error  # as it would be raised without this branch: it ends the side around it, which is not taken
         # For all questions there with this answer, but not for those with the other.
+        assert place is not None
         return recorder.questions.restart(recorder.plan.change((*place, hint), "guard", _why(error)))
     if recorder.questions.raises.is_caught_outside():
         return recorder.questions.restart(

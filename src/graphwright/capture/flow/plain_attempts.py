@@ -33,7 +33,7 @@ def run_plainly(
     handlers: Handlers,
     orelse: Callable[[], Any] | None,
     names: tuple[str, ...],
-    final: Callable[[], Any] | None = None,
+    final: Any = None,
 ) -> Any:
     """`try: ... except ...: ... else: ... finally: ...`; returns whether it is left.
 

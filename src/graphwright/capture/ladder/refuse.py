@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +108,7 @@ class Refusals:
         restart = self._around_draw() if code.co_name.startswith("_") else None
         return restart or self.outline(frame, "it draws random numbers")
 
-    def refuse_draw(self, site: CallSite, moved: Any = None) -> None:
+    def refuse_draw(self, site: CallSite, moved: torch.Generator | Iterator[Any] | None = None) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
         restart = self._around_draw()
         if restart is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -64,7 +64,7 @@ class HeldApart:
         for module in modules_in(value, own):
             self.note(module, f"a module that {subject} has in {name!r}", name)
 
-    def _note_object(self, value: Any, subject: str, name: str, code: CodeType | None, tables: Any) -> None:
+    def _note_object(self, value: Any, subject: str, name: str, code: CodeType | None, tables: Iterable[Any]) -> None:
         if not any(known is value for known, *_ in self._objects):
             self._objects.append((value, subject, name, code))
             self._states.append(ContentsBefore(tables))

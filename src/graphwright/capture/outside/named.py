@@ -7,7 +7,7 @@ import collections
 import operator
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -69,7 +69,7 @@ def attribute(value: Any, name: str) -> tuple[Any, Any, str]:
     return None, MISSING, ""
 
 
-def names_called(value: Any) -> list[str]:
+def names_called(value: Callable[..., Any]) -> list[str]:
     """The attributes that a function in C reads: `operator.attrgetter("first.second")`.
 
     >>> names_called(operator.attrgetter("first.second")), names_called(len)

@@ -15,7 +15,7 @@ import itertools
 import linecache
 import sys
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from enum import Enum
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -105,7 +105,7 @@ class _Reached(NamedTuple):
     root: tuple[int, str]
     keys: tuple[Any, ...]
 
-    def inside(self, value: Any, key: Any, subject: str = "") -> _Reached:
+    def inside(self, value: Any, key: Hashable, subject: str = "") -> _Reached:
         """A value in this one."""
         return _Reached(value, subject or f"what {self.subject} has", self.root, (*self.keys, key))
 

@@ -152,7 +152,7 @@ def constructor_fields(value: Any) -> dict[str, Any] | None:
     return held if not hasattr(kind, "__post_init__") or _makes_again(kind, held) else None
 
 
-def _makes_again(kind: Any, held: dict[str, Any]) -> bool:
+def _makes_again(kind: Callable[..., Any], held: dict[str, Any]) -> bool:
     """Tell whether a constructor of the user's gives what it is given, where that is nothing of the program's."""
     if not all(type(each) in ATOMS for each in held.values()):
         return False

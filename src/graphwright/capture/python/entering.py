@@ -67,7 +67,7 @@ def _conversion(function: FunctionType, codes: Conversions) -> FunctionType | No
     return convert(function, RUNTIME, frozenset(line for known, line in codes.waiting if known == file))
 
 
-def initializer(kind: Any) -> Any:
+def initializer(kind: Callable[..., Any]) -> Any:
     """The `__init__` of a class in Python, if calling the class does no more than to make an object and call that."""
     makes: Any = object.__new__
     is_plain = isinstance(kind, type) and type(kind).__call__ is type.__call__ and kind.__new__ is makes

@@ -12,13 +12,13 @@ tensor, and all that is not in the table - has the capture start again with resu
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from graphwright.capture.state.replays import IS_GRAD, IS_INFERENCE_MODE, PLAIN, tensors_in
 from graphwright.ops import Operator, module_operator, operator_of_target
@@ -88,7 +88,7 @@ class AlikeResults:
         settings = tuple(map(_ask, _SETTINGS))
         return what, self._kinds(args, met), tuple(kwargs), named, settings
 
-    def _kinds(self, values: Any, met: dict[int, int]) -> tuple[Hashable, ...]:
+    def _kinds(self, values: Iterable[Any], met: dict[int, int]) -> tuple[Hashable, ...]:
         found: list[Hashable] = []
         for value in values:
             kind = type(value)
@@ -102,7 +102,7 @@ class AlikeResults:
                 raise _Unlike
         return tuple(found)
 
-    def _tensor(self, tensor: Any, met: dict[int, int]) -> Hashable:
+    def _tensor(self, tensor: FakeTensor, met: dict[int, int]) -> Hashable:
         """The kind of a stand-in, and which of the arguments it was first."""
         shape, strides = tuple(tensor.shape), tensor.stride() if tensor.layout is torch.strided else None
         if (
@@ -167,7 +167,9 @@ def _memory(value: Any) -> int | None:
     return value.untyped_storage()._cdata if type(value) is FakeTensor else None
 
 
-def fake_tensor(mode: Any, shape: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def fake_tensor(
+    mode: FakeTensorMode, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
     """A stand-in with memory of its own, without asking the dispatcher for one."""
     return FakeTensor(mode, torch.empty_strided(shape, strides, dtype=dtype, device="meta"), device)
 
@@ -184,7 +186,7 @@ class _Given(torch.autograd.Function):
         return given[0]
 
 
-def _operator(function: Any) -> Operator | None:
+def _operator(function: Callable[..., Any]) -> Operator | None:
     """The operator that a function, method or layer is; None where it is not known."""
     if isinstance(function, nn.Module):
         return module_operator(type(function))
@@ -199,7 +201,7 @@ def _is_telling(operator: Operator | None) -> bool:
     return operator is not None and not operator.acts and not operator.writes
 
 
-def asks_no_history(function: Any) -> bool:
+def asks_no_history(function: Callable[..., Any]) -> bool:
     """Tell whether a function is known to look at its arguments alone, and not at what they were computed from."""
     operator = _operator(function)
     is_known = operator is not None and not operator.acts

@@ -232,7 +232,7 @@ class _Watch:
             self.called(frame)
 
 
-def is_watch(profile: Any) -> bool:
+def is_watch(profile: Callable[..., Any] | None) -> bool:
     """Tell whether a profiler is what captures watch calls with, or there is none: no user's is on, or waits."""
     while type(profile) is _Watch:
         profile = profile.before

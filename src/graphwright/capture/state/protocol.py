@@ -249,7 +249,7 @@ class Reads(Protocol):
         By the path of the module and the name; the code is one that its user cannot change, or not.
         """
 
-    def missed_key(self, path: str, key: Any) -> None:
+    def missed_key(self, path: str, key: Hashable) -> None:
         """A key was asked for that a dict of a module does not have, to which the program adds others."""
 
 
@@ -267,7 +267,7 @@ class Dtypes(Protocol):
     def node_of(self, tensor: torch.Tensor) -> Node:
         """The node that reads the dtype of a tensor."""
 
-    def given(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def given(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A converted function is about to call something."""
 
     def have_arrived(self) -> bool:

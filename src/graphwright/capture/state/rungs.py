@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import torch
 
 if TYPE_CHECKING:
     from graphwright.capture.state.obstacles import Category
@@ -165,7 +167,7 @@ class Refusals(Protocol):
     def cached_draw(self, op: str, target: Target) -> None:
         """Refuse a draw in a function behind a `functools` cache: it draws once, a graph would do so in each call."""
 
-    def refuse_draw(self, site: CallSite, moved: Any = None) -> None:
+    def refuse_draw(self, site: CallSite, moved: torch.Generator | Iterator[Any] | None = None) -> None:
         """Python or NumPy draw a random number: take the other side of a branch on a flag or size, or refuse."""
 
     def failed_path(self, error: Exception) -> BaseException:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.symbolic.tracer import Tracer
 from graphwright.ir import Argument, Graph, Node, Target, map_aggregate
@@ -19,7 +21,7 @@ class TransformerTracer(Tracer):
         super().__init__()
         self.graph = graph
 
-    def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Answer yes: a transformation sees calls of modules as they are in its graph."""
         return True
 

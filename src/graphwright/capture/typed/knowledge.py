@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import functools
 import operator
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -149,7 +149,7 @@ def _integers(value: Any) -> Iterator[int]:
             yield from _integers(item)
 
 
-def _told(key: Any) -> Any:
+def _told(key: Hashable) -> Any:
     """What tells a key from others: what it holds, of plain ones; else which object it is."""
     if type(key) is tuple:
         return tuple([item if type(item) in _ATOMS else _told(item) for item in key])

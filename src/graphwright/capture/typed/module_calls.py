@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from torch import nn
+
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Graph
 from graphwright.runtime import keep_calls, names_of_values
@@ -65,7 +67,7 @@ def _scopes(graph: Graph) -> Iterator[Scope]:
 
 
 @functools.lru_cache(1024)
-def _parameters(kind: Any) -> list[str]:
+def _parameters(kind: type[nn.Module]) -> list[str]:
     """The names of the parameters of a module's `forward` that may be given by position."""
     try:
         found = list(inspect.signature(kind.forward).parameters.values())[1:]

@@ -31,6 +31,7 @@ from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.effects.writes import memory_of
 from graphwright.capture.state.ledger import Read, join_facts_of
 from graphwright.capture.state.members import Make
+from graphwright.capture.state.plan import Plan
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.typed.alike_arguments import Matched, Unlike, is_plain, leaves_of
 from graphwright.capture.typed.copied_calls import Copying, moved
@@ -433,7 +434,7 @@ def _copied(facts: dict[str, Any]) -> dict[str, Any]:
     return {fact: held.copy() if isinstance(held, dict | list) else held for fact, held in facts.items()}
 
 
-def _paths_of(plan: Any) -> Iterable[str]:
+def _paths_of(plan: Plan) -> Iterable[str]:
     """The paths of modules and attributes about which the plan knows something."""
     yield from (path for path in plan.entered)
     yield from (path for path in plan.outlined if isinstance(path, str))

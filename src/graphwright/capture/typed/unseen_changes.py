@@ -187,7 +187,7 @@ def _frames(frame: FrameType | None) -> Iterable[FrameType]:
         frame = frame.f_back
 
 
-def _is_harmless(function: Any) -> bool:
+def _is_harmless(function: Callable[..., Any] | None) -> bool:
     """Tell whether a call of something in C changes nothing that lasts, short of what the capture sees."""
     if not isinstance(function, BuiltinFunctionType | MethodDescriptorType | WrapperDescriptorType):
         return True  # in Python: it is heard itself; or a class
