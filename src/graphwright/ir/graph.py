@@ -179,7 +179,13 @@ class Graph:
         if target is None:
             if op == "call_function":
                 raise AssertionError("target must not be None for call_function op: say which function")
-            return [node for node in self._nodes_now() if node._op == op]
+            found, root = [], self._root
+            node = root._next
+            while node is not root:
+                if node._op == op:
+                    found.append(node)
+                node = node._next
+            return found
         if self._index is None:
             self._index = _indexed(self._nodes_now())
         found = list(self._index.get(_index_key(op, target), ()))
@@ -394,10 +400,19 @@ class Graph:
 
     def all_nodes_now(self) -> list[Node]:
         """List the nodes of this graph and of the bodies inside it as they are now: several times as fast."""
-        nodes = self._nodes_now()
-        bodies = [arg for node in nodes for arg in node._args if type(arg) is Graph] if self.has_bodies else ()
-        for body in bodies:
-            nodes += body.all_nodes_now()
+        nodes: list[Node] = []
+        waiting = [self]
+        while waiting:
+            graph = waiting.pop()
+            first, root = len(nodes), graph._root
+            node = root._next
+            while node is not root:
+                nodes.append(node)
+                node = node._next
+            if graph.has_bodies:
+                waiting += [
+                    arg for node in reversed(nodes[first:]) for arg in reversed(node._args) if type(arg) is Graph
+                ]
         return nodes
 
     # ---- editing

@@ -70,8 +70,9 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
     graph._make_names()
     root = before = graph._root
     last = float("-inf")
-    reads = 0
+    reads = used = 0
     nodes: list[Node] = []
+    names: list[Any] = []
     by_name: list[Node] = []
     writes: list[Node] = []
     writer = _writer
@@ -82,6 +83,8 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
             if node._prev is not before or node.graph is not graph or not position > last:
                 return None
             nodes.append(node)
+            names.append(node._name)
+            used += len(node.users)
             target = node._target
             if node._op != "call_function":
                 by_name.append(node)
@@ -111,11 +114,10 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
                         return None
             reads += inputs
             before, last, node = node, position, node._next
-        names: list[Any] = [node._name for node in nodes]
         well_formed = (
             len(nodes) == graph._len
             and root._prev is before
-            and reads == sum(map(len, [node.users for node in nodes]))
+            and reads == used
             and _are_in_order(by_name, nodes)
             and len(set(names)) == len(names)
             and all(map(str.isidentifier, names))

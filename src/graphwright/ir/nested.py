@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from graphwright.ir.arguments import ATOMS
 from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node, map_arg
 
@@ -62,9 +63,10 @@ class NestedGraph:
         """The node that stands for a value here. Raises LookupError for one of a body that is over."""
         if node.graph is self.graph:
             return node
-        if self.outer is None:
+        outer = self.outer
+        if outer is None:
             raise LookupError(node)
-        outside = self.outer.lift(node)
+        outside = node if node.graph is outer.graph else outer.lift(node)
         inside = self.lifted.get(outside)
         if inside is None:
             inside = self.lifted[outside] = self.add_input(outside.name)
@@ -72,14 +74,30 @@ class NestedGraph:
 
     def lifted_in(self, argument: Any) -> Any:
         """An argument with every value of graphs around as it is known in this one."""
-        return map_arg(argument, self.lift)
+        kind = type(argument)
+        if kind is Node:
+            return argument if argument.graph is self.graph else self.lift(argument)
+        if kind is not tuple:
+            return argument if kind in ATOMS or not argument else map_arg(argument, self.lift)
+        found = []
+        for item in argument:  # mostly it is flat
+            kind = type(item)
+            if kind is Node:
+                item = item if item.graph is self.graph else self.lift(item)
+            elif kind not in ATOMS:
+                item = map_arg(item, self.lift)
+            found.append(item)
+        return tuple(found)
 
     def add_input(self, name: str) -> Node:
         """Make one more input, after those there are."""
-        first = first_operation(self.graph)
-        with self.graph.inserting_after() if first is None else self.graph.inserting_before(first):
-            node = self.graph.create_node("placeholder", name, (), {}, name)
-        node._target = node.name
+        graph = self.graph
+        before, graph._point = graph._point, (first_operation(graph) or graph._root, False)
+        try:
+            node = graph.create_node("placeholder", name, (), {}, name)
+        finally:
+            graph._point = before
+        node._target = node._name or name
         return node
 
     def close(self, result: Any, origin: Any = None) -> None:
@@ -93,16 +111,26 @@ class NestedGraph:
 
     def take(self, operands: list[Node]) -> None:
         """Have exactly these values of the graph around as inputs, in this order, after those that stand for none."""
-        inputs = [self.lift(node) for node in operands]
+        lifted = self.lifted
+        inputs = [*lifted.values()] if [*lifted] == operands else [self.lift(node) for node in operands]
         first = first_operation(self.graph)
-        for node in inputs:
-            if first is not None:
-                first.prepend(node)
+        if first is None:
+            return
+        last = first._prev
+        for node in reversed(inputs):
+            if node is not last:  # they are not there in this order
+                for each in inputs:
+                    first.prepend(each)
+                return
+            last = last._prev
 
 
 def shared_operands(bodies: Sequence[NestedGraph]) -> list[Node]:
     """What any of several bodies uses from the graph around, each of them having it as inputs from here on."""
-    operands = list(dict.fromkeys(outside for body in bodies for outside in body.lifted))
+    used: dict[Node, Node] = {}
+    for body in bodies:
+        used.update(body.lifted)
+    operands = [*used]
     for body in bodies:
         body.take(operands)
     return operands

@@ -196,6 +196,11 @@ class CallSite:
         self.scope = scope
         self._origin: Origin | None = None
 
+    @property
+    def target(self) -> str:
+        """The variable that the user's statement assigns the operation's value to."""
+        return place_of(self.code, self.instruction).target if self.is_whole else ""
+
     def part(self) -> CallSite:
         """The same place, for an operation that is only a part of what the instruction does."""
         return CallSite(self.code, self.instruction, self.scope, is_whole=False)
@@ -211,7 +216,7 @@ class CallSite:
                 function=qualname_of(self.code),
                 source=place.source,
                 statement=place.statement,
-                target=place.target if self.is_whole else "",
+                target=self.target,
                 module=scope.path,
                 module_type=scope.kind,
                 call=scope.call,

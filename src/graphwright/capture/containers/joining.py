@@ -241,13 +241,8 @@ class Joining:
             sample = next((side for side in pair if isinstance(side, torch.Tensor)), sample)
         if isinstance(sample, torch.Tensor):
             proxy = TensorProxy.make(recorder, recorder.example(sample), node)
-            proxy.is_mixed = any(_is_mixed(side) or _number_kind(side) is not None for side in pair)
-            proxy.mixed_at = next((side.mixed_at for side in pair if _is_mixed(side)), None)
-            if _is_bool_or_tensor(*pair) or _is_bool_or_tensor(*reversed(pair)):
-                proxy.mixed_at = place
-            if proxy.mixed_at is not None:
-                recorder.questions.optionals.note()
-            if any(_may_be_none(subject, side, taken) for side, taken in zip(pair, (True, False), strict=True)):
+            self._note_numbers(proxy, pair, place)
+            if _may_be_none(subject, pair[0], True) or _may_be_none(subject, pair[1], False):
                 proxy.optional = place
                 proxy.is_none = None if taken is None else _is_none(pair[0 if taken else 1])
                 recorder.questions.optionals.note()
@@ -267,6 +262,19 @@ class Joining:
         note_class(recorder, node, kind, pair)
         return as_number(symbol)
 
+    def _note_numbers(self, proxy: TensorProxy, pair: tuple[Any, Any], place: Place | None) -> None:
+        """Note that a tensor which a branch gives may be a number in a run, as one of a side is, or may be."""
+        for side in pair:
+            if isinstance(side, TensorProxy):
+                if side.is_mixed:
+                    proxy.is_mixed, proxy.mixed_at = True, proxy.mixed_at or side.mixed_at
+            elif _number_kind(side) is not None:
+                proxy.is_mixed = True
+        if _is_bool_or_tensor(*pair) or _is_bool_or_tensor(*reversed(pair)):
+            proxy.mixed_at = place
+        if proxy.mixed_at is not None:
+            self._recorder.questions.optionals.note()
+
     def kind_name(self, value: Any) -> str:
         """What kind of value the program has there, in a message."""
         kind = _number_kind(value) or (torch.Tensor if isinstance(value, TensorProxy) else type(value))
@@ -275,7 +283,7 @@ class Joining:
     def source_name(self, value: Any) -> str:
         """What the source calls a value, if it does."""
         node = value._node if isinstance(value, TensorProxy) else None
-        return str(node.origin.target) if node is not None and node.origin is not None else ""
+        return str(node._origin.target) if node is not None and node._origin is not None else ""
 
 
 def are_of_run(one: Any, other: Any) -> bool:

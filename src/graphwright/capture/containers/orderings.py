@@ -25,7 +25,7 @@ from graphwright.capture.containers.rows import rows
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.regions import Region
+from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.side_ended import Raised
@@ -163,7 +163,7 @@ class _Ordering:
         region = Region(recorder.region, sys._getframe(), self._place)
         mark, state = recorder.mark(), self._reached()
         before = state.read()
-        with recorder.writing(region):
+        with Writing(recorder, region):
             try:
                 keys = [self._call(self._key, value) for value in self._values]
             finally:
@@ -202,7 +202,7 @@ class _Ordering:
         state = self._reached()
         before = state.read()
         try:
-            with recorder.writing(region):
+            with Writing(recorder, region):
                 node = region.graph.create_node("placeholder", name, (), {}, name)
                 node._target = node.name
                 key = self._call(self._key, value_of_kind(recorder, kind, node, name, self._place))

@@ -63,8 +63,7 @@ class State:
         self._containers = self._watched.containers
         near = _functions_in(functions)
         mentioned = _names_of((*functions, *near))
-        cells_near = [cell for function in near for cell in function.__closure__ or ()]
-        for cell in (*everything.values(), *cells_near):
+        for cell in itertools.chain(everything.values(), *[function.__closure__ or () for function in near]):
             self.watch(content_of(cell), mentioned)
         self._context = copy_context()
         for value in set_in_context():
@@ -76,7 +75,7 @@ class State:
         self._cells = cells
         self.cells = everything  # those that the sides only read, too
         self.names = tuple(filter(alive.__contains__, cells))
-        self._before = [content_of(cell) for cell in cells.values()]
+        self._before = [*map(content_of, cells.values())]
 
     def watch(self, value: Any, mentioned: frozenset[str] = frozenset()) -> None:
         """Note what a value leads to; of a module, what is `mentioned` below it by whoever has it."""
@@ -122,12 +121,15 @@ class State:
 
     def contents_before(self, count: int) -> list[Any]:
         """What the containers that were watched after `count` others held: a side that did not reach them left it."""
-        return [before for _, before in self._containers[count - len(self.names) :]]
+        first = count - len(self.names)
+        return [before for _, before in self._containers[first:]] if first < len(self._containers) else []
 
     def read(self) -> list[Any]:
         """The state now: the variables, then the containers' contents; of one that is as it was, those from before."""
-        contents = [before if is_still(now, before) else content(now) for now, before in self._containers]
-        return [*[content_of(self._cells[name]) for name in self.names], *contents]
+        variables = [*map(content_of, map(self._cells.__getitem__, self.names))]
+        if not self._containers:
+            return variables
+        return variables + [before if is_still(now, before) else content(now) for now, before in self._containers]
 
     def restore(self, values: Sequence[Any] | None = None) -> None:
         """Put everything back to how it was before the branch, from how it was just read, where that is known."""
@@ -140,14 +142,19 @@ class State:
             if value is not before:
                 refill(now, before)
 
-    def write(self, values: list[Any], where: str | None, place: Place | None, result: Any = None) -> None:
-        """Give the variables and containers their values after the branch, whose own value is the result."""
+    def write(
+        self, values: list[Any], where: Callable[[], str | None], place: Place | None, result: Any = None
+    ) -> None:
+        """Give the variables and containers their values after the branch, whose own value is the result.
+
+        `where` tells the user's line.
+        """
         count = len(self.names)
         for name, value in zip(self.names, values[:count], strict=True):
             if value is OneSided:
-                value = Unbound(name, where, place)
+                value = Unbound(name, where(), place)
             elif type(value) is Bound:
-                value = value.value if result is True else BoundIf(name, where, place, value.value, result)
+                value = value.value if result is True else BoundIf(name, where(), place, value.value, result)
             set_cell(self._cells[name], value)
         for (now, _), value in zip(self._containers, values[count:], strict=True):
             refill(now, value)
@@ -174,8 +181,8 @@ def _cells_inside(
 
     def add(v): nonlocal total; total += v
     """
-    known = {id(cell) for cell in cells.values()}
     found: dict[str, CellType] = {}
+    known = {*map(id, cells.values())}
     for function in (*near, *functions):
         rebound = mentions(function.__code__).rebound if function not in near else None
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -188,7 +195,9 @@ def _cells_inside(
 def _functions_in(functions: Sequence[Any]) -> list[FunctionType]:
     """The functions that the variables of functions hold, and the variables of these."""
     found: dict[int, FunctionType] = {}
-    waiting = [content_of(cell) for function in functions for cell in function.__closure__ or ()]
+    waiting: list[Any] = []
+    for function in functions:
+        waiting += map(content_of, function.__closure__ or ())
     while waiting:
         value = waiting.pop()
         if type(value) is tuple:

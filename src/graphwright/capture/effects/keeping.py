@@ -58,7 +58,7 @@ from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.regions import made_once
+from graphwright.capture.state.regions import Writing, made_once
 from graphwright.capture.state.symbols import NUMBERS, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -357,7 +357,7 @@ class Keeping:
         path, keys = place
         while keys and type(keys[0]) is Field and path.rpartition(":")[0] == "":
             path, keys = f"{path}.{keys[0]}", keys[1:]
-        with recorder.writing(recorder.root):
+        with Writing(recorder, recorder.root):
             if path in self._outside:
                 node = recorder.node("call_function", read_variable, self._outside_of(path), {}, _last_atom(path))
             else:
@@ -413,8 +413,7 @@ class Keeping:
     def learn_growth(self) -> BaseException | None:
         """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
         grown = [t for t in self._containers if t.before.keys() != held_by(t.now).keys()]
-        learned = [self._learn_growth(table) for table in grown]
-        if True not in learned:
+        if not grown or True not in [self._learn_growth(table) for table in grown]:
             return None
         alike = {(table.kind, table.path.rpartition(".")[2]) for table in grown if table.keys == ()}
         for table in self._tables:  # what one module does, others of its class are about to do

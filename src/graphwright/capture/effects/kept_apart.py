@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.effects.held_tables import held_by, is_state
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.state.regions import made_once
+from graphwright.capture.state.regions import Writing, made_once
 from graphwright.runtime import MODULE_TABLES
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class KeptApart:
                 continue  # that two are one is taken for granted anyway
             self._checked.add(pair)
             recorder = self._recorder
-            with recorder.writing(recorder.root):
+            with Writing(recorder, recorder.root):
                 node = recorder.node("call_function", operator.is_, tuple(map(self._read, pair)), {}, "is_one")
                 symbol = recorder.numbers.input_symbol(node, False)
                 recorder.questions.guards.guard(symbol, " is ".join(map(_title, pair)))

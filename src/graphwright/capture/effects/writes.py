@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.proxies.calls_as_written import is_setitem, reshaped_argument, written_argument
+from graphwright.capture.state.regions import Writing
 from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -104,7 +105,7 @@ class Writes:
         around = list(self._recorder.region.all())
         for symbol, region in numbers:
             if region in around:
-                with self._recorder.writing(region):
+                with Writing(self._recorder, region):
                     self._recorder.numbers.node_of_symbol(symbol)
 
     def attribute(self, tensor: TensorProxy, name: str, value: Any) -> None:
@@ -148,7 +149,7 @@ class Writes:
 
     def stamp(self, tensor: TensorProxy) -> Any:
         """What tells the data of a tensor from that at other times."""
-        return self._round, self._counts.get(memory_of(tensor), 0)
+        return self._round, self._counts.get(memory_of(tensor), 0) if self._counts else 0
 
 
 def memory_of(tensor: TensorProxy) -> Any:

@@ -28,7 +28,7 @@ from graphwright.capture.flow.kept_values import KeptValues
 from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of_capture, reaching
 from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
-from graphwright.capture.state.regions import Region
+from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal
 from graphwright.capture.state.samples import Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
@@ -144,7 +144,7 @@ class AttemptRegion:
         region.is_data, region.is_taken = True, None
         depth, has_raised, left = recorder.ambient.depth, False, None
         self._kept.region = region
-        with recorder.writing(region):
+        with Writing(recorder, region):
             try:
                 left = self._attempts.within(self._entry, self._tried)
                 recorder.ambient.notice()
@@ -183,7 +183,7 @@ class AttemptRegion:
         leaving = Leaving(recorder, region, self._state)
         made = [] if has_raised else leaving.values(values, [EMPTY, *self._state.values_before()])
         leaves = leaving.leaves
-        with recorder.writing(region):
+        with Writing(recorder, region):
             outputs = [recorder.lifted(recorder.argument(value)) for value, _ in leaves]
         self._kept.close()
         errors = tuple(dict.fromkeys(kind for group in self._kinds for kind in group))
@@ -217,7 +217,7 @@ class AttemptRegion:
         every = tuple(kind for group in self._kinds for kind in group)
         caught = self._attempts.caught(self._entry, error, every)
         if has_raised:
-            state.write(self._wrong(), self._where, self._entry.place)
+            state.write(self._wrong(), lambda: self._where, self._entry.place)
             return self._caught(caught, 0)
         node = recorder.make("call_function", operator.is_, (error, None), "is_")
         hint = True if recorder.examples.is_real else UNKNOWN
@@ -255,7 +255,7 @@ class AttemptRegion:
         """Have the state hold these values, on a side of the branch, which is to put them back."""
         for container, _ in self._state._containers if self._recorder.states else ():
             self._recorder.states[-1].watch(container)
-        self._state.write(values, self._where, self._entry.place)
+        self._state.write(values, lambda: self._where, self._entry.place)
 
     def _caught(self, error: ObjectProxy, number: int) -> Any:
         """The handlers from one on."""

@@ -24,7 +24,7 @@ from graphwright.capture.flow.joined_values import Join, Leaving
 from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.numbers.classes import is_flag
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
-from graphwright.capture.state.regions import Region
+from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal
 from graphwright.capture.state.samples import MISSING, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
@@ -60,7 +60,6 @@ def branch(
     dicts in those `unshared` are not: nobody has them after the branch. `can_wait` tells that the rest of the function
     could be part of both sides.
     """
-    where = recorder.where()
     recorder.numbers.predicate(subject)  # both sides may use it
     mark = recorder.choices.mark()
 
@@ -69,15 +68,14 @@ def branch(
 
     def both(state: State) -> Any:
         try:
-            sides = [
-                _run_side(recorder, subject, value, run, state, place) for value, run in ((True, then), (False, other))
-            ]
+            sides = [_run_side(recorder, subject, True, then, state, place)]
+            sides.append(_run_side(recorder, subject, False, other, state, place))
             for side in sides:
                 side.values += state.contents_before(len(side.values) - 1)
             if recorder.plan.max_paths == 1 and recorder.plan.ways.get(place) == "wait" and _share_modules(sides):
                 raise recorder.questions.restart(recorder.plan.change(place, "fork", "both sides call one module"))
             with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
-                return _joined(recorder, subject, sides, state, place, where, can_wait)
+                return _joined(recorder, subject, sides, state, place, can_wait)
         except Unlike as why:
             raise differ(str(why)) from None
 
@@ -97,7 +95,6 @@ def _joined(
     sides: list[_Side],
     state: State,
     place: Place | None,
-    where: str | None,
     can_wait: bool,
 ) -> Any:
     """Write the branch, give the state its values after it, and return the branch's own."""
@@ -111,8 +108,8 @@ def _joined(
         join = Leaving(recorder, going[0].region, state)
         made = join.values(going[0].values, [EMPTY, *state.values_before()])
     else:
-        _settle(recorder, subject, sides)
-        _write_new_attributes(recorder, sides, state, place, where)
+        _settle(sides)
+        _write_new_attributes(recorder, sides, state, place)
         containers = [id(now) for now, _ in state._containers]
         join = Join(recorder, [dict(zip(containers, side.values[count:], strict=True)) for side in sides])
         first, *more = zip(sides[0].values, sides[1].values, strict=True)
@@ -142,9 +139,10 @@ def _joined(
         called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
     given = Given(_finish(recorder, subject, sides, leaves, called))
     result, *state_values = [filled(value, given) for value in made]
-    state.write(state_values, where, place, result)
-    ended = [choice for side in sides for choice in side.choices]
-    recorder.choices.reopen(ended)
+    state.write(state_values, recorder.where, place, result)
+    ended = sides[0].choices + sides[1].choices
+    if ended:
+        recorder.choices.reopen(ended)
     if isinstance(join, Join):
         forking, can_wait = recorder.questions.forking, can_wait or not state.names
         join.note_choices(given, lambda why: forking.differ(place, why, can_wait), ended)
@@ -156,19 +154,19 @@ def _share_modules(sides: list[_Side]) -> bool:
     return bool(one & other)
 
 
-def _settle(recorder: Capture, subject: QuestionSubject, sides: list[_Side]) -> None:
+def _settle(sides: list[_Side]) -> None:
     """Where a side knows that a tensor is None, it leaves None there."""
-    for side, other, truth in (sides[0], sides[1], True), (sides[1], sides[0], False):
-        facts = recorder.questions.knowledge.conditions.facts(subject, truth)
-        none = {key[1] for key, is_so in facts.items() if is_so and type(key) is tuple and key[0] == "is_none"}
+    for side, other in (sides, sides[::-1]):
+        none = set()
+        for key, is_so in side.facts.items():
+            if is_so and type(key) is tuple and key[0] == "is_none":
+                none.add(key[1])
         if none:
             pairs = zip(side.values, other.values, strict=True)
             side.values = [_settled(mine, its, none) for mine, its in pairs]
 
 
-def _write_new_attributes(
-    recorder: Capture, sides: list[_Side], state: State, place: Place | None, where: str | None
-) -> None:
+def _write_new_attributes(recorder: Capture, sides: list[_Side], state: State, place: Place | None) -> None:
     """Where one side alone gives a module an attribute that it did not have, write that there.
 
     Nobody may read it after the branch.
@@ -185,8 +183,8 @@ def _write_new_attributes(
             side.values[number] = its
         for side, mine, its in (sides[0], *held), (sides[1], *reversed(held)):
             for key in [key for key in mine if key not in its and key not in before]:
-                unbound = Unbound(key, where, place)
-                with recorder.writing(side.region):
+                unbound = Unbound(key, recorder.where(), place)
+                with Writing(recorder, side.region):
                     is_written = recorder.keeping.write_new(container, key, mine[key], unbound)
                 if is_written:
                     del mine[key]
@@ -208,6 +206,7 @@ class _Side:
     raised: bool
     values: list[Any]  # the result, then the state afterwards
     choices: list[Choice]  # which objects data chose on it
+    facts: dict[Any, bool]  # what is known there since the condition is
 
 
 def _run_side(
@@ -222,13 +221,15 @@ def _run_side(
     raised = False
     result = None
     mark = recorder.choices.mark()
-    region.known = region.known | recorder.questions.knowledge.conditions.facts(subject, value)
-    with recorder.writing(region):
+    facts = recorder.questions.knowledge.conditions.facts(subject, value)
+    region.known = region.known | facts
+    with Writing(recorder, region):
         bound = _bind(recorder, subject, value, state)
         try:
             result = run()
             recorder.ambient.notice()
-            recorder.choices.look()
+            if recorder.choices.open:
+                recorder.choices.look()
         except Raised:
             raised = True
         except (Exception, Refusal) as error:
@@ -251,7 +252,7 @@ def _run_side(
     for cell, content_before in bound:
         set_cell(cell, content_before)
     state.restore(values)
-    return _Side(region, raised, [result, *values], recorder.choices.cut(mark))
+    return _Side(region, raised, [result, *values], recorder.choices.cut(mark), facts)
 
 
 def _bind(recorder: Capture, subject: QuestionSubject, value: bool, state: State) -> list[tuple[CellType, Any]]:
@@ -318,7 +319,7 @@ def _finish(
     """Write the outputs of both bodies and the branch itself; return its values."""
     results = []
     for number, side in enumerate(sides):
-        with recorder.writing(side.region):
+        with Writing(recorder, side.region):
             results.append(
                 [recorder.lifted(_argument(recorder, pair[number])) if not side.raised else None for pair in leaves]
             )
@@ -353,6 +354,8 @@ def _variable(join: Join, results: tuple[Any, Any], pair: tuple[Any, Any], name:
 
 def _join_results(recorder: Capture, subject: QuestionSubject, a: Any, b: Any, join: Join) -> Any:
     """Join the results of the two sides; on its own sides the value that decides is True and False."""
+    if a is None and b is None:
+        return None
     if type(a) is bool and type(b) is bool and a is not b:
         truth = recorder.numbers.loose_truth if is_flag(recorder.region, subject) else recorder.numbers.truth
         return truth(_as_value(subject)) if a else recorder.numbers.negation(_as_value(subject))

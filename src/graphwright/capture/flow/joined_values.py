@@ -156,6 +156,8 @@ class Join(Joiner):
 
     def note_choices(self, given: Given, give_up: Callable[[str], BaseException], known: Sequence[Choice]) -> None:
         """Tell `choices` which objects stand for several, given the values of the leaves."""
+        if not (self._containers or self._lists):
+            return
         made = given.made
         found = [(made[each], each.of) for each in self._containers.values() if each.of and each in made]
         found += [(given.values[number], originals) for number, originals in self._lists.items()]
@@ -228,7 +230,8 @@ class Join(Joiner):
 
     def bound_at_exit(self, results: tuple[Any, ...], pair: tuple[Any, ...]) -> Any:
         """Join a variable that has a value wherever the branch says that a loop ends; None for any other."""
-        if not any(value is EMPTY or type(value) is BoundIf for value in pair) or all(value is EMPTY for value in pair):
+        a, b = pair
+        if not (a is EMPTY or b is EMPTY or type(a) is BoundIf or type(b) is BoundIf) or (a is EMPTY and b is EMPTY):
             return None
         subjects, held = self._recorder.questions.subjects, []
         for result, value in zip(results, pair, strict=True):

@@ -31,7 +31,7 @@ from graphwright.capture.flow.loop_state import Carried, is_same, note
 from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
-from graphwright.capture.state.regions import Region
+from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import Refusal, stopping
 from graphwright.capture.state.samples import MISSING, Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
@@ -238,7 +238,7 @@ class LoopRegion:
         region.is_data = self._items is None or self._items.is_data
         region.plain_way = self._plain_way()
         mark = self._recorder.choices.mark()
-        with self._recorder.writing(region):
+        with Writing(self._recorder, region):
             try:
                 self._enter(template, run, is_first)
                 yield region
@@ -262,7 +262,7 @@ class LoopRegion:
             pairs = zip(self._slots, nodes, strict=True)
             given = Given([recorder.joining.stand_in(slot.sample, node, self._place) for slot, node in pairs])
         run.entry = [filled(tree, given) for tree in template]
-        self._state.write(run.entry, None, self._place)
+        self._state.write(run.entry, lambda: None, self._place)
         self._note_choices(given, lambda value: is_held(value, sys._getframe(1)))
         for grown, content in self._grown if is_first else ():
             grown.set_content(content)
@@ -396,9 +396,9 @@ class LoopRegion:
                 region.add_input(slot.name or "value")
         test = None
         if run.test_region is not None:
-            with recorder.writing(run.test_region):
+            with Writing(recorder, run.test_region):
                 test = run.test_region, recorder.lifted(run.test)
-        with recorder.writing(run.region):
+        with Writing(recorder, run.region):
             stop = recorder.lifted(self._decision(run.stop)) if stops else None
             results = [recorder.lifted(recorder.argument(slot.after)) for slot in slots]
         starts = [None if slot.initial is MISSING else recorder.argument(slot.initial) for slot in slots]
@@ -410,7 +410,7 @@ class LoopRegion:
             sample = recorder.joining.like(slot.sample, slot.last)
             values.append(recorder.joining.stand_in(sample, item, self._place, hint))
         given = Given(values)
-        self._state.write([filled(tree, given) for tree in outcome], recorder.where(), self._place)
+        self._state.write([filled(tree, given) for tree in outcome], recorder.where, self._place)
         self._note_choices(given, None)
         return False if broken is None else filled(broken, given)
 

@@ -16,7 +16,7 @@ from graphwright.capture.containers.open_iterables import iterable_of
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.flow.deciding import held
 from graphwright.capture.flow.loop_regions import LoopRegion, is_open
-from graphwright.capture.state.regions import Region
+from graphwright.capture.state.regions import Region, Writing
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -159,7 +159,7 @@ class Loops:
         state = State((test,), (), ())
         region = Region(recorder.region, sys._getframe(), place)
         mark = recorder.mark()
-        with recorder.writing(region):
+        with Writing(recorder, region):
             value = test()
         if is_open(value) or any(node.op != "placeholder" for node in region.graph.nodes):
             state.restore()

@@ -90,7 +90,7 @@ def known_sizes(
         sizes = _joined(args, kwargs)
     elif name in _SAME and isinstance(args[0], torch.Tensor):
         sizes = _sizes_of(args[0])
-    elif name in _BROADCAST and not any(isinstance(value, torch.Tensor) for value in kwargs.values()):
+    elif name in _BROADCAST and not (kwargs and any(isinstance(value, torch.Tensor) for value in kwargs.values())):
         sizes = _broadcast([_sizes_of(value) for value in args if isinstance(value, torch.Tensor)])
     else:
         return {}
@@ -238,6 +238,8 @@ def _of_equals(sizes: Sequence[int | Dim | None]) -> int | Dim | None:
 
 
 def _broadcast(operands: list[Sizes]) -> Sizes:
+    if len(operands) == 1:
+        return operands[0]
     rank = max(map(len, operands), default=0)
     out: Sizes = []
     for dim in range(-rank, 0):

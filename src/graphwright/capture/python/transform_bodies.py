@@ -10,6 +10,7 @@ import torch
 
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.transformed_functions import code_of, parameters_of
+from graphwright.capture.state.regions import Writing
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -39,7 +40,7 @@ def run_body(
 ) -> Any:
     """Run the function of the program once, recording into the region; return what it gives."""
     try:
-        with recorder.writing(region):
+        with Writing(recorder, region):
             marks = _marks(name, options, len(inputs))
             narrow = _slice if name == _VMAP else _require_grad
             feed = _Feed(recorder, region, narrow)
@@ -110,7 +111,7 @@ def item_maker(recorder: TypedCapture, region: Region, make: Callable[[], Node],
 
     @functools.cache
     def item() -> Node:
-        with recorder.writing(region):
+        with Writing(recorder, region):
             return recorder.item_node(make(), key)
 
     return item

@@ -57,17 +57,11 @@ class Capture(Protocol):
     """One capture: the graph that is written, the plan of this pass, and the parts that know one thing each."""
 
     pending: BaseException | None  # what ends the capture, as long as the program has not let it through
+    region: Region  # the graph that is being written to, and what is known in it; `Writing` has it be another
 
     @property
     def root(self) -> Region:
         """The program's own graph."""
-
-    @property
-    def region(self) -> Region:
-        """The graph that is being written to, and what is known in it."""
-
-    def writing(self, region: Region) -> AbstractContextManager[Region]:
-        """What to enter to write to a region."""
 
     @property
     def graph(self) -> Graph:

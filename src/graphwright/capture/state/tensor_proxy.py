@@ -106,9 +106,8 @@ class TensorProxy(torch.Tensor):
         rows = self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0))
         return iter([self[i] for i in range(rows)])
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return torch.Tensor
+    _stands_for = torch.Tensor
+    __class__ = property(operator.attrgetter("_stands_for"))  # in C: it is asked for often
 
     def __len__(self) -> int:  # torch's own is on the stack, and no function that asks
         self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))

@@ -23,7 +23,7 @@ from graphwright.capture.ladder.questions import Questions
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.ledger import Ledger
 from graphwright.capture.state.plan import Plan
-from graphwright.capture.state.regions import Region, Writing
+from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import BOUNDARIES, Refusal, capturing, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.symbolic.parts import (
@@ -90,10 +90,6 @@ class SymbolicRecorder:
         self.tracer.graph = region.graph
         self.tracer._lift = None if region.outer is None else self.lift
         self.tracer.parameter_proxy_cache = self._parameters[region]
-
-    def writing(self, region: Region) -> Writing:
-        """What to enter to write to a region."""
-        return Writing(self, region)
 
     @property
     def graph(self) -> Graph:

@@ -71,7 +71,7 @@ from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.members import Members
 from graphwright.capture.state.plan import Log, Plan
-from graphwright.capture.state.regions import Region, Writing
+from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import Refusal, capturing, refusal, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
@@ -145,10 +145,6 @@ class Recorder:
     def graph(self) -> Graph:
         """The graph that is being written to."""
         return self.region.graph
-
-    def writing(self, region: Region) -> Writing:
-        """What to enter to write to a region."""
-        return Writing(self, region)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         fix = "copy it before it is captured, or use torch.func.functional_call"
@@ -432,7 +428,7 @@ class Recorder:
         region = self.region
         try:
             if region.outer is not None:
-                args, kwargs = map_arg(args, region.lift), map_arg(kwargs, region.lift)
+                args, kwargs = region.lifted_in(args), region.lifted_in(kwargs)
             node = region.graph.create_node(op, target, args, kwargs, name)
             if self.repeats.wishes is not None:
                 self.repeats.wishes[node] = name
@@ -621,7 +617,7 @@ class Recorder:
 
     def lifted(self, argument: Argument) -> Argument:
         """An argument as the region that is being written to knows it."""
-        return map_arg(argument, self.region.lift)
+        return self.region.lifted_in(argument)
 
     def example(self, tensor: torch.Tensor) -> torch.Tensor:
         """The example of a tensor of the program."""
