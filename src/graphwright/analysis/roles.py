@@ -201,7 +201,7 @@ class _Uses:
         arguments = dict(call.arguments)
         for name in ("mask", "condition", "index", "size", "dim"):
             arguments.pop(name, None)
-        tensors = [value for value in arguments.values() if next(nodes_in(value), None) is not None]
+        tensors = [value for value in arguments.values() if nodes_in(value)]
         if call.key in _FACTORS:  # (1 - mask) * -1e9 is one, a large factor of other numbers is none
             of_data = self._joined(tensors).of_data
             return self._joined(tensors).filled or (not of_data and any(map(_is_large, arguments.values())))

@@ -73,6 +73,8 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
     reads = used = 0
     nodes: list[Node] = []
     names: list[Any] = []
+    ops: list[str] = []  # of those by name
+    targets: list[Any] = []
     by_name: list[Node] = []
     writes: list[Node] = []
     writer = _writer
@@ -88,6 +90,8 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
             target = node._target
             if node._op != "call_function":
                 by_name.append(node)
+                ops.append(node._op)
+                targets.append(target)
             elif isinstance(target, str):
                 return None
             elif target is writer:
@@ -107,7 +111,7 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
                     inputs = 3
                     break
             if inputs > 2 or node._kwargs:  # nested, or some may be the same
-                values = {*nodes_in(node._args), *nodes_in(node._kwargs)}
+                values = {*nodes_in(node._args), *(nodes_in(node._kwargs) if node._kwargs else ())}
                 inputs = len(values)
                 for value in values:
                     if value.graph is not graph or not value._position < position or node not in value.users:
@@ -118,7 +122,7 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
             len(nodes) == graph._len
             and root._prev is before
             and reads == used
-            and _are_in_order(by_name, nodes)
+            and _are_in_order(ops, targets, by_name, nodes)
             and len(set(names)) == len(names)
             and all(map(str.isidentifier, names))
             and "".join(names).isascii()
@@ -129,11 +133,10 @@ def _named_if_well_formed(graph: Graph) -> list[Node] | None:
     return by_name + writes if well_formed else None
 
 
-def _are_in_order(by_name: list[Node], nodes: list[Node]) -> bool:
+def _are_in_order(ops: list[str], targets: list[Any], by_name: list[Node], nodes: list[Node]) -> bool:
     """Tell whether nodes with a name as target have legal opcodes, parameters are first and an output is last."""
-    ops = [node._op for node in by_name]
     inputs = ops.count("placeholder")
-    parameters = {str(node._target).removeprefix("*").removeprefix("*") for node in by_name[:inputs]}
+    parameters = {str(target).removeprefix("*").removeprefix("*") for target in targets[:inputs]}
     calls = ops[inputs:]
     if calls and calls[-1] == "output":
         calls.pop()
@@ -144,7 +147,7 @@ def _are_in_order(by_name: list[Node], nodes: list[Node]) -> bool:
         and ops[:inputs].count("placeholder") == inputs == len(parameters)
         and all(map(is_parameter, parameters))
         and _CALLS_BY_NAME.issuperset(calls)
-        and all(map(isinstance, [node._target for node in by_name], itertools.repeat(str)))
+        and all(map(isinstance, targets, itertools.repeat(str)))
     )
 
 

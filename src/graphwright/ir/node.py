@@ -482,14 +482,14 @@ def map_arg(a: Any, fn: Callable[[Node], Any]) -> Any:
     return map_aggregate(a, lambda leaf: fn(leaf) if isinstance(leaf, Node) else leaf)
 
 
-def nodes_in(value: Any) -> Iterator[Node]:
-    """Iterate over the nodes inside nested arguments, in order, repeated ones included."""
-    stack = [value]
+def nodes_in(value: Any) -> list[Node]:
+    """List the nodes inside nested arguments, in order, repeated ones included."""
+    found, stack = [], [value]
     while stack:
         item = stack.pop()
         kind = type(item)
         if kind is Node:
-            yield item
+            found.append(item)
         elif kind in ATOMS:
             continue
         elif isinstance(item, tuple | list):
@@ -498,6 +498,7 @@ def nodes_in(value: Any) -> Iterator[Node]:
             stack.extend(reversed(item.values()))
         elif kind is slice:
             stack += (item.step, item.stop, item.start)
+    return found
 
 
 def bodies_of(node: Node) -> list[Graph]:

@@ -232,8 +232,8 @@ class Joining:
         sample = pair[1] if then_raised or taken is False or pair[0] is None or pair[0] is MISSING else pair[0]
         if sample is None or sample is MISSING:
             sample = pair[0]
-        whole = next((side for side in pair if is_growing(side)), None)
-        if whole is not None:
+        whole = pair[0] if is_growing(pair[0]) else pair[1]
+        if is_growing(whole):
             whole = whole.joined_with(pair[0]).joined_with(pair[1]).holding(sample).on(node)
             whole.is_certain &= taken is not None
             return whole

@@ -59,12 +59,16 @@ class State:
         self.is_loop = is_loop
         everything = cells_of(functions)
         self._outside: list[tuple[Variables, str, Any]] = []
-        self._watched = WatchedValues({id(content_of(everything[name])) for name in unshared if name in everything})
+        held = [*map(everything.get, unshared)] if unshared else []
+        self._watched = WatchedValues({id(content_of(cell)) for cell in held if cell is not None} if held else set())
         self._containers = self._watched.containers
         near = _functions_in(functions)
         mentioned = _names_of((*functions, *near))
-        for cell in itertools.chain(everything.values(), *[function.__closure__ or () for function in near]):
-            self.watch(content_of(cell), mentioned)
+        cells_near = [*everything.values()]
+        for function in near:
+            cells_near += function.__closure__ or ()
+        for cell in cells_near:
+            self._watched.watch(content_of(cell), mentioned)
         self._context = copy_context()
         for value in set_in_context():
             self.watch(value, mentioned)

@@ -412,7 +412,7 @@ class Keeping:
 
     def learn_growth(self) -> BaseException | None:
         """Why the capture is to start again, if a list or dict has got more items or fewer than it had."""
-        grown = [t for t in self._containers if t.before.keys() != held_by(t.now).keys()]
+        grown = [t for t in self._containers if t.before.keys() != held_by(t.now).keys()] if self._containers else []
         if not grown or True not in [self._learn_growth(table) for table in grown]:
             return None
         alike = {(table.kind, table.path.rpartition(".")[2]) for table in grown if table.keys == ()}

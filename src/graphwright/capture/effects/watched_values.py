@@ -146,6 +146,8 @@ class WatchedOutside:
         before, self._held = self._held, []
         for variables in self.variables():
             self._held += [(variables, name, variables.value(name)) for name in variables.names]
+        if not before and not self._held:
+            return self._held, self._found
         is_same = len(before) == len(self._held) and all(a[2] is b[2] for a, b in zip(before, self._held, strict=True))
         if not is_same or (before and not self._found.is_unchanged()):
             self._found = WatchedValues()

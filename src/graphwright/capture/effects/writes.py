@@ -34,7 +34,7 @@ class Writes:
 
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
-        self._counts: dict[Any, int] = {}
+        self.counts: dict[Any, int] = {}  # by memory
         self._reads: list[tuple[Symbol, Any, Region]] = []
         self._shapes: dict[int, int] = {}  # how often tensors may have been given other shapes, by id
         self._sizes: dict[Symbol, tuple[int, Region]] = {}  # that were read: of which tensor, by id
@@ -43,12 +43,12 @@ class Writes:
     @property
     def count(self) -> int:
         """How many writes there were."""
-        return sum(self._counts.values())
+        return sum(self.counts.values())
 
     @property
     def memories(self) -> KeysView[Any]:
         """The memories that were written to."""
-        return self._counts.keys()
+        return self.counts.keys()
 
     def read(self, symbol: Symbol, tensor: torch.Tensor) -> Symbol:
         """Note that a number is read from a tensor: as of now."""
@@ -97,7 +97,7 @@ class Writes:
         self._make_nodes([(symbol, region) for symbol, (of, region) in self._sizes.items() if of == id(tensor)])
 
     def _write(self, memory: int) -> None:
-        self._counts[memory] = self._counts.get(memory, 0) + 1
+        self.counts[memory] = self.counts.get(memory, 0) + 1
         self._make_nodes([(symbol, region) for symbol, read_from, region in self._reads if read_from == memory])
         self._reads = [read for read in self._reads if read[1] != memory]
 
@@ -149,7 +149,7 @@ class Writes:
 
     def stamp(self, tensor: TensorProxy) -> Any:
         """What tells the data of a tensor from that at other times."""
-        return self._round, self._counts.get(memory_of(tensor), 0) if self._counts else 0
+        return self._round, self.counts.get(memory_of(tensor), 0) if self.counts else 0
 
 
 def memory_of(tensor: TensorProxy) -> Any:

@@ -443,7 +443,8 @@ class Attempts(MadeErrors):
         self._frame = None if frame.f_code.co_flags & _GOES_ON else frame
         self._trying = []
         plain = self._without_handlers
-        for at in _frames_around(frame):
+        at: FrameType | None = frame
+        while at is not None and at.f_code is not RUN:
             code = at.f_code
             if id(code) not in plain:
                 tried = _tried_lines(code)
@@ -451,6 +452,7 @@ class Attempts(MadeErrors):
                     self._trying.append((at, tried))
                 else:
                     plain[id(code)] = code
+            at = at.f_back
 
     def _convert_handlers(
         self, is_by_data: Callable[[], bool], trying: Sequence[tuple[FrameType, list[tuple[int, int]]]]

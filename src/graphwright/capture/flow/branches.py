@@ -12,7 +12,7 @@ import functools
 import sys
 from collections.abc import Callable, Collection
 from types import CellType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import QuestionSubject
+    from graphwright.ir import Argument
 
 __all__ = ["branch"]
 
@@ -60,7 +61,8 @@ def branch(
     dicts in those `unshared` are not: nobody has them after the branch. `can_wait` tells that the rest of the function
     could be part of both sides.
     """
-    recorder.numbers.predicate(subject)  # both sides may use it
+    pred = recorder.numbers.predicate(subject)  # both sides may use it
+    test = _Test(subject, pred, recorder.numbers.hint(subject), recorder.questions.subjects.is_data(subject))
     mark = recorder.choices.mark()
 
     def differ(why: str) -> BaseException:
@@ -68,14 +70,13 @@ def branch(
 
     def both(state: State) -> Any:
         try:
-            sides = [_run_side(recorder, subject, True, then, state, place)]
-            sides.append(_run_side(recorder, subject, False, other, state, place))
-            for side in sides:
-                side.values += state.contents_before(len(side.values) - 1)
+            sides = [_run_side(recorder, test, True, then, state, place)]
+            sides.append(_run_side(recorder, test, False, other, state, place))
+            sides[0].values += state.contents_before(len(sides[0].values) - 1)  # of what the other was first to reach
             if recorder.plan.max_paths == 1 and recorder.plan.ways.get(place) == "wait" and _share_modules(sides):
                 raise recorder.questions.restart(recorder.plan.change(place, "fork", "both sides call one module"))
             with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
-                return _joined(recorder, subject, sides, state, place, can_wait)
+                return _joined(recorder, test, sides, state, place, can_wait)
         except Unlike as why:
             raise differ(str(why)) from None
 
@@ -91,7 +92,7 @@ def branch(
 
 def _joined(
     recorder: Capture,
-    subject: QuestionSubject,
+    test: _Test,
     sides: list[_Side],
     state: State,
     place: Place | None,
@@ -100,7 +101,7 @@ def _joined(
     """Write the branch, give the state its values after it, and return the branch's own."""
     going = [side for side in sides if not side.raised]
     if not going:
-        _finish(recorder, subject, sides, [])
+        _finish(recorder, test, sides, [])
         raise Raised
     count = 1 + len(state.names)
     join: Join | Leaving
@@ -113,7 +114,7 @@ def _joined(
         containers = [id(now) for now, _ in state._containers]
         join = Join(recorder, [dict(zip(containers, side.values[count:], strict=True)) for side in sides])
         first, *more = zip(sides[0].values, sides[1].values, strict=True)
-        made = [_join_results(recorder, subject, *first, join)]
+        made = [_join_results(recorder, test.subject, *first, join)]
         made += [
             pair[0] if pair[0] is pair[1] and type(pair[0]) is not BoundIf else _variable(join, first, pair, name)
             for name, pair in zip(state.names, more, strict=False)
@@ -137,7 +138,7 @@ def _joined(
                 called.setdefault(value.number, name)
     for number, pair in enumerate(leaves):
         called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
-    given = Given(_finish(recorder, subject, sides, leaves, called))
+    given = Given(_finish(recorder, test, sides, leaves, called))
     result, *state_values = [filled(value, given) for value in made]
     state.write(state_values, recorder.where, place, result)
     ended = sides[0].choices + sides[1].choices
@@ -200,6 +201,15 @@ def _settled(mine: Any, its: Any, none: set[int]) -> Any:
     return None if isinstance(mine, TensorProxy) and id(mine) in none else mine
 
 
+class _Test(NamedTuple):
+    """What decides a branch."""
+
+    subject: QuestionSubject
+    pred: Argument
+    hint: Any  # what it is for the example, or None
+    is_data: bool
+
+
 @dataclasses.dataclass(eq=False)
 class _Side:
     region: Region
@@ -210,12 +220,12 @@ class _Side:
 
 
 def _run_side(
-    recorder: Capture, subject: QuestionSubject, value: bool, run: Callable[[], Any], state: State, place: Place | None
+    recorder: Capture, test: _Test, value: bool, run: Callable[[], Any], state: State, place: Place | None
 ) -> _Side:
+    subject = test.subject
     region = Region(recorder.region, sys._getframe(), place)
-    region.is_data = recorder.questions.subjects.is_data(subject)
-    hint = recorder.numbers.hint(subject)
-    region.is_taken = None if hint is None else hint is value
+    region.is_data = test.is_data
+    region.is_taken = None if test.hint is None else test.hint is value
     recorder.ambient.notice()
     depth = recorder.ambient.depth
     raised = False
@@ -311,35 +321,35 @@ def _why(error: Exception | Refusal) -> str:
 
 def _finish(
     recorder: Capture,
-    subject: QuestionSubject,
+    test: _Test,
     sides: list[_Side],
     leaves: list[tuple[Any, Any]],
     names: dict[int, str] | None = None,
 ) -> list[Any]:
     """Write the outputs of both bodies and the branch itself; return its values."""
-    results = []
+    results: list[list[Argument]] = []
     for number, side in enumerate(sides):
-        with Writing(recorder, side.region):
-            results.append(
-                [recorder.lifted(_argument(recorder, pair[number])) if not side.raised else None for pair in leaves]
-            )
-    pred, origin = recorder.numbers.predicate(subject), recorder.site()
+        given: list[Argument] = [None] * len(leaves)
+        if not side.raised and leaves:
+            with Writing(recorder, side.region):
+                for i, pair in enumerate(leaves):
+                    if pair[number] is not MISSING:
+                        given[i] = recorder.lifted(recorder.argument(pair[number]))
+        results.append(given)
+    origin = recorder.site()
     wishes = [(names or {}).get(i) or ("cond" if len(leaves) == 1 else "value") for i in range(len(leaves))]
     regions = [side.region for side in sides]
     make = functools.partial(recorder.make, "call_function")
-    nodes = write_branch(make, pred, regions, results, wishes, (origin, origin), "cond")
+    nodes = write_branch(make, test.pred, regions, results, wishes, (origin, origin), "cond")
     place, raised = sides[0].region.place, sides[0].raised
     values = [
-        recorder.joining.value(subject, pair, made, place, raised) for pair, made in zip(leaves, nodes, strict=True)
+        recorder.joining.value(test.subject, pair, made, place, raised)
+        for pair, made in zip(leaves, nodes, strict=True)
     ]
-    if not recorder.questions.subjects.is_data(subject):
+    if not test.is_data:
         for value in values:
             recorder.questions.knowledge.conditions.note_decider(value, place)
     return values
-
-
-def _argument(recorder: Capture, value: Any) -> Any:
-    return None if value is MISSING else recorder.argument(value)
 
 
 # ---- joining

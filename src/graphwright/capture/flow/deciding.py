@@ -109,6 +109,8 @@ def branch(
     Those of a statement assign the variables `names` around them; only those `alive`, all by default, are of use
     afterwards. The lists and dicts in those `unshared` are not.
     """
+    if type(test) in _PLAIN:
+        return then() if test else other()
     test = held(test)
     recorder = recorder_of(test)
     if recorder is None:

@@ -125,7 +125,7 @@ class Questions:
             return then() if told else other()
         place = place_at(capture, user_frame(sys._getframe(1)))
         way = capture.plan.ways.get(place)
-        if way is None and place is not None:
+        if way is None and place is not None and capture.plan.ways:
             way = capture.plan.ways.get((*place, capture.numbers.hint(subject)))
         if way != "follow" and is_of_slice(capture.region, subject):
             return then() if self.refusals.refuse_data(subject) else other()

@@ -313,7 +313,7 @@ class TracerBase:
         if type(key) in ATOMS:
             return key
         made = self.create_arg(key)
-        if next(nodes_in(made), None) is not None:
+        if nodes_in(made):
             raise trace_error_and(RuntimeError)(
                 f"Keys for dictionaries used as an argument cannot contain a Node. Got key: {made}", at=self._here()
             )

@@ -28,6 +28,7 @@ from graphwright.capture.proxies.object_proxy import ObjectMethod, ObjectProxy, 
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.state.leaf_modules import called_with
 from graphwright.capture.state.protocol import with_examples
+from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -54,10 +55,12 @@ def substitute(
         leaf = called_with(function, plan.leaf_ids)
         if leaf is not None:
             return functools.partial(_leaf_called, with_examples(recorder), leaf.func, *leaf.args, **leaf.keywords)
+    kind = type(function)
+    if kind is BuiltinFunctionType and type(getattr(function, "__self__", None)) is TensorProxy:
+        return _by_arguments(recorder, function, args, kwargs)
     stand_in = hear(function)
     if stand_in is not function:
         return stand_in  # type: ignore[no-any-return]
-    kind = type(function)
     if kind is ObjectProxy:
         return function  # type: ignore[no-any-return]
     if kind is not FunctionType and recorder.typed is not None:

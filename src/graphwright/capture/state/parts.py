@@ -447,6 +447,8 @@ class SymbolicWrites(Writes, Protocol):
 class TypedWrites(Writes, Protocol):
     """How often each memory was written to, and the numbers that were read from it and have no node yet."""
 
+    counts: dict[Any, int]  # how often, by memory
+
     @property
     def memories(self) -> KeysView[Any]:
         """The memories that were written to."""

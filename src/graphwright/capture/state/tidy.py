@@ -26,7 +26,7 @@ def erase_unused(graph: Graph) -> None:
     for node in reversed(graph._nodes_now()):
         if node._position is None:
             continue
-        if graph.has_bodies and node._op == "call_function":
+        if graph.has_bodies and node._op == "call_function" and Graph in map(type, node._args):
             _tidy_bodies(node)
         if node.users or node._op in ("placeholder", "output"):
             continue
@@ -78,9 +78,11 @@ def _is_empty(node: Node) -> bool:
 def _drop_results(node: Node) -> None:
     """Remove the values of a branch that nothing uses; a single one is the branch's own."""
     bodies = node.args[1:3]
-    values = [body.output_node().args[0] for body in bodies]
     readers = {user: user.args[1] for user in node.users if user.target is operator.getitem and user.args[0] is node}
-    if len(readers) < len(node.users) or not readers or not all(type(value) is tuple for value in values):
+    if len(readers) < len(node.users) or not readers:
+        return
+    values = [body.output_node().args[0] for body in bodies]
+    if not all(type(value) is tuple for value in values):
         return
     used = sorted(set(readers.values()))
     if len(used) == len(values[0]) or len(readers) != len(used):

@@ -42,7 +42,7 @@ _GROWING = frozenset({
     ("numbers", "_symbols"), ("root", "attributes"), ("root", "numbers"), ("root", "written"), ("_called",),
     ("transforms", "_noted"), ("reads", "found_missing"), ("ledger", "reads"), ("ledger", "unforeseen"),
     ("ledger", "of_inputs"),
-    ("writes", "_counts"), ("writes", "_sizes"), ("tensors", "_devices"), ("tensors", "_paths"),
+    ("writes", "counts"), ("writes", "_sizes"), ("tensors", "_devices"), ("tensors", "_paths"),
     ("questions", "knowledge", "conditions", "_parts"), ("questions", "knowledge", "conditions", "_deciders"),
 })  # fmt: skip
 # They hold what the program has, and have a way of their own to tell what has changed.

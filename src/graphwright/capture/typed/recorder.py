@@ -289,7 +289,8 @@ class Recorder:
             if plain in KIND_METHODS or plain in TRUTHS or plain == "numel":
                 return asked(self, plain, function, "call_function", function, args, kwargs)
             is_given = bool(args) and isinstance(args[0], torch.Tensor)
-            if not is_given and not _holds_tensors((args, kwargs)) and not self._makes_tensor(function, args, kwargs):
+            makes_one = is_given or _holds_tensors((args, kwargs))  # a tensor, as `torch.arange(n)` does
+            if not makes_one and not _holds_tensors(self._on_examples(function, args, kwargs)):
                 return function(*args, **kwargs)
             return self.record("call_function", function, function, args, spoken(function, kwargs) if kwargs else {})
         owner: Any = args[0] if args else None
@@ -513,7 +514,7 @@ class Recorder:
             return value
         if kind is TensorProxy:
             node = value._node or value.node_of()
-            if self.region.written or self.region.outer is not None:
+            if self.writes.counts and (self.region.written or self.region.outer is not None):
                 node = self.region.latest(node)
             return node if self.region is self.root else self.transforms.note(node, value.example)
         symbol = symbol_of(value)
@@ -575,7 +576,15 @@ class Recorder:
         if kind is TensorProxy:
             return None if value.optional is not None and self.numbers.is_none(value) is True else value.example
         if kind is tuple:
-            return tuple([item if type(item) in ATOMS else self.to_examples(item, may_be_size) for item in value])
+            found = []
+            for item in value:
+                kind = type(item)
+                if kind is TensorProxy and item.optional is None:
+                    item = item.example
+                elif kind not in ATOMS:
+                    item = self.to_examples(item, may_be_size)
+                found.append(item)
+            return tuple(found)
         symbol = symbol_of(value)
         if symbol is not None:
             # Any number does for arithmetic, and for what is no size.
@@ -600,11 +609,6 @@ class Recorder:
         if kind is slice:
             return slice(*[self.to_examples(part, may_be_size) for part in (value.start, value.stop, value.step)])
         return self.examples.stand_in(value, self.shells) if isinstance(value, nn.Module) else value
-
-    def _makes_tensor(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Tell whether a call without tensors makes one: `torch.arange(n)`, rather than `torch.get_default_dtype()`."""
-        example = self._on_examples(function, args, kwargs)
-        return any(isinstance(value, torch.Tensor) for value in leaves(example))
 
     def make(self, op: str, target: Target, args: tuple[Any, ...], name: str, kwargs: Any = None) -> Node:
         """Make a node for the user's running line."""

@@ -94,7 +94,7 @@ class GraphWriter:
             return {"graph": self.record(value, path)}
         if is_definition(value):
             return {"name": self._values.name(value)}
-        if next(nodes_in(value), None) is None:
+        if not nodes_in(value):
             return self._values.value(value, path)
         if kind is tuple:
             return {"tuple": [self._argument(item, path) for item in value]}
