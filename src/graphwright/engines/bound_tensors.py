@@ -28,6 +28,7 @@ from graphwright.runtime import (
     bound,
     calls_are_plain,
     facts_of_modules,
+    is_conditional,
     unrolled_checks,
     unrolled_reads,
 )
@@ -193,7 +194,7 @@ class Facts:
     def hold(self, root: nn.Module, graph: Graph) -> bool:
         """Tell whether functions may be called instead of modules, as far as these are facts of the modules."""
         versions = self._watch.look()
-        if facts_of_modules(graph) and (self._premises is None or not self._premises.holds()):
+        if is_conditional(graph) and (self._premises is None or not self._premises.holds()):
             try:
                 self._premises = bound(root, graph, facts_of_modules(graph))
             except GuardError:

@@ -33,6 +33,7 @@ from graphwright.runtime import (
     entry_points_of,
     facts_of_modules,
     graph_of,
+    is_conditional,
     is_readable,
 )
 
@@ -83,7 +84,7 @@ def to_fx(
         if not hasattr(result, name):
             setattr(result, name, graph.constants[name] if name in graph.constants else getattr(module, name))
     writer.hand_over(result)
-    if facts_of_modules(graph) or modes:
+    if is_conditional(graph) or modes:
         _Expected(graph, modes).look_at(result)
     result.meta.update(module.meta)
     if is_readable(module):

@@ -12,7 +12,7 @@ from torch import nn
 
 from graphwright.ir import Node
 from graphwright.passes import remove_guards
-from graphwright.runtime import GraphModule, expect_modules, expect_outside, facts_of_modules, graph_of, read_attribute
+from graphwright.runtime import GraphModule, expect_modules, expect_outside, graph_of, is_conditional, read_attribute
 
 __all__ = ["Guards", "check_outside", "frozen_attributes", "warn_of_frozen", "with_guards"]
 
@@ -36,7 +36,7 @@ def check_outside(module: GraphModule) -> None:
     Raises GuardError for what is no more as the program was captured.
     """
     graph = graph_of(module)
-    if facts_of_modules(graph):
+    if is_conditional(graph):
         expect_modules(module)
     for node in graph.all_nodes():
         if node.target is expect_outside:

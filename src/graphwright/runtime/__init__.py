@@ -61,6 +61,7 @@ from graphwright.runtime.graph_facts import (
     forget_module,
     forget_modules,
     forwards_of,
+    is_conditional,
     keep_buffers,
     keep_calls,
     keep_forwards,
@@ -135,7 +136,18 @@ from graphwright.runtime.objects import (
     slots_of,
     state_of,
 )
-from graphwright.runtime.outside import ABSENT, METHODS, NAMES, NOT_SET, Found, Methods, Outside, bound_in, differs
+from graphwright.runtime.outside import (
+    ABSENT,
+    METHODS,
+    NAMES,
+    NOT_SET,
+    Found,
+    Methods,
+    Outside,
+    bound_in,
+    codes_beside,
+    differs,
+)
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.plain_values import (
     holds_tensors,
@@ -287,6 +299,7 @@ __all__ = [
     "guards_of",
     "has_attribute",
     "is_compiled",
+    "is_conditional",
     "is_guard",
     "is_plain",
     "holds_tensors",
@@ -297,6 +310,7 @@ __all__ = [
     "summed_up",
     "join_facts",
     "calls_of_modules",
+    "codes_beside",
     "keep_buffers",
     "keep_calls",
     "keep_forwards",

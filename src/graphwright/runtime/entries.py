@@ -18,7 +18,7 @@ from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime.called import Called, modules_at
 from graphwright.runtime.dispatch import captures_of
-from graphwright.runtime.graph_facts import Facts, facts_of_modules
+from graphwright.runtime.graph_facts import Facts, Forwards, facts_of_modules, forwards_of
 from graphwright.runtime.premises import Bound, bound
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "callables",
     "changes_modules",
     "entry_points_of",
+    "expect_forwards",
     "expect_modules",
     "expectation",
     "is_readable",
@@ -219,6 +220,12 @@ def expect_modules(
     return modules
 
 
+def expect_forwards(module: Any, entry: str, forwards: Forwards) -> None:
+    """Raise GuardError unless classes and functions have the code that a program was captured with."""
+    if not is_dynamo_compiling() and not forwards.are_there():
+        expect_modules(module, entry)
+
+
 def expectation(name: str, writer: Any) -> list[str]:
     """The statement at the start of generated code that looks at the modules of the program."""
     called = "" if name == "forward" else f", {name!r}"
@@ -237,7 +244,13 @@ def changes_modules(graph: Graph) -> bool:
 
 
 def callables(name: str, writer: Any, called: Sequence[str], read: Sequence[str]) -> str:
-    """The expression that looks at them, too, and gives what to call for modules at some paths, and others to read."""
+    """The expression that looks at them, too, and gives what to call for modules at some paths, and others to read.
+
+    Where there are none of these it looks at classes and functions alone.
+    """
+    if not called and not read and not facts_of_modules(writer.graph):
+        forwards = writer.names.add("_Forwards", forwards_of(writer.graph))
+        return f"{writer.names.function(expect_forwards)}({writer.root}, {name!r}, {forwards})"
     paths = f"{tuple(called)!r}, {tuple(read)!r}" if read else repr(tuple(called))
     return f"{writer.names.function(expect_modules)}({writer.root}, {name!r}, {paths})"
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from graphwright.ir import Graph, Node
 
 __all__ = [
-    "Facts", "Forwards", "are_facts", "buffers_of",
-    "facts_of_modules", "forget_module", "forget_modules", "forwards_of",
+    "Facts", "Forwards", "are_facts", "buffers_of", "code_of_function",
+    "facts_of_modules", "forget_module", "forget_modules", "forwards_of", "is_conditional",
     "calls_of_modules", "keep_buffers", "keep_calls", "keep_forwards", "keep_modules", "meta_with_modules",
-    "keep_unset", "names_of_values", "take_facts", "unset_in",
+    "keep_unset", "meta_for_files", "names_of_values", "take_facts", "unset_in",
 ]  # fmt: skip
 
 _MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
@@ -39,14 +41,15 @@ _FORWARDS = "forwards"  # in the same place: the methods of classes, in the proc
 #   drawn    generators of random numbers in its attributes, from which the graph draws
 #   without  dicts in its attributes to which the program adds, by name: keys that it did not find there
 #   names    the attributes that it had, where the program looks for all; made: those that it makes itself
+#   tags     parameters, buffers and other tensors, by name: attributes of their own that it `has` and `lacks`
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]
 
 _TEXT = frozenset({"class", "forward"})
 _TEXTS = frozenset({"absent", "drawn", "lacking", "made", "names", "unused"})
 _TABLES = frozenset({
-    "asked", "devices", "dtypes", "exact", "holds", "hooks", "is_none", "kinds", "objects", "same", "shapes", "values",
-    "without",
+    "asked", "devices", "dtypes", "exact", "holds", "hooks", "is_none", "kinds", "objects", "same", "shapes", "tags",
+    "values", "without",
 })  # fmt: skip
 _TABLES_OF_TABLES = frozenset({"kinds", "objects"})
 _TABLES_OF_TEXTS = frozenset({"holds", "hooks", "without"})
@@ -80,6 +83,10 @@ def _is_fact(name: str, value: Any) -> bool:
             _is_table(each) and isinstance(each.get("class"), str) and _is_table(each.get("values"))
             for each in value.values()
         )
+    if name == "tags":
+        return all(
+            _is_table(each) and _is_table(each.get("has")) and _are_texts(each.get("lacks")) for each in value.values()
+        )
     is_inside = _is_table if name in _TABLES_OF_TABLES else _are_texts if name in _TABLES_OF_TEXTS else None
     return is_inside is None or all(map(is_inside, value.values()))
 
@@ -101,7 +108,9 @@ def keep_modules(graph: Graph, facts: Mapping[str, Facts]) -> None:
 class Forwards:
     """The `forward` that classes had whose code is part of a graph. No other process has these very functions.
 
-    `of_modules` are the paths of the modules whose code was a forward of their own.
+    `of_modules` are the paths of the modules whose code was a forward of their own. `codes` are the functions of the
+    user's whose code is part of the graph, each with its code and its defaults: those change where a module is loaded
+    again in its place, as notebooks do it.
 
     >>> import copy
     >>> from torch import nn
@@ -109,10 +118,26 @@ class Forwards:
     True
     """
 
-    __slots__ = ("of_classes", "of_modules")
+    __slots__ = ("codes", "looked_at", "of_classes", "of_modules")
 
-    def __init__(self, of_classes: Mapping[type, Any] | None = None, of_modules: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        of_classes: Mapping[type, Any] | None = None,
+        of_modules: Iterable[str] = (),
+        codes: Mapping[FunctionType, tuple[Any, ...]] | None = None,
+    ) -> None:
         self.of_classes, self.of_modules = dict(of_classes or {}), frozenset(of_modules)
+        self.codes = dict(codes or {})
+        rows: list[tuple[Any, str, Any]] = [(kind, "forward", forward) for kind, forward in self.of_classes.items()]
+        for function, code in self.codes.items():
+            rows += [(function, name, was) for name, was in zip(_CODE, code, strict=True) if was is not None]
+        owners, names, values = ([row[i] for row in rows] for i in range(3))
+        self.looked_at = owners, names, values  # as calls compare them
+
+    def are_there(self) -> bool:
+        """Tell whether classes and functions still have what they had."""
+        owners, names, values = self.looked_at
+        return all(map(operator.is_, map(getattr, owners, names), values))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Forwards:
         return self
@@ -121,10 +146,26 @@ class Forwards:
         return Forwards, ()
 
 
-def keep_forwards(graph: Graph, of_classes: Mapping[type, Any], of_modules: Collection[str] = ()) -> None:
-    """Keep with a graph the `forward` of the classes, and which modules had their own, for this process."""
-    if of_classes or of_modules:
-        graph.meta[_FORWARDS] = Forwards(of_classes, of_modules)
+_CODE = ("__code__", "__defaults__", "__kwdefaults__")
+
+
+def code_of_function(function: FunctionType) -> tuple[Any, ...]:
+    """The code of a function and its defaults: what may be replaced while it stays the function that it is."""
+    return tuple([getattr(function, name) for name in _CODE])
+
+
+def keep_forwards(
+    graph: Graph,
+    of_classes: Mapping[type, Any],
+    of_modules: Collection[str] = (),
+    codes: Mapping[FunctionType, tuple[Any, ...]] | None = None,
+) -> None:
+    """Keep with a graph the `forward` of the classes, which modules had their own, and the code of functions.
+
+    That is for this process.
+    """
+    if of_classes or of_modules or codes:
+        graph.meta[_FORWARDS] = Forwards(of_classes, of_modules, codes)
 
 
 def forwards_of(graph: Graph) -> Forwards:
@@ -166,6 +207,12 @@ def facts_of_modules(graph: Graph) -> Mapping[str, Facts]:
     return (graph._meta or _NOTHING).get(_MODULES) or _NOTHING
 
 
+def is_conditional(graph: Graph) -> bool:
+    """Tell whether the capture of a graph took anything for granted of modules or functions, which calls look at."""
+    meta = graph._meta or _NOTHING
+    return bool(meta.get(_MODULES) or meta.get(_FORWARDS))
+
+
 def keep_calls(graph: Graph, calls: Mapping[str, Any]) -> None:
     """Keep with a graph what each call of a module got and gave: "passed", by parameter, and "given".
 
@@ -191,6 +238,22 @@ def calls_of_modules(graph: Graph) -> Mapping[str, Any]:
 def meta_with_modules(graph: Graph, facts: Mapping[str, Facts] | None) -> dict[str, Any]:
     """The meta of a graph, with what is taken for granted of the modules of one of those that share it."""
     return {**(graph._meta or {}), **({_MODULES: dict(facts)} if facts else {})}
+
+
+def meta_for_files(graph: Graph, facts: Mapping[str, Facts] | None) -> dict[str, Any]:
+    """The same for a file, whose tensors have no attributes of their own, and which knows no function of this process.
+
+    >>> graph = Graph()
+    >>> keep_modules(graph, {"": {"tags": {"w": {"has": {"scale": 2.0}, "lacks": []}}}, "a": {"class": "Net"}})
+    >>> meta_for_files(graph, None)
+    {'modules': {'a': {'class': 'Net'}}}
+    """
+    meta = meta_with_modules(graph, facts)
+    meta.pop(_FORWARDS, None)
+    modules = meta.pop(_MODULES, {})
+    kept = {path: {fact: held for fact, held in of_one.items() if fact != "tags"} for path, of_one in modules.items()}
+    kept = {path: of_one for path, of_one in kept.items() if of_one}
+    return meta | ({_MODULES: kept} if kept else {})
 
 
 def take_facts(graph: Graph, meta: dict[str, Any]) -> Mapping[str, Facts]:

@@ -30,7 +30,7 @@ from graphwright.runtime.entries import (
     refuse_forms,
 )
 from graphwright.runtime.foreign import how_to_read, prepared_for_script
-from graphwright.runtime.graph_facts import forget_module
+from graphwright.runtime.graph_facts import forget_module, is_conditional
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import add_constant, assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import register
@@ -558,7 +558,7 @@ def _python_code(module: nn.Module, name: str = "forward") -> PythonCode:
             is_bound = is_ours and not changes_modules(entry.graph)
             binds = functools.partial(callables, name) if is_bound else None
             entry.code = graph_to_readable_source(
-                entry.graph, owner=module, name=name, first=first, reads_tables=is_ours, binds=binds
+                entry.graph, "self", name, module, first, is_ours, binds=binds, always_binds=is_conditional(entry.graph)
             )
         else:
             entry.code = entry.graph.python_code(root_module="self")  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from graphwright.runtime.graph_facts import code_of_function
 from graphwright.runtime.objects import MOST_BYTES, attributes_of, slots_of, state_of
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Methods",
     "Outside",
     "bound_in",
+    "codes_beside",
     "differs",
     "kept",
 ]
@@ -307,6 +309,16 @@ def _code(value: Any) -> Any:
 
 def _is_code(known: Any, now: Any) -> bool:
     return now is not None and known[0] is now[0] and known[1] is now[1] and (known[2] == now[2] or known[2] is now[2])
+
+
+def codes_beside(found: Iterable[Found], functions: Iterable[Any]) -> dict[FunctionType, tuple[Any, ...]]:
+    """The code of those functions that were not `found` under a name, where their code is taken for granted already.
+
+    A program starts with one; others are inside of decorators, or the forwards of its classes.
+    """
+    named = {id(getattr(each.value, "__func__", each.value)) for each in found if each.code is not None}
+    own = [each for each in functions if type(each) is FunctionType and id(each) not in named]
+    return {each: code_of_function(each) for each in own}
 
 
 class Outside:

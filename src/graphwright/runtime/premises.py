@@ -22,7 +22,7 @@ from torch.nn.modules import module as _torch_module
 
 from graphwright.errors import GuardError
 from graphwright.ir import Graph
-from graphwright.runtime.graph_facts import Facts, forwards_of
+from graphwright.runtime.graph_facts import Facts, Forwards, code_of_function, forwards_of
 from graphwright.runtime.inside import (
     ABSENT,
     HOOKS,
@@ -124,9 +124,13 @@ def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) ->
     for table in _idle_everywhere(facts):
         if not all(map(_only_watches, table.values())):
             return "torch has a module hook for all modules now, which inner modules of the program do not run", _AGAIN
+    is_whole = not own_class(root).__module__.startswith(("graphwright.", "torch.nn.modules.module"))
     for path, of_one in facts.items():
         module = _module_at(root, path)
-        if not _is_bare(module, of_one):
+        if not isinstance(module, nn.Module):
+            if is_whole or any(_is_below(used, path) for used in _used(graph)):
+                return f"module {path!r} is no more there", _AGAIN
+        elif not _is_bare(module, of_one):
             for said, fix in _unlike(module, path, of_one, graph):
                 return said, fix
     return "", ""
@@ -178,10 +182,6 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
     """Iterate over (what is another than it was, what to do about it)."""
     where = f"module {path!r}" if path else "the module itself"
     one_node = f"{_AGAIN}, or capture it with leaf_modules=[{path!r}], which keeps the module one node"
-    if not isinstance(module, nn.Module):
-        if any(_is_below(used, path) for used in _used(graph)):
-            yield f"{where} is no more there", _AGAIN
-        return
     if path and "class" in facts and not _is_of_class(module, facts["class"]):
         was, its = facts["class"].rpartition(".")[2], type(module).__qualname__
         yield f"{where} was a {was} when the program was captured; now it is a {its}", one_node
@@ -237,6 +237,8 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
             was, now = was.rpartition(".")[2], type(held).__qualname__
             said = f"{dotted(path, name)} was a {was} and no other class when it was captured; now it is a {now}"
             yield said, _AGAIN
+    for name, tags in facts.get("tags", {}).items():
+        yield from _unlike_tags(held_by(module, name), dotted(path, name), tags, graph.constants)
     yield from _unlike_ones(module, facts.get("same", {}))
     for name in facts.get("absent", ()):
         if held_by(module, name) is not ABSENT:
@@ -257,6 +259,21 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         if hasattr(type(module), name):
             owner = next(base for base in type(module).__mro__ if name in base.__dict__ or base is object)
             yield f"{owner.__qualname__}.{name} is there now, and was not when the program was captured", _AGAIN
+
+
+def _unlike_tags(tensor: Any, path: str, tags: Facts, constants: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Which attributes of its own a tensor has otherwise than it had."""
+    if not isinstance(tensor, torch.Tensor):
+        return
+    own = state_of(tensor)
+    for tag, was in tags["has"].items():
+        held = own.get(tag, ABSENT)
+        if held is ABSENT or not is_told(held, was, constants):
+            now = "it is no more there" if held is ABSENT else f"it is {shown_now(was, spelled(held, constants))}"
+            yield f"{path}.{tag} was {shown(was)} when the program was captured; now {now}", _AGAIN
+    for tag in tags["lacks"]:
+        if tag in own:
+            yield f"{path} has got an attribute {tag!r} of its own since the program was captured", _AGAIN
 
 
 def generators_in(graph: Graph) -> set[int]:
@@ -371,14 +388,14 @@ class Bound:
     """
 
     __slots__ = (
-        "_classes", "_closed", "_containers", "_contents", "_filled", "_forwards", "_idle", "_is_plain",
+        "_closed", "_containers", "_contents", "_filled", "_found", "_idle", "_is_plain",
         "_keyed", "_keys", "_lacking", "_names", "_now", "_of_tensors", "_own", "_slots", "_spelled",
         "_tables", "_then", "_typed", "_types", "_values", "_watch", "_with_tensors", "facts",
     )  # fmt: skip
 
-    def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Mapping[type, Any]) -> None:
+    def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Forwards) -> None:
         self.facts = facts  # which a pass may have replaced since
-        self._classes, self._forwards = list(forwards), list(forwards.values())
+        self._found = forwards.looked_at
         self._idle = _idle_everywhere(facts)  # tables of hooks that are to be empty
         self._own: list[dict[str, Any]] = []  # attributes of modules that are to have no `forward`
         self._tables: list[dict[str, Any]] = []  # of submodules and of hooks, and what is to be in them
@@ -469,6 +486,13 @@ class Bound:
                 if "." not in name:
                     held = next((state[each] for each in TABLES if name in state[each]), state)
                     self._of_tensors.append((held, name, fact, getattr(held.get(name), fact, None)))
+        for name, tags in facts.get("tags", {}).items():
+            of_tensor = next((state[each] for each in TABLES if name in state[each]), state)
+            reads.append((of_tensor, name))
+            own = state_of(of_tensor.get(name))
+            for tag in tags["has"]:
+                self._add_value(own, tag, reads)
+            reads += [(own, tag) for tag in tags["lacks"]]
         reads += [(state, name) for name in facts.get("drawn", ())]
         self._closed += [(state, name, set(keys)) for name, keys in facts.get("without", {}).items()]
         if "names" in facts:
@@ -526,7 +550,7 @@ class Bound:
         tables = [*self._tables, *self._own, *[table for table, _ in self._keys]]
         for reads in (self._now, self._filled):
             tables += reads[0] if len(reads) == 3 else []
-        return Watched(tables, self._idle, self._typed, self._types, self._classes, self._forwards, self._lacking)
+        return Watched(tables, self._idle, self._typed, self._types, lacking=self._lacking, attributes=self._found)
 
     def holds(self) -> bool:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
@@ -542,7 +566,8 @@ class Bound:
             return False
         if [*map(type, self._typed)] != self._types:
             return False
-        if self._classes and [*map(_FORWARD, self._classes)] != self._forwards:
+        owners, attributes, values = self._found
+        if not all(map(_IS, map(getattr, owners, attributes), values)):
             return False
         if self._lacking and any(map(hasattr, *zip(*self._lacking, strict=True))):
             return False
@@ -582,7 +607,7 @@ def _may_be_filled(value: Any) -> bool:
     return isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and any(map(_may_be_filled, value)))
 
 
-_CONTAINS, _IS, _FORWARD = operator.contains, operator.is_, operator.attrgetter("forward")
+_CONTAINS, _IS = operator.contains, operator.is_
 _GET: Callable[..., Any] = dict.get
 _NONES = repeat(None)
 
@@ -590,10 +615,14 @@ _NONES = repeat(None)
 def bound(root: nn.Module, graph: Graph, facts: Mapping[str, Facts]) -> Bound:
     """Check what a graph takes for granted of modules; return what calls look at. Raises GuardError."""
     said, fix = unlike_modules(root, facts, graph)
-    forwards = forwards_of(graph).of_classes
-    for kind, forward in forwards.items() if not said else ():
+    forwards = forwards_of(graph)
+    for kind, forward in forwards.of_classes.items() if not said else ():
         if kind.forward is not forward:  # type: ignore[attr-defined]
             said, fix = f"{kind.__qualname__}.forward has been replaced since the program was captured", _AGAIN
+    for function, code in forwards.codes.items() if not said else ():
+        if not all(map(_IS, code_of_function(function), code)):
+            said = f"the code or defaults of {function.__qualname__} have been replaced since the program was captured"
+            fix = _AGAIN
     if said:
         raise GuardError(said, at=type(root).__qualname__, fix=fix)
     return Bound(root, facts, forwards)

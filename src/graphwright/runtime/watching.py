@@ -15,7 +15,7 @@ from torch import nn
 
 __all__ = ["Watch", "Watched"]
 
-_FORWARD = operator.attrgetter("forward")
+_FORWARD, _IS = operator.attrgetter("forward"), operator.is_
 _PATIENCE = 32  # looks one after the other
 
 
@@ -24,7 +24,7 @@ class Watched(NamedTuple):
 
     tables: the dicts that it has read. idle: dicts that are to be empty. modules: modules whose classes are to be
     `kinds`; classes: classes whose `forward` is to be that of `forwards`; lacking: classes, and an attribute that
-    each is not to have.
+    each is not to have; attributes: owners, names, and the very values that are to be there.
     """
 
     tables: Sequence[dict[Any, Any]] = ()
@@ -34,6 +34,7 @@ class Watched(NamedTuple):
     classes: Sequence[type] = ()
     forwards: Sequence[Any] = ()
     lacking: Sequence[tuple[type, str]] = ()
+    attributes: tuple[Sequence[Any], Sequence[str], Sequence[Any]] = ((), (), ())
 
 
 class Watch:
@@ -58,7 +59,10 @@ class Watch:
         "_lacking",
         "_looks",
         "_modules",
+        "_names",
+        "_owners",
         "_tables",
+        "_values",
         "versions",
     )
 
@@ -74,6 +78,8 @@ class Watch:
         lacking = dict.fromkeys(pair for part in parts for pair in part.lacking)
         self._lacking = tuple(map(list, zip(*lacking, strict=True)))  # classes and names
         self._is_versioned = _found is not None and all(isinstance(table, dict) for table in self._tables)
+        rows = {(id(row[0]), row[1]): row for part in parts for row in zip(*part.attributes, strict=True)}
+        self._owners, self._names, self._values = ([row[i] for row in rows.values()] for i in range(3))
         self._looks = 0  # since it held
         self.versions: list[int] | None = None  # what was kept
 
@@ -86,6 +92,7 @@ class Watch:
             or [*map(type, self._modules)] != self._kinds
             or [*map(_FORWARD, self._classes)] != self._forwards
             or (self._lacking and any(map(hasattr, *self._lacking)))
+            or not all(map(_IS, map(getattr, self._owners, self._names), self._values))
         ):
             return False
         if self._looks:

@@ -23,6 +23,7 @@ from graphwright.runtime import (
     expect_outside,
     expect_state,
     keep_facts,
+    keep_forwards,
     keep_modules,
 )
 from graphwright.script.annotations import type_from_annotation, type_of_constant
@@ -155,6 +156,9 @@ def _compiled(
             why if "not what runs" in why else f"{subject.name(name)} has no source that can be scripted",
             fix="trace it with example inputs: trace(model, args)",
         )
+    c.surroundings.take_code(original)
+    if root is not None and name == "forward":
+        c.surroundings.take_forward(root)
     frame = c.frame = Frame(code, Scope("", type(root) if root is not None else None))
     given = _parameters(c, signature, original, code, len(arguments))
     parameters = signature.parameters.values()
@@ -178,6 +182,7 @@ def _compiled(
         graph.constants = dict(c.constants)
         tidy(graph)
         keep_modules(graph, c.premises)
+        keep_forwards(graph, c.surroundings.forwards, (), c.surroundings.codes())
         calls = sum(node.op.startswith("call_") for node in graph.all_nodes())
         seconds = time.perf_counter() - started
         keep_facts(graph, CaptureFacts("scripted", 1, 1, seconds, calls, 0, (), definition_line(original)))

@@ -18,6 +18,7 @@ branch_state.py.
     class_uses.py       what the class of a module does with its own attributes
     asked_modules.py    of which class modules are, and whether two are one, where a program asks
     object_reads.py     plain values in objects that modules hold
+    tags.py             attributes that tensors of the modules have of their own
     branch_state.py     what sides of a branch and iterations of a loop may change
     watched_values.py   what values lead to that the program may change, and how it was
     reach.py            where a value leads, and how what cannot be put back is seen to have changed

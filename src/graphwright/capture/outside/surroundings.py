@@ -89,11 +89,7 @@ _ERRORS = frozenset({("AttributeError",), ("Exception",)})  # by which a program
 _WALKED = frozenset({("vars",), ("dir",)})
 _TABLES_OF_NAMES = frozenset({("vars",), ("globals",)})
 _CACHE = type(functools.lru_cache(len))
-
-
 _USUAL = frozenset({"torch", "numpy"})  # whose modules go by short names
-
-
 _HOLDERS = frozenset({list, tuple, dict})
 
 
@@ -123,6 +119,7 @@ class World:
         self._reached: set[int] = set()  # all that has been looked at, by id
         self._own: Collection[int] = ()  # the program's modules, by id
         self._codes: set[tuple[int, int]] = set()
+        self.functions: dict[int, FunctionType] = {}  # of the user's, whose code the program may run, by id
         self._classes: dict[type, list[nn.Module]] = {}  # those of the program, with its modules of each
         self._data: dict[type, frozenset[str]] = {}  # what the user's part of a class has, for its objects
         self._makable: set[type] = set()  # those whose constructors the program may call
@@ -324,6 +321,7 @@ class World:
             if name in rebound or has_state(value):
                 self._watch(cell, cell, function.__qualname__, name, code)
         if not is_decorator:
+            self.functions[id(function)] = function
             for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
                 self._apart.note_default(value, function)
             self._code(code, function.__globals__)

@@ -39,6 +39,7 @@ class Members:
         self.tree = Tree(root)
         self.entered: list[nn.Module] = []  # those that are no leaves
         self.tensors: dict[int, str] = {}  # where each tensor is, by its id: at the first of several places
+        self.placed: list[tuple[str, str, torch.Tensor]] = []  # the same: path of the module, name, and the tensor
         self.others: dict[str, dict[str, str]] = {}  # by module, what is in further places: names, and the first places
         self.in_vain: collections.Counter[Make] = collections.Counter()  # looks at calls that cannot be copied
         self._classes: set[type] = set()  # that were asked for
@@ -60,6 +61,8 @@ class Members:
                         first = self.tensors.setdefault(id(value), prefix + name)
                         if first != prefix + name:
                             self.others.setdefault(path, {})[name] = first
+                        else:
+                            self.placed.append((path, name, value))
             for name, child in module._modules.items():
                 first = self.tree.paths.get(id(child), prefix + name)
                 if first != prefix + name:

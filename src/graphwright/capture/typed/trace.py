@@ -19,10 +19,12 @@ from graphwright.capture.calls.modes import stand_ins as modes_of
 from graphwright.capture.containers.kept_containers import kept_container
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
+from graphwright.capture.effects.tags import Tags
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_objects import HeldObjects
+from graphwright.capture.outside.named import is_foreign_definition
 from graphwright.capture.outside.number_limits import watch_number_limits
 from graphwright.capture.outside.overheard import stand_ins
 from graphwright.capture.outside.process_state import watch_process_state
@@ -79,6 +81,7 @@ from graphwright.runtime import (
     Shells,
     buffers_of,
     calls_of_modules,
+    codes_beside,
     copy_tensors,
     facts_of_modules,
     forwards_of,
@@ -247,7 +250,8 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
         keep_unset(graph, {path for one in graphs for path in unset_in(one)})
         known = [forwards_of(one) for one in graphs]
         of_classes = {kind: forward for one in known for kind, forward in one.of_classes.items()}
-        keep_forwards(graph, of_classes, frozenset().union(*[one.of_modules for one in known]))
+        codes = {function: code for one in known for function, code in one.codes.items()}
+        keep_forwards(graph, of_classes, frozenset().union(*[one.of_modules for one in known]), codes)
         keep_calls(graph, {key: call for one in graphs for key, call in calls_of_modules(one).items()})
     return subject.entry(point.name, graph)
 
@@ -397,6 +401,11 @@ class Program:
         assert root is not None
         return Members(root, self.is_leaf)
 
+    @functools.cached_property
+    def tags(self) -> Tags:
+        """What tensors of the modules have for attributes of their own, as the first pass starts."""
+        return Tags(() if self.subject.root_module is None else self.members.placed)
+
     def copied(self) -> Callable[..., Any]:
         """A copy of the program, to be run on what it is captured for."""
         root = self.subject.root_module
@@ -421,12 +430,16 @@ class Program:
         if run.recorder.reads is not None:
             world, reads = self.world, run.recorder.reads
             looked_for = frozenset(world.looked_for)
+            self.tags.take(run.recorder.ledger, world.attributes(), looked_for)
             facts = reads.facts(graph, self.function, world.attributes(), world.asking(), looked_for, world.walks)
             keep_modules(graph, facts)
             keep_buffers(graph, run.recorder.ledger.buffers)
             keep_unset(graph, run.recorder.ledger.unset)
-            keep_forwards(graph, run.recorder.ledger.forwards, run.recorder.ledger.own_forwards)
             keep_module_calls(graph)
+        ledger = run.recorder.ledger
+        forwards = [each for each in ledger.forwards.values() if not is_foreign_definition(each)]
+        codes = codes_beside(ledger.found.values(), [*self.world.functions.values(), *forwards])
+        keep_forwards(graph, ledger.forwards, ledger.own_forwards, codes)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
         return graph
 
@@ -494,6 +507,7 @@ class Program:
         if self.recorder is not None and self.recorder.keeping is not None:
             self.recorder.keeping.put_back()
         self.world.put_back()
+        self.tags.put_back(self.world.attributes())
         if self.held is not None:
             self.held.put_back()
         if self.draws is not None:
@@ -502,6 +516,7 @@ class Program:
     def _pass(self, plan: Plan, attempt: _Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
         self.log.passes += 1
+        tags = self.tags  # from before the program runs
         recorder = self.recorder = Recorder(self._examples(attempt), self.is_leaf, plan, self.log)
         function, signature = self._entry(recorder)
         recorder.scope.kind = type(self.subject.root_module or self.subject.root)
@@ -549,6 +564,7 @@ class Program:
         keeping.learn()
         self._see_tables(plan)
         self.world.finish()
+        tags.refuse_written(self.world.attributes(), self.place)
         check_results(recorder)
         recorder.ledger.find(self.world.found())
         if self.world.chooses_by_class:

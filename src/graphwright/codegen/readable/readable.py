@@ -36,6 +36,7 @@ def graph_to_readable_source(
     reads_tables: bool = False,
     variables: Mapping[str, str] = MappingProxyType({}),
     binds: Callable[[BodyWriter, Sequence[str], Sequence[str]], str] | None = None,
+    always_binds: bool = False,
 ) -> PythonCode:
     """Write a graph as the source of a function, statements grouped and commented as in the user's program.
 
@@ -45,7 +46,8 @@ def graph_to_readable_source(
     other attribute, the name that its variable is to have, or `held.name` for an attribute of the variable that stands
     for the path `held`, which comes before. `binds` writes an expression for modules to call and others to read of, by
     their paths: what runs then has them in variables, assigned in the place of the first statement of `first`, which
-    checks them. A `del` follows the last use of each variable, unless the meta of the graph has WITHOUT_DEL.
+    checks them. With `always_binds` the expression is evaluated also where there are no such modules, for its checks. A
+    `del` follows the last use of each variable, unless the meta of the graph has WITHOUT_DEL.
     """
     from graphwright.codegen.readable.body_writer import BodyWriter  # captures write nothing
     from graphwright.codegen.readable.callees import Callees
@@ -68,7 +70,8 @@ def graph_to_readable_source(
     if callees is not None and binds is not None:
         run, called, read = callees.run(body)
         modules = binds(writer, [*called.values()], [*read.values()])
-        run = _bound(run, [*called, *read], modules, first is not None) if called or read else ""
+        must_bind = called or read or (always_binds and first is None)
+        run = _bound(run, [*called, *read], modules, first is not None) if must_bind else ""
         run, body = f"{header}{run}" if run else "", callees.shown(body)
     return PythonCode(
         f"{header}{body or '    pass'}",
@@ -94,7 +97,8 @@ def _bound(body: str, names: Iterable[str], modules: str, is_instead: bool) -> s
     """
     line, _, rest = body.partition("\n")
     text = line.strip()
-    assignment = f"    {', '.join(names)}, = {modules}"
+    variables = "".join(f"{name}, " for name in names)
+    assignment = f"    {variables.rstrip()} = {modules}" if variables else f"    {modules}"
     if is_instead or not text or text.startswith("#"):
         return f"{assignment}\n{rest}"
     return f"{assignment}; {text}\n{rest}" if text.split(maxsplit=1)[0] not in _COMPOUND else ""

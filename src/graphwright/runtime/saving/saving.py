@@ -19,7 +19,7 @@ from graphwright.codegen import is_plain
 from graphwright.errors import ExportError, LoadError
 from graphwright.ir import Graph, Node
 from graphwright.runtime.entries import Entry, entry_points_of, refuse_forms
-from graphwright.runtime.graph_facts import Forwards, meta_with_modules
+from graphwright.runtime.graph_facts import meta_for_files
 from graphwright.runtime.graph_module import _STATE, GraphModule
 from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.forms import without_forms
@@ -321,7 +321,7 @@ class _ModuleWriter:
         self._refuse_functions(graph, module)
         return {
             **written,
-            "graph_meta": self._mapping("graph_meta", meta_with_modules(graph, entry.facts), where),
+            "graph_meta": self._mapping("graph_meta", meta_for_files(graph, entry.facts), where),
             "constants": self._mapping("constants", graph.constants, where),
         }
 
@@ -353,8 +353,6 @@ class _ModuleWriter:
     def _mapping(self, part: str, values: Mapping[Any, Any], where: str) -> dict[str, Any]:
         record = {}
         for key, value in values.items():
-            if isinstance(value, Forwards):  # another process has other functions
-                continue
             try:
                 record[str(key)] = self._values.attribute(value, str(key))
             except NotPlain as error:

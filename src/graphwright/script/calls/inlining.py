@@ -70,6 +70,7 @@ def inline(
     code = code_of(function)
     if code is None:
         return c.problem(why_no_definition(function), node, "mark it by `ignore`, to call it as it is")
+    c.surroundings.take_code(function)
     defaults = _defaults(c, function, code, node)
     return _call(c, code, defaults, args, kwargs, node, scope, None, function)
 

@@ -62,6 +62,7 @@ def _enter(
 ) -> Value:
     module = ref.module
     c.take_code(module, ref.path)
+    c.surroundings.take_forward(module)
     outer = c.frame.scope
     scope = Scope(ref.path, type(module), c.calls_of[ref.path], (*outer.stack, (ref.path, type(module))))
     c.calls_of[ref.path] += 1

@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.runtime import Found, Outside, bound_in
+from graphwright.runtime import Found, Outside, bound_in, codes_beside
 from graphwright.script.program.frames import MISSING, Code
-from graphwright.source import is_foreign_class, is_foreign_file
+from graphwright.source import is_foreign, is_foreign_class, is_foreign_file
 
 __all__ = ["Surroundings"]
 
@@ -28,6 +28,22 @@ class Surroundings:
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, str], Found] = {}
+        self._functions: list[FunctionType] = []  # whose code is compiled
+        self.forwards: dict[type, Any] = {}  # of the classes of modules whose code is compiled
+
+    def codes(self) -> dict[FunctionType, tuple[Any, ...]]:
+        """The code of the user's functions that the program runs and that it has not found under names."""
+        own = [each for each in self._functions if not is_foreign(each.__code__)]
+        return codes_beside(self._found.values(), own)
+
+    def take_code(self, function: FunctionType) -> None:
+        """Note that the code of a function is part of the program."""
+        self._functions.append(function)
+
+    def take_forward(self, module: nn.Module) -> None:
+        """Note that the forward of a module is part of the program: that of its class, or one of its own."""
+        if "forward" not in module.__dict__ and not is_foreign_class(type(module)):
+            self.forwards[type(module)] = type(module).forward
 
     def outside(self) -> Outside | None:
         """What each call compares with what there is; None where there is nothing."""
