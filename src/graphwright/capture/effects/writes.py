@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.proxies.calls_as_written import is_setitem, reshaped_argument, written_argument
+from graphwright.capture.proxies.made_parameters import erase_steps, made_in
 from graphwright.capture.state.regions import Writing
 from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -119,6 +120,24 @@ class Writes:
             )
             recorder.questions.refusals.refuse(error, "value")
         recorder.node("call_function", setattr, (recorder.argument(tensor), name, recorder.argument(value)), {})
+
+    def made(self, tensor: TensorProxy, mark: str, frame: FrameType) -> None:
+        """torch marks a tensor, while it makes a parameter or buffer of it: that is one operation of the program."""
+        recorder, steps = self._recorder, tensor.node_of()
+        try:
+            found = made_in(frame, mark, recorder.where())
+        except CaptureError as error:
+            recorder.questions.refusals.refuse(error, "value")
+            return
+        if found is None:
+            return
+        options = {name: recorder.argument(value) for name, value in found.options.items()}
+        made = recorder.node("call_function", found.kind, (recorder.argument(found.data),), options)
+        last = recorder.region.written.pop(steps, steps)
+        vars(tensor)["_node"] = made
+        if issubclass(found.kind, torch.nn.Parameter):
+            vars(tensor)["_stands_for"] = found.kind
+        erase_steps(last)
 
     def read_of_input(self, tensor: TensorProxy, name: str, frame: FrameType | None) -> None:
         """The program asks an input for an attribute that tensors do not have: there is none, which is checked.

@@ -18,6 +18,7 @@ recording.py first.
     contents.py          what a value holds that may change: items, attributes
     cycles.py            values that hold themselves: errors that say so
     noting.py            which values are the outputs of which modules
+    made_parameters.py  parameters and buffers that a program makes while it runs
     tensor_names.py      what each attribute and method of a tensor is to a capture: one closed table
     calls_as_written.py  which call of the user's program a torch function stands for
 """

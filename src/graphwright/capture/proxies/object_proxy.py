@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy
-import torch
 
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.run_text import RunText
@@ -193,7 +192,7 @@ _define_operators()
 def kind_of(value: Any) -> type:
     """`type(value)`, as the program is to see it."""
     if isinstance(value, TensorProxy):
-        return torch.Tensor
+        return value._stands_for
     if is_growing(value):
         return value.stands_for()  # type: ignore[no-any-return]
     return value.__class__ if is_symbolic(value) or type(value) in (ObjectProxy, RunText) else type(value)

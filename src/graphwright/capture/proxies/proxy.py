@@ -10,6 +10,7 @@ import abc
 import contextlib
 import copy
 import operator
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,19 +28,25 @@ if TYPE_CHECKING:
 __all__ = ["Attribute", "MetaProxy", "ParameterProxy", "Proxy", "find_tracer"]
 
 
+_CHANGING = frozenset({"_version", "requires_grad", "grad", "grad_fn", "is_leaf", "output_nr"})  # of one tensor
+_OF_PROXIES = frozenset({"node", "tracer", "root", "attr", "_node", "param", "name", "fake_mode"})
+
+
 class Proxy:
     """A value of the program being captured.
 
     `node` is the node that computes it, `tracer` what records the operations on it.
     """
 
+    node: Node
+    tracer: TracerBase
+
     def __init__(self, node: Node, tracer: TracerBase | None = None) -> None:
         if tracer is None:
             from graphwright.capture.proxies.recording import GraphAppendingTracer
 
             tracer = GraphAppendingTracer(node.graph)
-        self.node = node
-        self.tracer = tracer
+        self.__dict__.update(node=node, tracer=tracer)
 
     def __repr__(self) -> str:
         return f"Proxy({self.node.name})"
@@ -51,7 +58,15 @@ class Proxy:
         return format(self.tracer.text(self), spec)
 
     def __getattr__(self, name: str) -> Attribute:
-        return Attribute(self, name)
+        found = Attribute(self, name)
+        if name in _CHANGING:
+            found.node  # noqa: B018
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        tracer: TracerBase | None = self.__dict__.get("tracer")
+        if name in _OF_PROXIES or tracer is None or not tracer.set_attribute(self, name, value, sys._getframe(1)):
+            object.__setattr__(self, name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Proxy:
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
@@ -128,11 +143,11 @@ class Attribute(Proxy):
     """An attribute of a proxy: a method that is then called, or a value. The node of the value is made at need."""
 
     _node: Node | None = None
+    root: Proxy
+    attr: str
 
     def __init__(self, root: Proxy, attr: str) -> None:
-        self.root = root
-        self.attr = attr
-        self.tracer = root.tracer
+        self.__dict__.update(root=root, attr=attr, tracer=root.tracer)
 
     @property
     def node(self) -> Node:  # type: ignore[override]

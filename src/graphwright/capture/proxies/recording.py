@@ -22,6 +22,7 @@ import torch
 from graphwright.capture.proxies.calls_as_written import is_tensor_method
 from graphwright.capture.proxies.constructors import made_by
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.made_parameters import MARKS, erase_steps, made_in
 from graphwright.capture.proxies.objects import constructor_fields, late_fields
 from graphwright.capture.proxies.proxy import Attribute, Proxy
 from graphwright.errors import TraceError
@@ -241,7 +242,7 @@ class TracerBase:
         if graph._len % MOST_OPERATIONS == 0:
             self._refuse_endless()
         proxy = _new(Proxy)
-        proxy.node, proxy.tracer = node, self
+        proxy.__dict__.update(node=node, tracer=self)
         return proxy
 
     def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -256,6 +257,25 @@ class TracerBase:
         if not self._is_direct:
             return self.create_proxy("call_function", function, args, kwargs, name=candidate_for(function.__name__))
         return self._direct("call_function", function, args, kwargs, None)
+
+    def set_attribute(self, proxy: Proxy, name: str, value: Any, frame: FrameType) -> bool:
+        """Record that the program sets an attribute of a tensor; tell whether it does, and the proxy has none then.
+
+        What torch sets while it makes a parameter is one operation of the program.
+        """
+        if not self.is_tracing:
+            return False
+        if name in MARKS:
+            found = made_in(frame, name, self._here())
+            if found is not None:
+                steps, made = proxy.node, self.create_proxy("call_function", found.kind, (found.data,), found.options)
+                proxy.node = made.node
+                erase_steps(steps)
+            return False
+        if user_frame(frame) is not frame or not (hasattr(torch.Tensor, name) or proxy.node.op == "get_attr"):
+            return False
+        self.create_proxy("call_function", setattr, (proxy, name, value), {})
+        return True
 
     def create_arg(self, a: Any) -> Argument:
         """Turn a value of the user's program into an argument of a node.
@@ -469,6 +489,6 @@ _COMBINED: dict[type, type[TraceError]] = {
     also: type("TraceError", (TraceError, also), {"__doc__": TraceError.__doc__, "__module__": TraceError.__module__})
     for also in (
         *(AssertionError, AttributeError, IndexError, KeyError, NotImplementedError, RecursionError, RuntimeError),
-        *(TypeError, ZeroDivisionError),
+        *(NameError, TypeError, ZeroDivisionError),
     )
 }

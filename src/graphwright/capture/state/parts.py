@@ -471,6 +471,9 @@ class TypedWrites(Writes, Protocol):
     def attribute(self, tensor: TensorProxy, name: str, value: Any) -> None:
         """The program gives a tensor an attribute."""
 
+    def made(self, tensor: TensorProxy, mark: str, frame: FrameType) -> None:
+        """torch marks a tensor, while it makes a parameter or buffer of it."""
+
     def read_of_input(self, tensor: TensorProxy, name: str, frame: FrameType | None) -> None:
         """The program asks an input for an attribute that tensors do not have."""
 

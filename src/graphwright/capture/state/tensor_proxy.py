@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from graphwright.capture.state.protocol import with_examples
@@ -26,6 +27,7 @@ __all__ = ["TensorProxy", "is_uncertain"]
 
 
 _NOTHING: dict[int, int | Dim] = {}  # never written to
+_MAKERS = (nn.Parameter.__new__.__code__, nn.Buffer.__new__.__code__)
 _NONE: frozenset[int] = frozenset()
 
 
@@ -106,7 +108,7 @@ class TensorProxy(torch.Tensor):
         rows = self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0))
         return iter([self[i] for i in range(rows)])
 
-    _stands_for = torch.Tensor
+    _stands_for: type = torch.Tensor  # a parameter that the program has made stands for one
     __class__ = property(operator.attrgetter("_stands_for"))  # in C: it is asked for often
 
     def __len__(self) -> int:  # torch's own is on the stack, and no function that asks
@@ -140,6 +142,8 @@ class TensorProxy(torch.Tensor):
         if name in TensorProxy.__annotations__ or hasattr(torch.Tensor, name):
             return
         frame = sys._getframe(1)
+        if frame.f_code in _MAKERS and running() is self.recorder:
+            self.recorder.writes.made(self, name, frame)
         if user_frame(frame) is frame and running() is self.recorder:
             self.recorder.writes.attribute(self, name, value)
 

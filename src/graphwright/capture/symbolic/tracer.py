@@ -31,7 +31,7 @@ from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.world import watch_world
 from graphwright.capture.proxies.proxy import ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxies.proxyable import is_proxyable
-from graphwright.capture.proxies.recording import TracerBase, is_overridden
+from graphwright.capture.proxies.recording import TracerBase, is_overridden, trace_error_and
 from graphwright.capture.proxies.training_flag import TrainingFlag
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
@@ -436,9 +436,11 @@ class Tracer(TracerBase):
             if path is None:
                 if isinstance(a, nn.Parameter):
                     self._refuse_foreign_modules()
-                    raise NameError(
+                    raise trace_error_and(NameError)(
                         f"parameter is not a member of this module: shape {tuple(a.shape)}; if a layer holds it, that "
-                        "module is not installed as a submodule"
+                        "module is not installed as a submodule",
+                        at=self._here(),
+                        fix="make it in __init__, or capture with graphwright.trace(model, args)",
                     )
                 path = self._constant(a, "_tensor_constant")
                 self._made.read(a)
