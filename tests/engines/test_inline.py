@@ -130,6 +130,7 @@ def test_bodies_of_branches_and_loops_are_inlined() -> None:
     assert first.count("torch.nn.functional.linear(") == 4
 
 
+@pytest.mark.skipif(watching._found is None, reason="this Python does not count all writes to attributes")
 def test_one_call_looks_once() -> None:
     model = nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(4, 4), nn.ReLU())]).eval()
     gm = trace(model, X)

@@ -85,6 +85,28 @@ def test_a_write_to_a_table_is_noticed(write: Callable[[dict[str, int]], Any], k
     assert not watch.holds()
 
 
+INTO_EMPTY: dict[str, Callable[[dict[str, int]], Any]] = {
+    "a key": lambda table: table.__setitem__("a", 2),
+    "a default": lambda table: table.setdefault("new", 1),
+    "keywords": lambda table: table.update(new=1),
+    "a dict": lambda table: table.update({"new": 1}),
+    "pairs": lambda table: table.update([("new", 1)]),
+    "joined": lambda table: table.__ior__({"new": 1}),
+    "filled and emptied": lambda table: table.update({"new": 1}) or table.clear(),
+}
+
+
+@pytest.mark.parametrize("write", INTO_EMPTY.values(), ids=INTO_EMPTY)
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+def test_a_write_to_an_empty_table_is_noticed(write: Callable[[dict[str, int]], Any], kind: type) -> None:
+    table = kind()
+    watch = Watch([Watched([table])])
+    watch.keep(watch.look())
+    assert watch.holds() or watching._found is None
+    write(table)
+    assert not watch.holds()
+
+
 def test_attributes_of_modules_are_tables() -> None:
     module = nn.Linear(2, 2)
     watch = Watch([Watched([module.__dict__])])

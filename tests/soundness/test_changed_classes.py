@@ -170,6 +170,27 @@ def test_forward_is_replaced_on_a_class(kind: Any, owner: Any, monkeypatch: pyte
     assert "has been replaced since the program was captured" in told(kind, changes)
 
 
+class FromAbove(Scales):
+    """A module that comes to methods of its base by `super()`, which newer Pythons have an instruction for."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + super().offset()  # type: ignore[misc, no-any-return]
+
+
+@pytest.mark.parametrize("name", ["forward", "offset"])
+def test_what_super_leads_to_is_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scales, "offset", lambda self: 5, raising=False)
+
+    def changes(program: Any) -> Any:
+        first = program(UP)
+        with monkeypatch.context() as patch:
+            patch.setattr(Scales, name, lambda self, x=0: x * 100)
+            return first, program(UP)
+
+    assert told(FromAbove, lambda program: (program(UP), program(-UP))) == "same"
+    assert told(FromAbove, changes).startswith("loud")
+
+
 class Doubles(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x * 2

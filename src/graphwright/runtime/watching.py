@@ -46,12 +46,16 @@ class Watch:
     >>> module = nn.ReLU()
     >>> watch = Watch([Watched(tables=[module.__dict__], idle=[module._forward_hooks])])
     >>> watch.keep(watch.look())
-    >>> watch.holds(), setattr(module, "inplace", True), watch.holds()
-    (True, None, False)
+    >>> watch.holds() or watch.versions is None  # not known of Pythons that do not count all writes
+    True
+    >>> module.inplace = True
+    >>> watch.holds()
+    False
     """
 
     __slots__ = (
         "_classes",
+        "_empty",
         "_forwards",
         "_idle",
         "_is_versioned",
@@ -80,6 +84,7 @@ class Watch:
         self._is_versioned = _found is not None and all(isinstance(table, dict) for table in self._tables)
         rows = {(id(row[0]), row[1]): row for part in parts for row in zip(*part.attributes, strict=True)}
         self._owners, self._names, self._values = ([row[i] for row in rows.values()] for i in range(3))
+        self._empty: list[dict[Any, Any]] = []  # tables that held nothing when they were looked at
         self._looks = 0  # since it held
         self.versions: list[int] | None = None  # what was kept
 
@@ -89,6 +94,7 @@ class Watch:
             self.versions is None
             or [*map(_version_of, self._tables)] != self.versions
             or any(self._idle)
+            or any(self._empty)
             or [*map(type, self._modules)] != self._kinds
             or [*map(_FORWARD, self._classes)] != self._forwards
             or (self._lacking and any(map(hasattr, *self._lacking)))
@@ -109,6 +115,7 @@ class Watch:
         self._looks += 1
         if not self._is_versioned or (self._looks > _PATIENCE and self._looks % _PATIENCE):
             return None
+        self._empty = [table for table in self._tables if not table] if _MISSES_FIRST_UPDATE else []
         return [*map(_version_of, self._tables)]
 
     def keep(self, versions: list[int] | None) -> None:
@@ -120,14 +127,25 @@ def _distinct(items: Iterable[Any]) -> list[Any]:
     return list({id(item): item for item in items}.values())
 
 
+class _Owner:
+    """An object whose attributes are written to: the first of them may be kept beside its dict, since Python 3.13."""
+
+    first = 0
+
+
 def _counts_writes(version_of: Callable[[Any], int]) -> bool:
-    """Tell whether a function gives the versions of dicts."""
-    table: dict[str, int] = {}
-    versions = [version_of(table)]
-    for write in (lambda: table.update(a=1), lambda: table.update(a=2), lambda: table.pop("a")):
-        write()
-        versions.append(version_of(table))
-    return len({*versions}) == len(versions) and version_of(table) == versions[-1]
+    """Tell whether a function gives the versions of dicts, those of attributes among them."""
+    table, owner = {"first": 1}, _Owner()
+    owner.first = 1
+    writes: list[tuple[dict[str, int], Callable[[], object]]] = [
+        (table, lambda: table.update(a=1)), (table, lambda: table.update(a=2)), (table, lambda: table.pop("a")),
+        (vars(owner), lambda: setattr(owner, "first", 2)), (vars(owner), lambda: delattr(owner, "first")),
+    ]  # fmt: skip
+    for held, write in writes:
+        before = version_of(held)
+        if version_of(held) != before or (write(), version_of(held) == before)[1]:
+            return False
+    return True
 
 
 def _find_version_of() -> Callable[[Any], int] | None:
@@ -136,5 +154,14 @@ def _find_version_of() -> Callable[[Any], int] | None:
     return found if found is not None and _counts_writes(found) else None
 
 
+def _misses_first_update(version_of: Callable[[Any], int]) -> bool:
+    """Tell whether an update of a dict that holds nothing is not counted, as since Python 3.12."""
+    table: dict[str, int] = {}
+    before = version_of(table)
+    table.update({"a": 1})
+    return version_of(table) == before
+
+
 _found = _find_version_of()
 _version_of: Callable[[Any], int] = _found or (lambda table: 0)
+_MISSES_FIRST_UPDATE = _misses_first_update(_version_of)
