@@ -77,8 +77,9 @@ def imports_of(code: CodeType) -> Iterator[tuple[str, int, tuple[str, ...]]]:
 
 _IMPORT = dis.opmap["IMPORT_NAME"]
 _REBINDS = frozenset({dis.opmap["STORE_DEREF"], dis.opmap["DELETE_DEREF"]})
-# `super().name` is an instruction of its own since Python 3.12: it reads an attribute, as all do that end in one.
-_NAMES = ["LOAD_ATTR" if name == "LOAD_SUPER_ATTR" else name for name in dis.opname]
+# Instructions that newer Pythons have for what two did before, by what is done with the name in them.
+_AS = {"LOAD_SUPER_ATTR": "LOAD_ATTR", "LOAD_FROM_DICT_OR_GLOBALS": "LOAD_NAME"}
+_NAMES = [_AS.get(name, name) for name in dis.opname]
 
 # Mentions names in every way, each several times, so that it can be told where in arguments they are.
 _SAMPLE = """
