@@ -130,3 +130,11 @@ class Counts(nn.Module):
 def test_symbolic_traces_count_on_a_parameter() -> None:
     model, captured = Counts(), symbolic_trace(Counts())
     assert [captured(X).tolist() for _ in range(3)] == [model(X).tolist() for _ in range(3)]
+
+
+def test_a_parameter_is_called_what_the_program_calls_it() -> None:
+    def program(x: Tensor) -> Tensor:
+        scale = nn.Parameter(x * 2)
+        return x + scale
+
+    assert "    scale = torch.nn.parameter.Parameter(x * 2)\n" in trace(program, torch.ones(2)).code

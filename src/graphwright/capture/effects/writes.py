@@ -137,7 +137,9 @@ class Writes:
         vars(tensor)["_node"] = made
         if issubclass(found.kind, torch.nn.Parameter):
             vars(tensor)["_stands_for"] = found.kind
-        erase_steps(last)
+        name = erase_steps(last)
+        if name is not None and name == recorder.target_name():
+            made.name = name
 
     def read_of_input(self, tensor: TensorProxy, name: str, frame: FrameType | None) -> None:
         """The program asks an input for an attribute that tensors do not have: there is none, which is checked.

@@ -51,10 +51,15 @@ def made_in(frame: FrameType, mark: str, at: str | None) -> Made | None:
     return Made(kind, names["data"], {} if chosen is True else {option: chosen})
 
 
-def erase_steps(last: Node) -> None:
-    """Erase the two operations by which torch has made a parameter or buffer, where nothing else uses them."""
-    first = last._args[0] if last._args else None
+def erase_steps(last: Node) -> str | None:
+    """Erase the two operations by which torch has made a parameter or buffer, where nothing else uses them.
+
+    Returns the name that the first of them had, which is the one that the program's statement gives.
+    """
+    name, first = None, last._args[0] if last._args else None
     for node in (last, first):
         if not isinstance(node, Node) or node.target not in ("requires_grad_", "detach") or node.users:
-            return
+            return None
         node.graph.erase_node(node)
+        name = node.name
+    return name
