@@ -6,6 +6,7 @@ import collections
 import gc
 import itertools
 import random
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,15 @@ def _fixed_seed() -> None:
     """Start every test from the same random state."""
     random.seed(0)
     SEED(0)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    """Start every test without what captures before it have learned, on which passes and reports depend."""
+    for name in ("state.alike_results", "typed.remembered"):
+        module = sys.modules.get(f"graphwright.capture.{name}")
+        if module is not None:
+            module.forget_all()
 
 
 @pytest.fixture

@@ -416,7 +416,7 @@ def circles(imported: dict[str, set[str]]) -> set[frozenset[str]]:
 @pytest.mark.parametrize(
     ("name", "home"),
     [
-        pytest.param("capture.typed.recorder.Recorder", "capture/typed/trace.py", id="Recorder"),
+        pytest.param("capture.typed.recorder.Recorder", "capture/typed/program.py", id="Recorder"),
         pytest.param("capture.symbolic.symbolic_branches.SymbolicRecorder", "capture/symbolic/", id="SymbolicRecorder"),
     ],
 )

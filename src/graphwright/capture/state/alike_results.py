@@ -5,6 +5,9 @@ its arguments. Where a call does nothing but give a value with memory of its own
 operators do, and the first call where its memory is - a second one with such arguments, in the next layer, is not run:
 torch takes ten times as long to find the same.
 
+What torch's own operations give is remembered for later captures of the process, as torch itself remembers what its
+operators give.
+
 What such a result was computed from is not known. Whatever may look into that - `torch.autograd.grad`, a hook on a
 tensor, and all that is not in the table - has the capture start again with results that torch computes.
 """
@@ -13,9 +16,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -24,7 +28,7 @@ from graphwright.capture.state.replays import IS_GRAD, IS_INFERENCE_MODE, PLAIN,
 from graphwright.ops import Operator, module_operator, operator_of_target
 from graphwright.runtime import HOOKS, MODULE_TABLES
 
-__all__ = ["AlikeResults", "asks_no_history", "own_result", "fake_tensor"]
+__all__ = ["AlikeResults", "asks_no_history", "fake_tensor", "forget_all", "own_result"]
 
 # Not what stands for them while a program is captured.
 _SETTINGS = (
@@ -33,6 +37,8 @@ _SETTINGS = (
 )  # fmt: skip
 _ask = operator.methodcaller("__call__")
 _INTEGERS = frozenset({int})
+_Maker: TypeAlias = Callable[[Any], torch.Tensor]  # makes a result, with a mode
+_MOST_KNOWN = 4_096  # results that the process remembers
 _CONTAINERS = frozenset({list, tuple, torch.Size})
 
 
@@ -46,7 +52,9 @@ class AlikeResults:
     def __init__(self, mode: Any) -> None:
         self._mode = mode
         self.have_given = False  # whether there are results that nothing was computed for
-        self._known: dict[Hashable, Callable[[], torch.Tensor]] = {}
+        self.lack_history = False  # whether gradients could flow to what some of them should have been computed from
+        self._known: dict[Hashable, _Maker] = {}  # of functions of the program's
+        self._of_torch: dict[Hashable, _Maker] = _known_of_torch()
         self._telling: dict[Hashable, bool] = {}  # whether calls of a function only give a value
         self._layers: dict[int, tuple[nn.Module, Hashable]] = {}  # by id, and what they hold; None: not to be told
 
@@ -59,15 +67,18 @@ class AlikeResults:
                 key = self._key(function, args, kwargs)
             except (_Unlike, TypeError):  # a value without a hash
                 key = None
-            if key is not None and key in self._known:
-                self.have_given = True
-                return self._known[key]()
+            known = self._of_torch if _is_torchs(function) else self._known
+            make = None if key is None else known.get(key)
+            if make is not None:
+                made = make(self._mode)
+                self.have_given, self.lack_history = True, self.lack_history or made.requires_grad
+                return made
         result = call(function, args, kwargs)
         if key is not None:
             with torch._C.DisableTorchFunction():
-                made = None if _memory(result) in map(_memory, tensors_in(args, kwargs)) else self._maker(result)
-                if made is not None:
-                    self._known[key] = made
+                make = None if _memory(result) in map(_memory, tensors_in(args, kwargs)) else self._maker(result)
+                if make is not None:
+                    known[key] = make
         return result
 
     def _key(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
@@ -141,25 +152,73 @@ class AlikeResults:
         except _Unlike:
             return None
 
-    def _maker(self, result: Any) -> Callable[[], torch.Tensor] | None:
+    def _maker(self, result: Any) -> _Maker | None:
         """What makes tensors like a result that has its memory for itself; None for all others."""
         if type(result) is not FakeTensor or result.layout is not torch.strided or result.fake_mode is not self._mode:
             return None
-        if result.constant is not None or result._is_view() or result.is_conj() or result.is_neg():
+        if result.constant is not None or result.is_conj() or result.is_neg():
             return None
         shape, strides, dtype, device = tuple(result.shape), result.stride(), result.dtype, result.fake_device
         wants_grad, is_leaf = result.requires_grad, result.is_leaf
         if result.storage_offset() or is_leaf is wants_grad or not _INTEGERS.issuperset(map(type, shape)):
             return None
+        if result._is_view():
+            return self._maker_of_view(result)
         made = fake_tensor(self._mode, shape, strides, dtype, device)
         if made.untyped_storage().nbytes() != result.untyped_storage().nbytes():
             return None
 
-        def make() -> torch.Tensor:
-            made = fake_tensor(self._mode, shape, strides, dtype, device)
+        def make(mode: Any) -> torch.Tensor:
+            made = fake_tensor(mode, shape, strides, dtype, device)
             return own_result(made) if wants_grad else made
 
         return make
+
+    def _maker_of_view(self, result: Any) -> _Maker | None:
+        """What makes tensors like a result that is the whole of another one in a new shape, as linear layers give."""
+        base, shape = result._base, tuple(result.shape)
+        if base._is_view() or not (base.is_contiguous() and result.is_contiguous()) or base.numel() != result.numel():
+            return None
+        make_base = self._maker(base)
+
+        def make(mode: Any) -> torch.Tensor:
+            assert make_base is not None
+            made = make_base(mode)
+            with torch._C.DisableTorchFunction(), mode:
+                return made.view(shape)
+
+        return None if make_base is None else make
+
+
+# What the process remembers, by what may change for all operations, and what keeps that alive.
+_process: dict[Hashable, tuple[list[Any], dict[Hashable, _Maker]]] = {}
+
+
+def _known_of_torch() -> dict[Hashable, _Maker]:
+    """What the operations of torch are known to give in this process, as long as nobody replaces one of them."""
+    backends, functions = torch.backends, [*vars(F).values(), *vars(torch._C._nn).values()]
+    settings = (
+        tuple(map(id, functions)), backends.cudnn.enabled, backends.opt_einsum.enabled, backends.opt_einsum.strategy,
+    )  # fmt: skip
+    if sum(len(known) for _, known in [*_process.values()]) > _MOST_KNOWN:
+        _process.clear()
+    return _process.setdefault(settings, (functions, {}))[1]
+
+
+def forget_all() -> None:
+    """Forget what the process remembers."""
+    _process.clear()
+
+
+def _is_torchs(function: Any) -> bool:
+    """Tell whether a function or layer is torch's own: no operation that somebody has declared."""
+    if isinstance(function, nn.Module):
+        return True  # others than torch's are told by nothing
+    if isinstance(function, OpOverload | OpOverloadPacket):
+        return isinstance(function, OpOverload) and function.namespace == "aten"
+    owner = getattr(function, "__objclass__", None)
+    where = getattr(function, "__globals__", {}).get("__name__") or getattr(owner or function, "__module__", None)
+    return isinstance(where, str) and where.partition(".")[0] in ("torch", "_operator")
 
 
 def _memory(value: Any) -> int | None:

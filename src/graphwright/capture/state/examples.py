@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
+    in_kernel_invocation_manager,
 )
 
 from graphwright.capture.state.alike_results import AlikeResults, asks_no_history, fake_tensor, own_result
@@ -45,6 +46,14 @@ _UNANSWERED = (
 )
 
 
+_ATEN, _DEVICE = torch.ops.aten, torch.ops.prim.device.default
+_VIEWS = frozenset({
+    _DEVICE, _ATEN.view.default, _ATEN.transpose.int, _ATEN.permute.default, _ATEN.expand.default, _ATEN.t.default,
+    _ATEN.unsqueeze.default, _ATEN.squeeze.dim, _ATEN.select.int, _ATEN.slice.Tensor, _ATEN.alias.default,
+    _ATEN.detach.default,
+})  # fmt: skip
+
+
 class NeedsRealValues(BaseException):
     """Raised during capture when an operation has no answer on fake tensors: capture again with real ones.
 
@@ -59,9 +68,27 @@ class _Fakes(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.quietly is None or func.namespace not in _OF_TORCH:
+            if func in _VIEWS and not kwargs and self._has_own(args) and not self.in_kernel_invocation:
+                return self._view(func, args)
             return super().__torch_dispatch__(func, types, args, kwargs)
         dispatch = super().__torch_dispatch__
         return self.quietly(lambda: dispatch(func, types, args, kwargs))
+
+    def _has_own(self, args: Any) -> bool:
+        """Tell whether the first of some arguments is a stand-in of this mode, of no known value."""
+        first = args[0]
+        return type(first) is FakeTensor and first.fake_mode is self and first.constant is None
+
+    def _view(self, func: Any, args: Any) -> Any:
+        """What an operation gives that only looks at a tensor in another way, or the device that it says it is on.
+
+        As the mode itself does, without what that looks after for all other operations: it takes most of the time.
+        """
+        if func is _DEVICE:
+            return args[0].fake_device
+        with in_kernel_invocation_manager(self):
+            made = func(*args)
+        return FakeTensor(self, made, args[0].fake_device)
 
 
 class Examples:
@@ -154,11 +181,10 @@ class Examples:
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
         if self.alike is not None and not asks_no_history(function):
-            if self.alike.have_given:
-                self.asks_history = True
+            self.asks_history, self.alike = self.alike.lack_history, None
+            if self.asks_history:
                 name = getattr(function, "__name__", type(function).__name__)
                 raise stopping(Restart(f"{name} may ask how values were computed"))
-            self.alike = None
         if self.between is not None and not self.is_running:
             self.between[0]()
         before, self.is_running = self.is_running, True

@@ -150,6 +150,7 @@ class Plan:
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there
     ungathered: set[CodeType] = dataclasses.field(default_factory=set)  # generators whose values are taken one by one
     cached_results: list[Any] = dataclasses.field(default_factory=list)  # what functions behind a cache gave
+    is_remembered: bool = False  # whether it is what an earlier capture has learned: there are no further passes
     scalars: frozenset[str] = frozenset()  # inputs that are numbers of NumPy's: symbolic unless that is an obstacle
 
     @functools.cached_property

@@ -1,10 +1,12 @@
 """The door with example inputs: what `trace`, `record` and `doctor` do.
 
 Who calls them, on what, and with which inputs; the recorder that the program runs under; what becomes of the captures
-of its ways. Read trace.py first, then recorder.py.
+of its ways. Read trace.py first, then program.py and recorder.py.
 
     recorded_calls.py  `record`: a run of the user's own says with which calls a model is captured
     trace.py           `trace`: a model and example inputs in, a captured module of the same class out
+    program.py         a program with example inputs, run on stand-ins along every path that it forks into
+    remembered.py      what captures have learned of the programs they captured, for the next capture of one like it
     recorder.py        what is done with each operation of a program that runs on examples
     recording_mode.py  the mode under which a program runs: it sees every call of torch
     inputs.py          the user's values in, placeholders and proxies out, and back; guards of the inputs

@@ -25,7 +25,8 @@ from graphwright.capture.state.leaf_modules import LeafModules
 from graphwright.capture.state.obstacles import Diagnosis, Obstacles
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.symbolic.wrap import wrapped_functions
-from graphwright.capture.typed.trace import ATTEMPTS, Program, program_of, trace
+from graphwright.capture.typed.program import ATTEMPTS, Program
+from graphwright.capture.typed.trace import program_of, trace
 from graphwright.ir import Graph
 from graphwright.runtime import entries_of, facts_of_modules, graph_of, said_of_modules
 from graphwright.source import user_frame

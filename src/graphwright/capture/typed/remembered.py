@@ -1,0 +1,223 @@
+"""What captures of a process have learned of the programs that they captured, for the next capture of one like it.
+
+A capture that meets a question which it cannot answer as it goes starts again, until its plan has an answer for each.
+The next capture of a program that is made alike and gets alike inputs begins with the plan that held. It is a hint on
+what to do first and no more: where the graph does not come out as it did, or there is one more question, the capture
+is made as if nothing were known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from graphwright.capture.state.plan import Conversions, Plan
+from graphwright.ir import ATOMS, Graph
+from graphwright.runtime import MODULE_TABLES, ReportEntry, facts_of_modules
+from graphwright.values import Kind
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.members import Members
+
+__all__ = [
+    "Learned", "Likeness", "Remembered", "forget", "forget_all", "learned", "recalled", "remember", "what_came_out",
+]  # fmt: skip
+
+_MOST = 128  # programs that are remembered
+_DEEPEST = 3  # how far objects are looked into
+_MOST_OBJECTS = 10_000
+# What belongs to one pass or one capture alone.
+_OF_ONE_CAPTURE = frozenset({
+    "control_flow", "max_paths", "dynamic", "leaves", "is_one_of_several", "leaves_copies", "answers", "paths", "log",
+    "cached", "cached_results", "sets", "undo", "put_back", "asking", "is_remembered",
+})  # fmt: skip
+_HELD = frozenset({"generators", "overheard", "obstacles"})  # what makes it impossible to remember a plan
+_SCALARS = ATOMS | {torch.dtype, torch.device, torch.layout, torch.memory_format}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Learned:
+    """What a plan holds as a pass starts, as plain data."""
+
+    fields: dict[str, Any]
+
+    def put_into(self, plan: Plan) -> None:
+        """Have a plan hold the same."""
+        for name, value in self.fields.items():
+            setattr(plan, name, _copied(value))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Remembered:
+    """How a capture went in the end."""
+
+    attempt: str
+    learned: Learned
+    restarts: tuple[ReportEntry, ...]
+    keeps_history: bool
+    came_out: int
+
+
+class _NotPlain(Exception):
+    """A value that must not be kept alive, or of which no copy can be made."""
+
+
+def learned(plan: Plan) -> Learned | None:
+    """Copy what a plan holds; None where that cannot be kept from one capture to the next."""
+    try:
+        if any(getattr(plan, name) for name in _HELD):
+            return None
+        fields = [field.name for field in dataclasses.fields(plan) if field.name not in _OF_ONE_CAPTURE | _HELD]
+        return Learned({name: _copied(getattr(plan, name)) for name in fields})
+    except _NotPlain:
+        return None
+
+
+def _copied(value: Any) -> Any:
+    kind = type(value)
+    if kind in ATOMS or kind is CodeType or isinstance(value, type):
+        return value
+    if kind is Conversions:
+        made = Conversions()
+        made |= value
+        made.waiting |= value.waiting
+        return made
+    if kind in (set, frozenset, list, tuple):
+        return kind([_copied(item) for item in value])
+    if kind is dict:
+        return {_copied(key): _copied(item) for key, item in value.items()}
+    fields = getattr(kind, "__dataclass_fields__", None)
+    if isinstance(value, Kind) and fields is not None:
+        for name in fields:
+            _copied(getattr(value, name))
+        return value
+    raise _NotPlain
+
+
+# ---- programs that are alike
+
+
+class _TooMuch(Exception):
+    """There is more to look at than a capture may cost."""
+
+
+class Likeness:
+    """What a program is and gets, as far as it is looked at to tell whether another one is like it.
+
+    `first` is the part of it that costs nothing. Nothing of the program's runs, and nothing of it is kept alive.
+    """
+
+    def __init__(self, root: Any, method: str, options: Hashable) -> None:
+        self.first = id(getattr(root, "__code__", type(root))), method, options
+        self._met: dict[int, int] = {}
+
+    def of(self, program: Any, members: Members | None, args: Any, kwargs: Any) -> Hashable:
+        """All of it; None where there is too much to look at. Costs what a walk over the modules costs."""
+        self._met = {}
+        settings = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._is_any_autocast_enabled()
+        try:
+            with torch._C.DisableTorchFunction():
+                modules = () if members is None else tuple(self._modules(members))
+                told = self._told(args), self._told(kwargs), self._told(program), modules
+        except _TooMuch:
+            return None
+        return told, settings, torch.get_default_dtype()
+
+    def _modules(self, members: Members) -> Iterator[Hashable]:
+        entered = {id(module) for module in members.entered}
+        for module, path in members.tree.modules:
+            held = [
+                (name, self._told(value, 1))
+                for name, value in module.__dict__.items()
+                if name not in MODULE_TABLES or name == "training"
+            ]
+            tensors = [
+                (name, value if value is None else (value.dtype, value.requires_grad))
+                for table in (module._parameters, module._buffers)
+                for name, value in table.items()
+            ]
+            yield path, id(type(module)), id(module) in entered, tuple(held), tuple(tensors)
+
+    def _told(self, value: Any, depth: int = 0) -> Hashable:
+        kind = type(value)
+        if kind in _SCALARS:
+            return kind, value
+        if isinstance(value, type | ModuleType):
+            return id(value)
+        met = len(self._met)
+        place = self._met.setdefault(id(value), met)
+        if place < met:
+            return place
+        if met > _MOST_OBJECTS:
+            raise _TooMuch
+        if kind in (torch.Tensor, nn.Parameter) and value.layout is torch.strided:
+            return id(kind), value.dtype, value.shape, value.stride(), value.device, value.requires_grad, value.is_leaf
+        if isinstance(value, torch.Tensor | nn.Module) or depth > _DEEPEST:
+            return id(kind)
+        held: list[Any] = []
+        if isinstance(value, dict):
+            held = [part for item in dict.items(value) for part in item]
+        elif kind in (list, tuple, set, frozenset):
+            held = [*value]
+        elif kind is MethodType:
+            held = [value.__func__, value.__self__]
+        elif kind is FunctionType:
+            held = [value.__defaults__, *[_content(cell) for cell in value.__closure__ or ()]]
+            kind = value.__code__
+        elif kind.__dictoffset__:
+            held = [part for item in object.__getattribute__(value, "__dict__").items() for part in item]
+        return id(kind), *[self._told(item, depth + 1) for item in held]
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return None
+
+
+# ---- the memory of the process
+
+_known: dict[Hashable, dict[Hashable, Remembered]] = {}
+
+
+def recalled(likeness: Likeness, *subject: Any) -> Remembered | None:
+    """How the capture of a program like this one went; None where none is known that started again."""
+    known = _known.get(likeness.first)
+    return known.get(likeness.of(*subject)) if known else None
+
+
+def remember(likeness: Likeness, remembered: Remembered, *subject: Any) -> None:
+    """Keep how the capture of a program went."""
+    key = likeness.of(*subject)
+    if key is not None:
+        if sum(map(len, [*_known.values()])) >= _MOST:
+            _known.clear()
+        _known.setdefault(likeness.first, {})[key] = remembered
+
+
+def forget(likeness: Likeness, *subject: Any) -> None:
+    """Forget what does not hold any more."""
+    _known.get(likeness.first, {}).pop(likeness.of(*subject), None)
+
+
+def forget_all() -> None:
+    """Forget all programs."""
+    _known.clear()
+
+
+def what_came_out(graph: Graph) -> int:
+    """A number that tells the graph of a capture from others."""
+    nodes = [
+        (
+            node.op, node.name, node.target if type(node.target) is str else getattr(node.target, "__name__", ""),
+            tuple([used.name for used in node.all_input_nodes]),
+        )
+        for node in graph.all_nodes()
+    ]  # fmt: skip
+    return hash((tuple(nodes), tuple([(path, *facts) for path, facts in facts_of_modules(graph).items()])))
