@@ -78,7 +78,7 @@ class NestedGraph:
         if kind is Node:
             return argument if argument.graph is self.graph else self.lift(argument)
         if kind is not tuple:
-            return argument if kind in ATOMS or not argument else map_arg(argument, self.lift)
+            return argument if kind in ATOMS or (kind is dict and not argument) else map_arg(argument, self.lift)
         found = []
         for item in argument:  # mostly it is flat
             kind = type(item)
