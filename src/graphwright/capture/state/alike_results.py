@@ -55,7 +55,7 @@ class AlikeResults:
         self.lack_history = False  # whether gradients could flow to what some of them should have been computed from
         self._known: dict[Hashable, _Maker] = {}  # of functions of the program's
         self._of_torch: dict[Hashable, _Maker] = _known_of_torch()
-        self._telling: dict[Hashable, bool] = {}  # whether calls of a function only give a value
+        self._tables: dict[Hashable, dict[Hashable, _Maker] | None] = {}  # of functions; None: a call does more
         self._layers: dict[int, tuple[nn.Module, Hashable]] = {}  # by id, and what they hold; None: not to be told
 
     def run(
@@ -64,11 +64,10 @@ class AlikeResults:
         """Give what `call(function, args, kwargs)` gives."""
         with torch._C.DisableTorchFunction():
             try:
-                key = self._key(function, args, kwargs)
+                known, key = self._key(function, args, kwargs)
+                make = known.get(key)
             except (_Unlike, TypeError):  # a value without a hash
-                key = None
-            known = self._of_torch if _is_torchs(function) else self._known
-            make = None if key is None else known.get(key)
+                key = make = None
             if make is not None:
                 made = make(self._mode)
                 self.have_given, self.lack_history = True, self.lack_history or made.requires_grad
@@ -81,23 +80,26 @@ class AlikeResults:
                     known[key] = make
         return result
 
-    def _key(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Hashable:
-        """What tells the kind of a result. Raises _Unlike where nothing does."""
+    def _key(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[dict[Hashable, _Maker], Hashable]:
+        """Where a result is remembered, and what tells its kind. Raises _Unlike where nothing does."""
+        table: dict[Hashable, _Maker] | None
         if isinstance(function, nn.Module):
-            what = self._layer(function)
+            what, table = self._layer(function), self._of_torch  # others than torch's are told by nothing
         else:
-            is_telling = self._telling.get(function)
-            if is_telling is None:
-                is_telling = self._telling[function] = _is_telling(_operator(function))
-            if not is_telling or "out" in kwargs or kwargs.get("inplace"):
+            if function not in self._tables:
+                own = self._of_torch if _is_torchs(function) else self._known
+                self._tables[function] = own if _is_telling(_operator(function)) else None
+            what, table = function, self._tables[function]
+            if table is None or "out" in kwargs or kwargs.get("inplace"):
                 raise _Unlike
-            what = function
         if IS_INFERENCE_MODE() or torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack():
             raise _Unlike
         met: dict[int, int] = {}
         named = self._kinds(tuple(kwargs.values()), met) if kwargs else ()
         settings = tuple(map(_ask, _SETTINGS))
-        return what, self._kinds(args, met), tuple(kwargs), named, settings
+        return table, (what, self._kinds(args, met), tuple(kwargs), named, settings)
 
     def _kinds(self, values: Iterable[Any], met: dict[int, int]) -> tuple[Hashable, ...]:
         found: list[Hashable] = []
@@ -211,9 +213,7 @@ def forget_all() -> None:
 
 
 def _is_torchs(function: Any) -> bool:
-    """Tell whether a function or layer is torch's own: no operation that somebody has declared."""
-    if isinstance(function, nn.Module):
-        return True  # others than torch's are told by nothing
+    """Tell whether a function is torch's own: no operation that somebody has declared."""
     if isinstance(function, OpOverload | OpOverloadPacket):
         return isinstance(function, OpOverload) and function.namespace == "aten"
     owner = getattr(function, "__objclass__", None)

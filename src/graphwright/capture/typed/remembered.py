@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.state.plan import Conversions, Plan
-from graphwright.ir import ATOMS, Graph
+from graphwright.ir import ATOMS, Graph, Node, nodes_in
 from graphwright.runtime import MODULE_TABLES, ReportEntry, facts_of_modules
 from graphwright.values import Kind
 
@@ -213,11 +213,13 @@ def forget_all() -> None:
 
 def what_came_out(graph: Graph) -> int:
     """A number that tells the graph of a capture from others."""
-    nodes = [
-        (
-            node.op, node.name, node.target if type(node.target) is str else getattr(node.target, "__name__", ""),
-            tuple([used.name for used in node.all_input_nodes]),
-        )
-        for node in graph.all_nodes()
-    ]  # fmt: skip
-    return hash((tuple(nodes), tuple([(path, *facts) for path, facts in facts_of_modules(graph).items()])))
+    found: list[Hashable] = []
+    for node in graph.all_nodes_now():
+        target = node._target
+        found += (node._op, node._name, target if type(target) is str else getattr(target, "__name__", ""))
+        for arg in (*node._args, *node._kwargs.values()):
+            if type(arg) is Node:
+                found.append(arg._name)
+            elif type(arg) not in ATOMS:
+                found += [used._name for used in nodes_in(arg)]
+    return hash((tuple(found), tuple([(path, *facts) for path, facts in facts_of_modules(graph).items()])))
