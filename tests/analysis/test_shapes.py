@@ -298,3 +298,31 @@ def test_a_container_that_the_program_fills_stays_empty() -> None:
     assert shapes[gm.graph.output_node()].shape == (3, 4)
     assert gm.cache == {}
     assert gm(torch.ones(1, 4)).tolist() == [[3.0] * 4]
+
+
+def test_a_body_that_no_round_runs_has_no_values() -> None:
+    def longest(x: Tensor, ends: Tensor) -> list[Tensor]:
+        parts = []
+        for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+            part = x[start:end]
+            parts.append(part.max(0).values if end > start else x.new_zeros(2))
+        return parts
+
+    inputs = torch.ones(4, 2), torch.tensor([0, 2, 4])
+    gm = graphwright.trace(longest, inputs)
+    shapes = Shapes(gm, *inputs)
+    assert [shapes.known_value(node) for node in gm.graph.all_nodes() if node.target == "new_zeros"] == [None]
+
+
+def test_what_a_program_writes_outside_of_it_stays() -> None:
+    total = torch.zeros(())
+
+    def running(x: Tensor) -> Tensor:
+        nonlocal total
+        total = total + x.sum()
+        return x * total
+
+    gm = graphwright.trace(running, (torch.ones(2),))
+    before = total
+    assert Shapes(gm, torch.ones(3))[gm.graph.output_node()].shape == (3,)
+    assert total is before

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 import torch
-from torch import distributions
+from torch import distributions, nn
 
 from graphwright import GuardError, load, save, trace
 
@@ -108,3 +109,22 @@ def test_broadcast_shapes_of_a_program_that_asks_nothing_else_are_one_node() -> 
         assert gm(torch.rand(one), torch.rand(other)).shape == torch.broadcast_shapes(one, other)
     with pytest.raises(RuntimeError, match="broadcast"):
         gm(torch.rand(2, 3), torch.rand(2, 4))
+
+
+def test_a_recurrent_layer_beside_a_distribution_is_copied() -> None:
+    """torch's distributions look through their own attributes, and a copied LSTM has its own in another order."""
+
+    class Policy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = nn.LSTM(2, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            encoded = self.encoder(x)[0]
+            if self.training:
+                return torch.distributions.Categorical(logits=encoded).sample()
+            return encoded.argmax(-1)
+
+    gm = trace(Policy(), (torch.ones(2, 1, 2),))
+    copied = copy.deepcopy(gm)
+    assert torch.equal(copied.eval()(torch.ones(3, 1, 2)), gm.eval()(torch.ones(3, 1, 2)))

@@ -24,7 +24,7 @@ import graphwright
 from graphwright import GraphModule, optimize_for_inference, trace
 from graphwright.engines import ENGINES, OptimizedReport, choosing, optimizing
 from graphwright.engines.measure import Measured
-from graphwright.errors import CaptureError, ExportError, PassError
+from graphwright.errors import CaptureError, ExportError, PassError, QuantizationError
 from graphwright.runtime import entry_points_of
 
 
@@ -1088,3 +1088,66 @@ def test_attention_is_one_operation(prefer: Callable[..., None]) -> None:
     assert "scaled_dot_product_attention" in statement and "softmax" not in statement
     assert_same(gm, Written(), q, k, v)
     assert_same(gm, Written(), q[:1], k[:1], v[:1])
+
+
+class Counting(nn.Module):
+    calls, total = 0, torch.zeros(())
+
+    def forward(self, x: Tensor) -> Tensor:
+        Counting.calls += 1
+        Counting.total = Counting.total + x.sum()
+        return x * Counting.total
+
+
+class Drawing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.randn(x.shape, generator=self.generator)
+
+
+def test_what_a_program_writes_outside_of_it_stays() -> None:
+    gm = trace(Counting().eval(), torch.ones(2))
+    before = Counting.total
+    optimize_for_inference(gm, torch.ones(2), engines=())
+    assert Counting.calls == 0 and Counting.total is before
+
+    model = Drawing().eval()
+    optimize_for_inference(trace(model, torch.ones(2)), torch.ones(2), engines=())
+    assert torch.equal(model.generator.get_state(), torch.Generator().manual_seed(1).get_state())
+
+
+class Spelling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def spell(self, x: Tensor) -> list[int]:
+        return [i for i in self.layer(x).argmax(1).tolist() if str(i).isdigit()]
+
+    def forward(self, x: Tensor) -> list[int]:
+        return self.spell(x)
+
+
+def test_a_method_that_is_one_node_is_quantized_with_the_rest() -> None:
+    gm = trace(Spelling().eval(), torch.eye(3), leaf_functions=[Spelling.spell])
+    assert graphwright.quantize(gm, calibration=[torch.eye(3)])(torch.eye(3)) == gm(torch.eye(3))
+
+
+class OwnGradients(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.autograd.grad(self.layer(x).sum(), self.layer.weight)[0]
+
+
+def test_a_program_that_needs_gradients_is_refused() -> None:
+    gm = trace(OwnGradients().eval(), torch.ones(1, 2))
+    with pytest.raises(PassError, match="the program computes gradients, and fails where nothing records them"):
+        optimize_for_inference(gm, torch.ones(1, 2), engines=())
+    with pytest.raises(QuantizationError, match="the program computes gradients, and integers have none"):
+        graphwright.quantize(gm, calibration=[torch.ones(1, 2)])

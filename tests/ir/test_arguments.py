@@ -146,6 +146,8 @@ def test_map_arg_changes_nodes_and_map_aggregate_every_leaf() -> None:
     value = (x, [1, {"a": y}], slice(x, 2, None), Point("p", x))
     assert map_arg(value, lambda node: node.name) == ("x", [1, {"a": "y"}], slice("x", 2, None), Point("p", "x"))
     assert map_aggregate(value, str) == ("x", ["1", {"a": "y"}], slice("x", "2", "None"), Point("p", "x"))
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2), torch.ones(1)])  # its __new__ looks at the tensors
+    assert tuple(map_aggregate(packed, type))[:2] == (torch.Tensor, torch.Tensor)
     assert type(map_aggregate([1], str)) is immutable_list
     assert type(map_aggregate({}, str)) is immutable_dict
     with pytest.raises(AssertionError, match=r"^map_arg.a, fn.: fn must be a callable$"):

@@ -379,3 +379,33 @@ def test_what_are_no_example_inputs_is_said(args: tuple[Any, ...], message: str)
     gm = graphwright.trace(lambda x: x + 1, torch.ones(2))
     with pytest.raises(ExportError, match=message):
         graphwright.onnx.export(gm, *args)
+
+
+def _scaled(x: Tensor, kind: str, n: int = 3, options: Any = None) -> Tensor:
+    return x * n if kind == "plain" else x
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        pytest.param(("other", 3, {"a": [1, 2.0]}), "argument 'kind' was 'plain' .* is 'other' now", id="text"),
+        pytest.param(("plain", 4, {"a": [1, 2.0]}), "argument 'n' was 3 .* is 4 now", id="number"),
+        pytest.param(("plain", True, {"a": [1, 2.0]}), "argument 'n' was 3 .* is True now", id="kind"),
+        pytest.param(("plain", 3, {"a": [1, 2.5]}), r"""argument "options\['a'\]\[1\]" was 2.0""", id="inside"),
+    ],
+)
+def test_what_is_no_tensor_is_what_it_was_when_exported(args: tuple[Any, ...], message: str) -> None:
+    program = graphwright.onnx.export(_scaled, (torch.ones(2), "plain", 3, {"a": [1, 2.0]}))
+    assert program(torch.ones(2), "plain", 3, {"a": [1, 2.0]}).tolist() == [3.0, 3.0]
+    with pytest.raises(ExportError, match=message):
+        program(torch.ones(2), *args)
+
+
+def test_small_numbers_are_not_taken_for_zero() -> None:
+    def entropy(p: Tensor) -> Tensor:
+        logarithm = (p + 1e-10).log() if p.sum() > 0 else (p - 1e-9).abs().log()
+        return -(p * logarithm).sum() + (p * 1.000005 - 1).sum() * 1e6
+
+    program = graphwright.onnx.export(entropy, (torch.tensor([0.0, 1.0]),))
+    for p in (torch.tensor([0.0, 1.0]), torch.zeros(2)):
+        torch.testing.assert_close(program(p), entropy(p))

@@ -57,7 +57,7 @@ from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_
 from graphwright.engines.reporting import OptimizedReport, RunsOn, add_notes
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched, together
 from graphwright.engines.specializing import reads_sizes
-from graphwright.engines.staging import writes_state
+from graphwright.engines.staging import computes_gradients, writes_state
 
 __all__ = [
     "ACTIVATIONS",
@@ -85,6 +85,7 @@ __all__ = [
     "as_image",
     "as_vectors",
     "calling",
+    "computes_gradients",
     "cuda_graph",
     "engines_of_auto",
     "fastest",

@@ -26,7 +26,7 @@ from graphwright.engines.regions import ENGINES, Region, ends_of, installed
 from graphwright.engines.reporting import META, RunsOn
 from graphwright.engines.sites import Finder, FloatLayers, Found
 from graphwright.engines.specializing import runs_with
-from graphwright.engines.staging import INLINED, bound_values, staged, writes_state
+from graphwright.engines.staging import INLINED, bound_values, computes_gradients, staged, writes_state
 from graphwright.errors import PassError
 from graphwright.ir import Node
 from graphwright.progress import shown
@@ -121,7 +121,15 @@ class Search:
 def fastest_form(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any], search: Search) -> GraphModule:
     """Give the fastest copy of a captured module: its program, or another form of its code that computes the same."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        return _Optimizing(gm, args, dict(kwargs), search).result()
+        try:
+            return _Optimizing(gm, args, dict(kwargs), search).result()
+        except RuntimeError as error:
+            if not computes_gradients(gm):
+                raise
+            raise PassError(
+                f"the program computes gradients, and fails where nothing records them: {error}",
+                fix="optimize the layers alone, or have it compute them under torch.enable_grad()",
+            ) from error
 
 
 class _Looked(NamedTuple):

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from graphwright.engines.inlining import Inlined
@@ -16,7 +17,7 @@ from graphwright.errors import PassError
 from graphwright.ops import is_impure, written_attributes
 from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
 
-__all__ = ["INLINED", "bound_values", "staged", "writes_state"]
+__all__ = ["INLINED", "bound_values", "computes_gradients", "staged", "writes_state"]
 
 INLINED = "forward_inlined"
 
@@ -42,6 +43,16 @@ def writes_state(module: GraphModule, aside: tuple[type[nn.Module], ...] = ()) -
     calls = [node for node in graph.all_nodes() if node.op.startswith("call") and not is_guard(node)]
     called = {node: module.get_submodule(str(node.target)) if node.op == "call_module" else None for node in calls}
     return any(is_impure(node, each) for node, each in called.items() if not isinstance(each, aside))
+
+
+def computes_gradients(module: GraphModule) -> bool:
+    """Tell whether a program computes gradients by itself, which it cannot where nothing records them."""
+    nodes = entry_points_of(module)["forward"].graph.all_nodes()
+    return any(
+        node.target in (torch.autograd.grad, torch.autograd.backward)
+        or (node.op == "call_method" and node.target == "backward")
+        for node in nodes
+    )
 
 
 def bound_values(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -78,7 +78,7 @@ def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
         if kind is tuple:
             return tuple(items)
         try:
-            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+            return kind._make(items) if hasattr(kind, "_make") else kind(items)  # past a __new__ that looks at them
         except TypeError:  # torch.Size is of integers alone
             return tuple(items)
     if isinstance(a, list):

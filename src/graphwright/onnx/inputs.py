@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -53,7 +54,8 @@ class Arguments:
         self._is_tensor, self._spec = self._taken_apart(args, kwargs)
         self.inputs = [Input(name, value, dynamic) for name, value, dynamic in found if isinstance(value, torch.Tensor)]
         self.fixed = {name: value for name, value, _ in found if not isinstance(value, torch.Tensor)}
-        self._leaves = pytree.tree_leaves((args, dict(kwargs)))
+        self._given = args, dict(kwargs)
+        self._leaves = pytree.tree_leaves(self._given)
         if names is not None:
             self._rename(names)
 
@@ -66,7 +68,25 @@ class Arguments:
                 "the arguments are of another form than those that the model was exported with",
                 fix="pass as many, by the same names, tensors where there were tensors",
             )
+        for place, (leaf, was) in enumerate(zip(leaves, self._leaves, strict=True)):
+            if not self._is_tensor[place] and not _is_alike(leaf, was):
+                raise ExportError(
+                    f"{self._place_of(place)} was {was!r} when the model was exported, and is {leaf!r} now: "
+                    "only tensors are inputs of a model",
+                    fix="export the program again with it, or make it a tensor",
+                )
         return tensors
+
+    def _place_of(self, place: int) -> str:
+        """What a leaf of the arguments is called."""
+        path: Any = pytree.tree_flatten_with_path(self._given)[0][place][0]
+        _, first, *inner = path
+        name = getattr(first, "key", "")
+        if not name:
+            parameters = inspect.signature(self._forward).parameters.values()
+            names = [each.name for each in parameters if each.kind in _BY_PLACE]
+            name = names[first.idx] if first.idx < len(names) else f"args[{first.idx}]"
+        return f"argument {name + pytree.keystr(tuple(inner))!r}"
 
     def call(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments that hold these tensors, and the rest as in the example."""
@@ -116,6 +136,22 @@ class Arguments:
 
 
 _ALL = object()
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _is_alike(value: Any, was: Any) -> bool:
+    """Tell whether what is no tensor is what it was; objects that do not say whether they are equal are not.
+
+    >>> _is_alike(3, 3), _is_alike(True, 1), _is_alike(float("nan"), float("nan"))
+    (True, False, True)
+    """
+    if value is was:
+        return True
+    if type(value) is not type(was):
+        return False
+    if isinstance(value, np.ndarray):
+        return value.dtype == was.dtype and np.array_equal(value, was)
+    return value == was or (value != value and was != was)  # type: ignore[no-any-return]
 
 
 def _by_name(dynamic_shapes: Any, bound: inspect.BoundArguments) -> dict[str, Any] | None:

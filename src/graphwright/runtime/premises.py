@@ -108,6 +108,7 @@ def own_names(state: Mapping[str, Any]) -> list[str]:
 
 _NOT_OF_USERS = frozenset({
     *nn.Module().__dict__, "_graphwright_state", "_tracer_cls", "forward", "_compiled_call_impl", "_apply",
+    "_flat_weight_refs", "_flat_weights_names", "_all_weights", "_flat_weights",  # torch's recurrent layers make these
 })  # fmt: skip
 
 
@@ -241,7 +242,8 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         yield from _unlike_tags(held_by(module, name), dotted(path, name), tags, graph.constants)
     yield from _unlike_ones(module, facts.get("same", {}))
     for name in facts.get("absent", ()):
-        if held_by(module, name) is not ABSENT:
+        is_of_class = name in facts.get("lacking", ()) or hasattr(type(module), name)
+        if held_by(module, name) is not ABSENT and is_of_class:  # else it is made of a graph that reads a method
             yield f"{dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
     if "names" in facts:
         yield from _unlike_names(own_names(module.__dict__), facts["names"], facts.get("made", ()), where)

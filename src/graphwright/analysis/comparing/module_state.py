@@ -6,13 +6,15 @@ that share their parameters asks for all of that to be undone between the runs.
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -26,8 +28,8 @@ __all__ = ["ModuleState", "random_facts", "same_randomness", "seed_everything"]
 class ModuleState:
     """What a module tree was when this was made: attributes, containers in them, and the values of its tensors.
 
-    It holds a copy of every parameter and buffer, those aside that `beside` holds already. A root that is no module
-    has no state.
+    It holds a copy of every parameter and buffer, those aside that `beside` holds already. A captured module's has
+    the variables outside of it that it uses, too; a root that is no module has no state.
     """
 
     def __init__(self, root: Any, beside: ModuleState | None = None) -> None:
@@ -35,17 +37,18 @@ class ModuleState:
         self._containers: dict[int, tuple[Any, Any]] = {}  # by id: the container itself, and a shallow copy
         self._tensors: dict[str, tuple[Tensor, Tensor, Tensor]] = {}  # by name: itself, an alias, a copy
         self._variables: list[tuple[Any, str, Any]] = []  # outside of all modules
+        self._generators: list[Callable[[], Any]] = []  # what puts their states back
         if not isinstance(root, nn.Module):
             return
         for path, module in root.named_modules():
             self._attributes.append((path, module, dict(vars(module))))
             for value in vars(module).values():
-                if type(value) in _CONTAINERS:
-                    self._containers[id(value)] = (value, value.copy())
+                self._include(value)
         copies = {} if beside is None else {id(tensor): values for tensor, _, values in beside._tensors.values()}
         for name, tensor in (*root.named_parameters(), *root.named_buffers()):
             values = copies.get(id(tensor))
             self._tensors[name] = (tensor, tensor.data, tensor.detach().clone() if values is None else values)
+        self.include_variables(root)
 
     def include_variables(self, captured: Any) -> None:
         """Include the variables outside of all modules that a captured module reads and writes."""
@@ -56,11 +59,28 @@ class ModuleState:
                 owner, name, *_ = node.args
                 value = read_variable(owner, str(name))
                 self._variables.append((owner, str(name), value))
-                if type(value) in _CONTAINERS:
-                    self._containers[id(value)] = (value, value.copy())
+                self._include(value)
+                if isinstance(value, Tensor):
+                    self._tensors[f"{owner} {name}"] = value, value.data, value.detach().clone()
+
+    def _include(self, value: Any) -> None:
+        """Include what is in a container, or the state of a generator of random numbers."""
+        if type(value) in _CONTAINERS:
+            self._containers[id(value)] = (value, value.copy())
+        elif isinstance(value, torch.Generator):
+            self._generators.append(functools.partial(value.set_state, value.get_state()))
+        elif isinstance(value, random.Random):
+            self._generators.append(functools.partial(value.setstate, value.getstate()))
+        elif isinstance(value, numpy.random.Generator):
+            bits = value.bit_generator
+            self._generators.append(functools.partial(setattr, bits, "state", bits.state))
+        elif isinstance(value, numpy.random.RandomState):
+            self._generators.append(functools.partial(value.set_state, value.get_state()))
 
     def restore(self) -> None:
         """Put everything back that has changed."""
+        for put_back in self._generators:
+            put_back()
         for owner, name, value in self._variables:
             if read_variable(owner, name) is not value:
                 write_variable(owner, name, value)

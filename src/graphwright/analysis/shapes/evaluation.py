@@ -25,7 +25,17 @@ from graphwright.analysis.shapes.surroundings import Surroundings, ambient_state
 from graphwright.analysis.shapes.value_facts import Gap, describe_value, gap_in, is_mutable, is_same
 from graphwright.analysis.values import tensors_in
 from graphwright.ir import EditLog, Graph, Node, bodies_of
-from graphwright.ops import cond, is_impure, is_region, raise_error, transformed, unpack, while_loop, write_attribute
+from graphwright.ops import (
+    cond,
+    is_impure,
+    is_region,
+    raise_error,
+    transformed,
+    unpack,
+    while_loop,
+    write_attribute,
+    write_variable,
+)
 from graphwright.runtime import is_guard
 
 __all__ = ["Evaluation"]
@@ -202,7 +212,7 @@ class Evaluation:
         module = self._runner.fetch_attr(str(node.target)) if node.op == "call_module" else None
         if not is_impure(node, module):
             return []
-        if node.target is write_attribute or any(map(is_mutable, read)):
+        if node.target in (write_attribute, write_variable) or any(map(is_mutable, read)):
             self._is_ordered = True
         tensors = tensors_in(read)
         tensors += [tensor._base for tensor in tensors if tensor._base is not None]

@@ -68,7 +68,8 @@ class Shapes:
         Values inside of transforms such as `vmap` are not kept. Raises as asking for its shape does.
         """
         self._described(node)
-        value = self._parts[node.graph].values.get(node)
+        part = self._parts.get(node.graph)
+        value = None if part is None else part.values.get(node)  # no part: it does not run with these inputs
         return None if gap_in(value) is not None else value
 
     def known_value(self, node: Node) -> Any:

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from graphwright.analysis.shapes.fake_modules import with_fake_tensors
 from graphwright.analysis.values import tensors_in
 from graphwright.ir import Graph, Node
+from graphwright.ops import owner_of, read_variable, write_variable
 from graphwright.runtime import Interpreter, read_attribute
 
 __all__ = ["StandIns"]
@@ -25,14 +26,14 @@ class StandIns(Interpreter):
     """Calls what the nodes of a module call, on fake tensors; nothing is computed, and the module is left alone.
 
     `env` is to hold the values of the nodes read. `body_runner` gives what stands for a body of a node, and `written`
-    holds the attributes that the program has assigned, `copies` the containers that it has read.
+    holds the attributes and variables that the program has assigned, `copies` the containers that it has read.
     """
 
     def __init__(self, gm: nn.Module, body_runner: Callable[[Graph, Node], Any]) -> None:
         super().__init__(gm, garbage_collect_values=False)
         self.extra_traceback = False
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self.written: dict[str, Any] = {}
+        self.written: dict[Any, Any] = {}  # by path, or by what has a variable and its name
         self.copies: dict[int, tuple[Any, Any]] = {}  # id -> (container, what stands for it), of this run
         self._body_runner = body_runner
         self._known: dict[int, tuple[Any, Any]] = {}  # id -> (tensor or module, what stands for it)
@@ -64,7 +65,21 @@ class StandIns(Interpreter):
         """Read an attribute: of tensors what stands for them, of modules copies with such."""
         if target in self.written:
             return self.written[target]
-        value: Any = read_attribute(self.module, target)
+        return self._of_value(read_attribute(self.module, target))
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function; variables outside of the program are read and written as attributes are."""
+        if target is write_variable:
+            owner, name, value = args
+            self.written[id(owner_of(owner)), name] = value
+            return None
+        if target is read_variable:
+            owner, name = args
+            key = id(owner_of(owner)), name
+            return self.written[key] if key in self.written else self._of_value(read_variable(owner, name))
+        return super().call_function(target, args, kwargs)
+
+    def _of_value(self, value: Any) -> Any:
         if isinstance(value, Tensor):
             return self.of_tensor(value)
         if not isinstance(value, nn.Module):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from graphwright.ir import Graph, Node
-from graphwright.passes.support.tensor_facts import gives_tensor, is_number, sure_rank
+from graphwright.passes.support.tensor_facts import dtype_of, gives_tensor, is_number, sure_rank
 
 __all__ = ["functional_setitem"]
 
@@ -27,8 +27,9 @@ def functional_setitem(graph: Graph, x: Node, index: Any, value: Any) -> Node | 
             return None
         return graph.call_method("index_put", (x, (index,), graph.call_method("new_full", (x, (), value))))
     places = _places(index)
-    if places is None or not _may_fit(x, places, value):
-        return None
+    dtype = dtype_of(x)
+    if places is None or not _may_fit(x, places, value) or (dtype is not None and dtype.is_complex):
+        return None  # torch's scatters have no derivatives for complex numbers
     parents: list[tuple[Node, int, Any]] = []
     part = x
     for dim, place in places:

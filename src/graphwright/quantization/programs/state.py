@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from graphwright.analysis import ModuleState, tensors_in
-from graphwright.engines import writes_state
+from graphwright.engines import computes_gradients, writes_state
+from graphwright.errors import QuantizationError
 from graphwright.quantization.observers.observer import Observer
 from graphwright.runtime import GraphModule
 
@@ -33,6 +34,13 @@ def as_it_was(program: GraphModule, *modules: nn.Module) -> Iterator[None]:
     states = [ModuleState(module) for module in modules] if writes_state(program, _ONLOOKERS) else []
     try:
         yield
+    except RuntimeError as error:
+        if not computes_gradients(program):
+            raise
+        raise QuantizationError(
+            f"the program computes gradients, and integers have none: {error}",
+            fix="quantize the layers alone, and compute the gradients outside of what is quantized",
+        ) from error
     finally:
         seen = [each for module in modules for each in module.modules() if states and isinstance(each, Observer)]
         learned = [copy.deepcopy(each.__dict__) for each in seen]
