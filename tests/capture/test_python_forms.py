@@ -379,3 +379,42 @@ def test_one_capture_goes_every_way(program: Any) -> None:
 )
 def test_symbolic_tracing_goes_every_way_too(program: Any) -> None:
     goes_every_way(symbolic_trace(program), program)
+
+
+class Meter:
+    """What trainers print: its class says its text, of numbers of the run."""
+
+    def __init__(self) -> None:
+        self.value, self.count = 0.0, 0
+
+    def update(self, value: float) -> None:
+        self.value, self.count = value, self.count + 1
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.count})"
+
+    def __format__(self, spec: str) -> str:
+        return f"<{self.value:{spec or '.1f'}}>"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(lambda meter: str(meter), id="str"),
+        pytest.param(lambda meter: repr([meter.count]) + f"{meter!s}", id="conversion"),
+        pytest.param(lambda meter: f"{{a}} {meter:.3f} {meter} {meter.count:>{4}}", id="format"),
+        pytest.param(lambda meter: "{} {:.4f}".format(meter, meter), id="method"),  # noqa: UP032
+        pytest.param(lambda meter: print(meter, 1), id="print"),
+    ],
+)
+def test_what_classes_say_of_their_objects(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: torch.Tensor) -> Any:
+        meter = Meter()
+        meter.update(x.mean().item())
+        return said(meter)
+
+    gm = trace(program, (torch.ones(2),))
+    capsys.readouterr()
+    for x in torch.ones(2), torch.arange(3.0) * 3:
+        given, printed = gm(x), capsys.readouterr().out
+        assert (given, printed) == (program(x), capsys.readouterr().out)

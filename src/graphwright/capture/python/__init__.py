@@ -14,6 +14,7 @@ then calls.py.
     iterables.py              calls that go over values: `list(x)`, `any(x)`, `zip(x, y)`, `sorted(x)`
     message_texts.py          the text of a message, which shows values of the run
     messages.py               `print`, `torch._assert`, `torch._check`
+    own_texts.py              `str(x)` of objects whose classes say it
     gathering.py              `sum(f(x))`, where `f` may be a generator function
     membership.py             `item in values` and `left == right`
     displays.py               subscripts, displays and f-strings

@@ -68,6 +68,7 @@ from graphwright.capture.python.number_calls import (
     tensor_of_sizes,
     truth,
 )
+from graphwright.capture.python.own_texts import own_format, own_text
 from graphwright.capture.python.substitutes import is_refused, substitute
 from graphwright.capture.state.running import running
 from graphwright.source import without_cache
@@ -147,13 +148,14 @@ _ARE_UNCACHED = frozenset({FunctionType, BuiltinFunctionType, type})  # behind n
 _OVER_TABLE = functools.partial(table_listed, call)
 _ORDERED = functools.partial(ordered, call)
 _HEAP = functools.partial(heap, call)
+_OWN_TEXT = functools.partial(own_text, call)
 
 _BY_FUNCTION: dict[Any, Handlers] = {
     **{function: (number,) for function in vars(math).values() if type(function) is BuiltinFunctionType},
     int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
     id: (identity_asked,), operator.is_: (same_asked,), operator.is_not: (same_asked,),
     bool: (truth,), len: (length,), divmod: (divided,),
-    str: (text_of_value, of_error), repr: (text_of_value, of_error), format: (text_as,),
+    str: (_OWN_TEXT, text_of_value, of_error), repr: (_OWN_TEXT, text_of_value, of_error), format: (text_as,),
     isinstance: (of_input, of_tensor, of_error), type: (of_input, of_tensor, of_error, class_of_value),
     torch.is_tensor: (of_input, of_tensor), **dict.fromkeys((hasattr, getattr), (by_name, of_input)),
     callable: (of_input,),
@@ -167,7 +169,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **dict.fromkeys((*DICTS, set, collections.deque), (container_of,)), copy.copy: (copied,),
     **dict.fromkeys((*HEAP, heapq.merge, heapq.nlargest, heapq.nsmallest), (_HEAP,)),
     torch.tensor: (tensor_of_range,), torch.as_tensor: (tensor_of_range,),
-    print: (printed,), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
+    print: (functools.partial(printed, call),), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
     torch.finfo: (limits_asked,),
     **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
@@ -179,6 +181,7 @@ _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
     | {"sort": (_ORDERED,), "count": (counted,), "index": (searched,), "remove": (searched, *METHODS[list]["remove"])},
     tuple: METHODS.get(tuple, {}) | {"count": (counted,), "index": (searched,)},
 }
+_METHODS[str] |= {"format": (functools.partial(own_format, call), *METHODS[str]["format"])}
 _PYTHON_METHODS: dict[type, dict[str, Handlers]] = {
     collections.Counter: METHODS[collections.Counter], LoopList: {"sort": (_ORDERED,)},
 }  # fmt: skip

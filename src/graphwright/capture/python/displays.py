@@ -24,6 +24,7 @@ from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, percent, text_of_error
 from graphwright.capture.python.number_calls import chosen
+from graphwright.capture.python.own_texts import with_own_texts
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -218,10 +219,11 @@ def percent_of(template: str, values: Any) -> Any:
     return template % values
 
 
-def formatted_text(template: str, *values: Any) -> Any:
+def formatted_text(call: Callable[..., Any], template: str, *values: Any) -> Any:
     """An f-string that is no message."""
     recorder = running()
     if recorder is not None:
+        template, values = with_own_texts(call, template, values)
         values = tuple([value if (text := text_of_error(value)) is None else text for value in values])
     if recorder is not None and make_text(recorder, values):
         return formatted(recorder, template, values)

@@ -16,10 +16,13 @@ from graphwright.capture.outside.said import CHECKS, print_elsewhere
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.run_text import RunText, text_of_error
 from graphwright.capture.python.message_texts import Text
+from graphwright.capture.python.own_texts import with_own_texts
 from graphwright.capture.python.statements import raising
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+
+Call = Callable[..., Any]
 
 __all__ = ["asserted", "checked", "is_known", "printed", "text"]
 
@@ -64,9 +67,12 @@ def is_known(values: tuple[Any, ...]) -> bool:
     return True
 
 
-def printed(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def printed(
+    call: Call, recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """`print(...)` is part of the graph; without examples only where it shows values of the run."""
     has_examples = recorder.examples.are_there
+    args = tuple([with_own_texts(call, "{!s}", (value,))[1][0] for value in args])
     if not has_examples and is_known(args):
         return NotImplemented
     if has_examples and kwargs.get("file", sys.stdout) not in (None, sys.stdout):

@@ -5,6 +5,7 @@ They act on the capture that runs in this thread; without one they do what Pytho
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -104,7 +105,7 @@ class Runtime:
     set_of = staticmethod(set_of)
     repeated = staticmethod(repeated_list)
     percent = staticmethod(percent_of)
-    formatted = staticmethod(formatted_text)
+    formatted = staticmethod(functools.partial(formatted_text, call))
     text = staticmethod(text)
 
     # comprehensions
