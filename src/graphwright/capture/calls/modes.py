@@ -25,7 +25,7 @@ from graphwright.source import is_internal
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
 
-__all__ = ["MODES", "mode_asked", "stand_ins", "take_mode"]
+__all__ = ["INFERENCE", "MODES", "mode_asked", "modes_of", "take_mode"]
 
 
 def _grad_mode(recorder: TypedCapture, function: Callable[..., Any]) -> Any:
@@ -119,9 +119,9 @@ def _set_grad_enabled(enabled: bool) -> None:
 def _inference_mode_of(enabled: bool) -> Any:
     """`torch._C._InferenceMode`: a context, which is a region where the program enters it."""
     recorder = running()
-    if recorder is None or recorder.typed is None or recorder.pending is not None or not _is_program_running():
+    if recorder is None or recorder.pending is not None or not _is_program_running():
         return _INFERENCE_MODE(enabled)
-    return recorder.typed.ambient.inference_mode(enabled)
+    return recorder.ambient.inference_mode(enabled)
 
 
 def _is_program_running() -> bool:
@@ -136,8 +136,8 @@ _STANDING = {function: _standing(function) for function in _ANSWERS}
 _ENTRIES: list[Entry] = [  # (global variables, name, what is there, what stands there) of all that were found
     *[(vars(torch), function.__name__, function, standing) for function, standing in _STANDING.items()],
     (vars(torch._C), "_set_grad_enabled", _SET_GRAD_ENABLED, _set_grad_enabled),
-    (vars(torch._C), "_InferenceMode", _INFERENCE_MODE, _inference_mode_of),
 ]
+INFERENCE: list[Entry] = [(vars(torch._C), "_InferenceMode", _INFERENCE_MODE, _inference_mode_of)]  # of all captures
 # What may be called is torch's own function, where the program has it under a name of its own, or what stands for it.
 _ASKED = {asked: function for function, standing in _STANDING.items() for asked in (function, standing)}
 MODES = tuple(_ASKED)
@@ -147,7 +147,7 @@ _LIBRARIES = ("torch", __name__.partition(".")[0])
 _looked_at: set[str] = set()  # modules, by name
 
 
-def stand_ins(function: Callable[..., Any]) -> list[Entry]:
+def modes_of(function: Callable[..., Any]) -> list[Entry]:
     """What stands where while a function is captured: one list for all captures, which gets longer.
 
     Names that modules have given such functions (`from torch import is_grad_enabled`) are looked for in those that were

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.outside.contexts import is_set_around, watch_contexts
 from graphwright.capture.outside.overheard import overhear
 from graphwright.capture.outside.world import say_read
 from graphwright.ir import nodes_in
@@ -79,7 +80,7 @@ def _asked(
 ) -> Any:
     """Guard what a getter gives, unless the program has set it."""
     value = function(*args, **kwargs)
-    if recorder.typed is None or function.__name__ in recorder.plan.sets:
+    if recorder.typed is None or function.__name__ in recorder.plan.sets or is_set_around(recorder, function):
         return value
     shown = ", ".join([*map(repr, args), *[f"{key}={value!r}" for key, value in kwargs.items()]])
     subject = f"{path}.{function.__name__}({shown})"
@@ -142,6 +143,7 @@ def watch_process_state() -> None:
     for table, act in ((GETTERS, _asked), (MACHINE, _of_machine)):
         for path, names in table.items():
             overhear(sys.modules[path], names, functools.partial(act, path))
+    watch_contexts()
     for name, getter in SETTERS.items():
         overhear(torch, (name,), functools.partial(_set, getattr(torch, getter)))
     _watched.append(True)

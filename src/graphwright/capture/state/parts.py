@@ -569,6 +569,9 @@ class Ambient(Protocol):
     def notice(self) -> None:
         """Record that inference mode was entered or left since the last operation."""
 
+    def inference_mode(self, enabled: bool) -> AbstractContextManager[None]:
+        """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
+
 
 class TypedAmbient(Ambient, Protocol):
     """The regions that a program is inside of while it is captured."""
@@ -583,9 +586,6 @@ class TypedAmbient(Ambient, Protocol):
 
     def made_without_dtype(self, context: torch.autocast) -> None:
         """Note that a context of autocast takes the dtype of the one around it."""
-
-    def inference_mode(self, enabled: bool) -> AbstractContextManager[None]:
-        """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
 
     def set_grad_mode(self, enabled: bool) -> None:
         """Record and do what `torch._C._set_grad_enabled` is called for."""

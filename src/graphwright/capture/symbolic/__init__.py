@@ -5,6 +5,7 @@ then tracer.py.
 
     symbolic.py           `symbolic_trace`: a module or function in, a GraphModule out
     tracer.py             `Tracer`: the run of the program on proxies, method by method as in torch.fx
+    ambient_mode.py       the mode under which it runs: what is called without proxies, and matters
     identities.py         the functions that ask whether two values are one: converted before they run
     failures.py           errors that leave such a run, with the user's line and the way out
     symbolic_branches.py  the capture that runs, as converted code asks it: branches and loops on untyped proxies

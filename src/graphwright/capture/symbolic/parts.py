@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,7 @@ from graphwright.capture.proxies.proxy import Proxy, find_tracer
 from graphwright.capture.proxies.recording import TracerBase
 from graphwright.capture.state.samples import Unlike, Verdict, WholeKind
 from graphwright.ir import Argument, Node, Target
+from graphwright.ops import enter_context, exit_context
 from graphwright.values import ANY, Kind, Policy
 
 if TYPE_CHECKING:
@@ -101,8 +103,18 @@ class UntypedTransforms:
 class TracerAmbient:
     """The regions of grad mode, which the tracer keeps."""
 
-    def __init__(self, regions: list[tuple[bool, Node]]) -> None:
-        self._regions = regions
+    def __init__(self, tracer: TracerBase, regions: list[tuple[bool, Node]]) -> None:
+        self._tracer, self._regions = tracer, regions
+
+    @contextlib.contextmanager
+    def inference_mode(self, enabled: bool) -> Iterator[None]:
+        """What to enter in place of `torch._C._InferenceMode(enabled)`; what is made meanwhile are ordinary tensors."""
+        args = (torch.inference_mode, *(() if enabled is True else (self._tracer.create_arg(enabled),)))
+        entered = self._tracer.create_node("call_function", enter_context, args, {}, "inference_mode")
+        try:
+            yield
+        finally:
+            self._tracer.create_node("call_function", exit_context, (entered,), {})
 
     @property
     def depth(self) -> int:

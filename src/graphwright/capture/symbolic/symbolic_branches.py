@@ -68,7 +68,7 @@ class SymbolicRecorder:
         self.choices = Choices(self)
         self.loops = Loops(self)
         self.attempts = PlainAttempts()
-        self.ambient = TracerAmbient(tracer._grad_regions)
+        self.ambient = TracerAmbient(tracer, tracer._grad_regions)
         self.keeping = None  # attributes are what they are found to be
         self.examples = NoExamples()
         self.transforms = UntypedTransforms(tracer)

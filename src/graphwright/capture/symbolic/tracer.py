@@ -20,16 +20,16 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from graphwright.capture.calls.ambient import autocast_options, enters_autocast
+from graphwright.capture.calls.modes import INFERENCE
 from graphwright.capture.flow.forked_runs import all_paths
 from graphwright.capture.ladder.refuse import DataQuestion
+from graphwright.capture.outside.contexts import watch_contexts
 from graphwright.capture.outside.overheard import aliases, stand_ins
 from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.world import watch_world
-from graphwright.capture.proxies.proxy import ParameterProxy, Proxy, find_tracer
+from graphwright.capture.proxies.proxy import ParameterProxy, Proxy
 from graphwright.capture.proxies.proxyable import is_proxyable
 from graphwright.capture.proxies.recording import TracerBase, is_overridden, trace_error_and
 from graphwright.capture.proxies.training_flag import TrainingFlag
@@ -39,6 +39,7 @@ from graphwright.capture.state.interception import StandIns
 from graphwright.capture.state.plan import Plan, Restart
 from graphwright.capture.state.protocol import SymbolicCapture
 from graphwright.capture.state.tidy import erase_unused
+from graphwright.capture.symbolic.ambient_mode import AmbientMode
 from graphwright.capture.symbolic.attributes import Watched
 from graphwright.capture.symbolic.failures import as_trace_error
 from graphwright.capture.symbolic.identities import asking_for_identity
@@ -49,7 +50,6 @@ from graphwright.capture.symbolic.wrap import recording_wrapped
 from graphwright.errors import CaptureError, TraceError
 from graphwright.garbage import rare_collections
 from graphwright.ir import Argument, Graph, Node
-from graphwright.ops import draws_alone, enter_context, exit_context
 from graphwright.runtime import GraphModule, Shells, graph_of, keep_facts
 from graphwright.source import CallSite, Scope, annotations_of, is_returned, user_frame
 
@@ -350,7 +350,7 @@ class Tracer(TracerBase):
         self._caller = user_frame(sys._getframe(1))
         self.is_tracing = True
         _thread.depth = getattr(_thread, "depth", 0) + 1
-        standing: StandIns | None = None
+        standing: tuple[StandIns, ...] = ()
         try:
             run, args = self.create_args_for_root(function, is_module, concrete_args)
             if module is not None and module is root and (module._forward_hooks or module._forward_pre_hooks):
@@ -360,11 +360,13 @@ class Tracer(TracerBase):
             wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
             watch_world()
             watch_random_state()
+            watch_contexts()
             watch_higher_order()
             named = [entry for names in _namespaces(programs) for entry in aliases(names)]
-            standing = StandIns([*stand_ins(), *named])
-            standing.enter()
-            with wrapped, _AmbientMode(self):
+            standing = StandIns([*stand_ins(), *named]), StandIns(INFERENCE)
+            for each in standing:
+                each.enter()
+            with wrapped, AmbientMode(self):
                 try:
                     result = run(*args) if recorder is None else recorder.run(run, args)
                 except Exception as error:
@@ -380,8 +382,8 @@ class Tracer(TracerBase):
             self.create_node("output", "output", (given,), {}, type_expr=returns)
             self._made.settle(self.graph, self._called_module)
         finally:
-            if standing is not None:
-                standing.leave()
+            for each in standing:
+                each.leave()
             _thread.depth -= 1
             self.is_tracing = False
             self._caller = None
@@ -562,72 +564,6 @@ def _with_hooks(
     inputs = args[1:] if args and args[0] is module else args
     module.__dict__["forward"] = inner
     return functools.partial(nn.Module._call_impl, module), inputs
-
-
-class _AmbientMode(TorchFunctionMode):
-    """Records what is called without proxies and matters all the same: random functions, whose result is fresh at every
-    run and not one draw for ever, and where no_grad and enable_grad are entered and left.
-    """
-
-    def __init__(self, tracer: Tracer) -> None:
-        super().__init__()
-        self._tracer = tracer
-
-    def __torch_function__(
-        self,
-        function: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if not types:  # nothing but this mode asked: torch.einsum unpacks a list of proxies, and then asks them
-            tracer = None
-        elif args and type(args[0]) is Proxy:
-            tracer = args[0].tracer
-        else:
-            tracer = find_tracer(args, kwargs)
-        if tracer is not None:
-            return tracer.torch_function(function, args, kwargs or {})
-        if function is torch._C._set_grad_enabled:
-            self._set_grad_mode(*args)
-        if draws_alone(function):
-            return self._tracer.torch_function(function, args, kwargs or {})
-        result = function(*args, **(kwargs or {}))
-        self._tracer._made.note(function, args, result)
-        return result
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        """Autocast asks each mode for its class when it is entered and left."""
-        frame = sys._getframe(1)
-        enters = enters_autocast(frame)
-        if enters is not None:
-            self._set_autocast(frame.f_locals["self"], enters)
-        return _AmbientMode
-
-    def _set_autocast(self, context: torch.autocast, enters: bool) -> None:
-        tracer = self._tracer
-        if enters:
-            args = (torch.autocast, context.device)
-            options = autocast_options(context)
-            entered = tracer.create_node("call_function", enter_context, args, options, name="autocast")
-            tracer._autocast_regions.append((context, entered))
-        elif tracer._autocast_regions and tracer._autocast_regions[-1][0] is context:
-            tracer.create_node("call_function", exit_context, (tracer._autocast_regions.pop()[1],), {})
-
-    def _set_grad_mode(self, enabled: bool) -> None:
-        """Each region restores what was before it: setting the mode to that leaves it."""
-        tracer = self._tracer
-        if tracer._grad_regions and tracer._grad_regions[-1][0] == enabled:
-            _, entered = tracer._grad_regions.pop()
-            if entered._next is tracer.graph._root:  # nothing happened in it
-                tracer.graph.erase_node(entered)
-            else:
-                tracer.create_node("call_function", exit_context, (entered,), {})
-        else:
-            manager = torch.enable_grad if enabled else torch.no_grad
-            entered = tracer.create_node("call_function", enter_context, (manager,), {}, name=manager.__name__)
-            tracer._grad_regions.append((torch.is_grad_enabled(), entered))
 
 
 def _is_same(value: Any, other: Any) -> bool:

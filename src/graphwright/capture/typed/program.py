@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture.calls.modes import stand_ins as modes_of
+from graphwright.capture.calls.modes import INFERENCE, modes_of
 from graphwright.capture.containers.kept_containers import kept_container
 from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.keeping import Keeping
@@ -268,7 +268,7 @@ class Program:
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
         modes = StandIns(modes_of(function))
-        self.standing = StandIns(stand_ins()), StandIns(overheard.values()), modes
+        self.standing = StandIns(stand_ins()), StandIns(overheard.values()), StandIns(INFERENCE), modes
         for standing in self.standing:
             standing.enter()
         with (

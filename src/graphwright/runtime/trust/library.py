@@ -54,13 +54,14 @@ CONTAINERS = (
 # What enters and leaves: their constructors take switches and names of devices.
 MANAGERS = (
     torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode, torch.autocast,
-    torch.random.fork_rng, torch.nn.attention.sdpa_kernel,
+    torch.random.fork_rng, torch.nn.attention.sdpa_kernel, torch.autograd.detect_anomaly,
+    torch.autograd.set_detect_anomaly, torch.backends.cudnn.flags, torch.backends.mkldnn.flags,
 )  # fmt: skip
 _CLASSES = (
     bool, bytes, complex, dict, enumerate, float, frozenset, int, list, object, range, reversed, set, slice, str, tuple,
     zip, types.SimpleNamespace, torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo,
     torch.Generator, torch.layout, torch.memory_format, nn.Parameter, nn.utils.rnn.PackedSequence, TensorMetadata,
-    NodeSource, NodeSourceAction, *CONTAINERS,
+    torch.nn.attention.SDPBackend, NodeSource, NodeSourceAction, *CONTAINERS,
 )  # fmt: skip
 _OPERATORS = frozenset({
     "abs", "add", "and_", "concat", "contains", "countOf", "delitem", "eq", "floordiv", "ge", "getitem", "gt", "iadd",
