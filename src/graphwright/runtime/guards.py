@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -282,7 +283,9 @@ def expect_outside(where: str, outside: Outside) -> None:
     changed = outside.changed()
     if changed is not None:
         now, what = changed.now(), "has changed since the program was captured"
-        if changed.value is ABSENT:
+        if changed.value is ABSENT and changed.owner is sys.modules:
+            what = "was missing when the program was captured; now it is there"
+        elif changed.value is ABSENT:
             what = f"was no attribute of its own when the program was captured; now it is {_brief(now)}"
         elif changed.value is NAMES:
             others = " and ".join(sorted({*now} ^ {*changed.held})) or "another order"

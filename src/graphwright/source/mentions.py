@@ -163,7 +163,7 @@ def _imports(code: CodeType) -> Iterator[tuple[str, int, tuple[str, ...]]]:
                 yield const, 0, ()
 
 
-_IMPORTERS = frozenset({"import_module", "__import__", "modules"})
+_IMPORTERS = frozenset({"import_module", "__import__", "find_spec", "modules"})
 
 
 def _folders() -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import importlib.util
 import itertools
 import linecache
 import sys
@@ -37,6 +36,7 @@ from graphwright.capture.effects.object_reads import hideable
 from graphwright.capture.effects.variables import MISSING, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart, modules_in
+from graphwright.capture.outside.missing_modules import MissingModules
 from graphwright.capture.outside.named import (
     CONSTRUCTORS,
     CONTAINERS,
@@ -132,7 +132,7 @@ class World:
         self._settled: set[tuple[type | int, str]] = set()  # objects, by id, and attributes
         self._paired = 0, 0  # how many classes and attributes were looked for together
         self._paired_objects: tuple[int, int, set[str]] = 0, 0, set()  # objects, attributes, those that may be missing
-        self._apart = HeldApart()
+        self._apart, self._missing = HeldApart(), MissingModules()
         self._keeping: Keeping | None = None
         self._keep: list[Any] = []  # alive, so that no other object gets its id
         self._is_started = False
@@ -216,7 +216,7 @@ class World:
     def found(self) -> dict[tuple[int, str], Found]:
         """What the program took for granted: what it found and does not write itself."""
         assert self._keeping is not None
-        kept, written = {}, self._keeping.writes()
+        kept, written = self._missing.found(), self._keeping.writes()
         for key, found in self._found.items():
             variables, first = self._variables.get(key[0]), self._first.get(id(found.value))
             places = [] if variables is None else [(variables, key[1])]
@@ -368,16 +368,15 @@ class World:
 
     def _import(self, code: CodeType, names: dict[str, Any], name: str, level: int, taken: tuple[str, ...]) -> None:
         """Note what is in a module of the user's that a function imports when it runs."""
-        package = str(names.get("__package__") or names.get("__name__"))
-        parts = (name if not level else importlib.util.resolve_name("." * level + name, package)).split(".")
-        for path in itertools.accumulate(parts, "{}.{}".format):
+        paths = self._missing.paths(code, names, name, level, taken)
+        for path in paths:
             module = sys.modules.get(path)
             if not isinstance(module, ModuleType) or is_foreign_module(module):
                 return
             inside, mentioned = vars(module), mentions(code).attributes
             if (id(sys.modules), path) not in self._found:
                 self._take(sys.modules, path, f"the module {path!r}", module)
-            wanted = {*(mentioned & inside.keys()), *(taken if path == ".".join(parts) else ())}
+            wanted = {*(mentioned & inside.keys()), *(taken if path == paths[-1] else ())}
             for each in sorted(wanted):
                 self._path(inside, (each,), code)
 
