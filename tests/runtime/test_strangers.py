@@ -295,7 +295,7 @@ def test_every_name_of_a_tensor_is_open_for_a_reason() -> None:
         assert not is_method(name, torch.Tensor)
         assert not is_field(name)
     for name in dir(torch.Tensor):
-        if name.startswith("_"):
+        if name.startswith("_") and name != "_version":  # which counts the writes
             assert not is_data(name) or not is_field(name)
         elif is_field(name, torch.Tensor):
             assert not callable(getattr(torch.Tensor, name)), name

@@ -61,6 +61,7 @@ TRANSFORMS: dict[str, TransformKind] = {
         for name in ("grad", "grad_and_value", "jacrev", "jacfwd", "hessian")
     },
     "torch.func.vjp": TransformKind(torch.func.vjp, "call"),
+    "torch.func.linearize": TransformKind(torch.func.linearize, "call"),
     "torch.func.jvp": TransformKind(torch.func.jvp, "spread"),
     **{
         f"torch.autograd.functional.{name}": TransformKind(getattr(_FUNCTIONAL, name), "spread")

@@ -207,7 +207,7 @@ def data_of(recorder: TypedCapture, name: str, owner: TensorProxy, answer: Calla
         return recorder.record("call_method", name, getattr(torch.Tensor, name), (owner,), {})
     if name == "numpy":
         raise NeedsRealValues("an array is made of the data of a tensor")
-    if name == "__contains__":
+    if name in ("__contains__", "__complex__"):
         recorder.questions.staging.stage(user_frame(sys._getframe(1)))
     codes = recorder.questions.staging.convertible(user_frame(sys._getframe(1))) if name == "__array__" else set()
     if codes:  # a function of NumPy's asks: its caller passes it on through the runtime

@@ -15,7 +15,7 @@ it. Read closures.py first.
     world.py            the clock, the environment, files: what is read there is said
     unknown_calls.py    functions that are not known to compute only: what they give is said
     missing_modules.py  modules that a program tries to import and does not find
-    contexts.py         contexts of torch that set what it keeps for the process
+    entered_contexts.py contexts of torch that set what it keeps for the process
     process_state.py    what torch keeps for the whole process: guarded where a program asks for it
     number_limits.py    `torch.finfo(x.dtype)`: what follows from the dtype of a tensor
     random_state.py     seeds, states and forks of random numbers: nodes, in order

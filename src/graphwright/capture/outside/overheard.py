@@ -8,6 +8,7 @@ have it under a name of their own. What torch and the libraries of Python call f
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -15,6 +16,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.interception import Entry
+from graphwright.capture.state.leaf_modules import runs
 from graphwright.capture.state.running import running
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import is_internal, user_frame
@@ -141,7 +143,7 @@ def hears(recorder: Capture) -> TypedCapture | None:
 def caller_of(frame: FrameType | None, carriers: frozenset[str] = frozenset()) -> FrameType | None:
     """The frame of the program that calls what this frame belongs to; None where something else does.
 
-    A module that is only being imported is no part of the program.
+    A module that is only being imported is no part of the program, nor what the garbage collector calls.
     """
     while frame is not None:
         file = frame.f_code.co_filename
@@ -152,9 +154,21 @@ def caller_of(frame: FrameType | None, carriers: frozenset[str] = frozenset()) -
         ):
             return None
         if not is_python and file != __file__ and not file.startswith(_RUNTIME):
-            return None if is_internal(file) or frame.f_code.co_name == "<module>" else frame
+            is_imported = frame.f_code.co_name == "<module>"
+            is_other = is_internal(file) or is_imported or (gc.callbacks and _is_collecting(frame))
+            return None if is_other else frame
         frame = frame.f_back
     return None
+
+
+def _is_collecting(frame: FrameType | None) -> bool:
+    """Tell whether Python's garbage collector calls what runs in a frame: it may, wherever the program is."""
+    codes = {getattr(each, "__code__", None) for callback in gc.callbacks for each in runs(callback)} - {None}
+    while codes and frame is not None:
+        if frame.f_code in codes:
+            return True
+        frame = frame.f_back
+    return False
 
 
 @functools.lru_cache(4096)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.outside.contexts import is_set_around, watch_contexts
+from graphwright.capture.outside.entered_contexts import is_set_around, watch_contexts
 from graphwright.capture.outside.overheard import overhear
 from graphwright.capture.outside.world import say_read
 from graphwright.ir import nodes_in

@@ -22,6 +22,7 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.python.messages import is_known
+from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.source import user_frame
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "chosen",
+    "complex_number",
     "divided",
     "extreme",
     "length",
@@ -105,6 +107,18 @@ def tensor_of_sizes(
 def divided(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`divmod(a, b)`, which the numbers themselves do."""
     return NotImplemented if is_known(args) else divmod(args[0], args[1])
+
+
+def complex_number(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`complex(x)`: a number that only a run knows, of a class whose numbers are no symbols."""
+    typed = recorder.typed
+    if typed is None or not any(isinstance(arg, torch.Tensor) or is_symbolic(arg) for arg in (*args, *kwargs.values())):
+        return NotImplemented
+    if not typed.examples.is_real:
+        raise NeedsRealValues("a complex number is made of the data of a tensor")
+    return typed.record("call_function", complex, complex, args, kwargs, gives_data=True)
 
 
 def length(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -305,6 +305,11 @@ def _define_operators() -> None:
     for name, function in (("abs", abs), ("trunc", math.trunc), ("floor", math.floor), ("ceil", math.ceil)):
         define(f"__{name}__", function)
 
+    def power(self: _Number, exponent: Any, *modulus: Any) -> Any:
+        return self._apply(pow if modulus else operator.pow, exponent, *modulus)
+
+    setattr(_Number, "__pow__", power)  # noqa: B010 - as the others are set
+
 
 _define_operators()
 

@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 from graphwright.capture.calls.modes import INFERENCE
 from graphwright.capture.flow.forked_runs import all_paths
 from graphwright.capture.ladder.refuse import DataQuestion
-from graphwright.capture.outside.contexts import watch_contexts
+from graphwright.capture.outside.entered_contexts import watch_contexts
 from graphwright.capture.outside.overheard import aliases, stand_ins
 from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.world import watch_world

@@ -46,6 +46,7 @@ _ATTRIBUTES: dict[type, frozenset[str]] = {
         "H", "T", "data", "device", "dtype", "grad", "imag", "is_cpu", "is_cuda", "is_leaf", "is_meta", "is_mkldnn",
         "is_mps", "is_nested", "is_quantized", "is_sparse", "is_sparse_csr", "is_xla", "is_xpu", "itemsize", "layout",
         "mH", "mT", "names", "nbytes", "ndim", "output_nr", "real", "requires_grad", "retains_grad", "shape",
+        "_version",
     }),
     torch.device: frozenset({"index", "type"}),
     torch.dtype: frozenset({"is_complex", "is_floating_point", "is_signed", "itemsize"}),
@@ -198,7 +199,8 @@ def is_secret(name: str) -> bool:
     >>> is_secret("gi_frame"), is_secret("__class__"), is_secret("_modules"), is_secret("values")
     (True, True, True, False)
     """
-    return not name.isidentifier() or name.startswith("_") or name in _machinery()
+    is_private = name.startswith("_") and name != "_version"  # which counts the writes to a tensor
+    return not name.isidentifier() or is_private or name in _machinery()
 
 
 @functools.cache

@@ -91,10 +91,13 @@ def is_called_with_parameters(node: Node) -> bool:
 
 
 def is_pull_back(value: Any) -> bool:
-    """Tell whether a node gives the function that `torch.func.vjp` returns, which may be called."""
+    """Tell whether a node gives the function that `torch.func.vjp` or its like returns, which may be called."""
     if not isinstance(value, Node) or value.target is not operator.getitem or value.args[1:] != (1,):
         return False
     owner = value.args[0]
     if isinstance(owner, Node) and owner.target is unpack:
         owner = owner.args[0]
-    return isinstance(owner, Node) and owner.target is transformed and owner.args[0] == "torch.func.vjp"
+    return isinstance(owner, Node) and owner.target is transformed and owner.args[0] in _GIVE_FUNCTIONS
+
+
+_GIVE_FUNCTIONS = ("torch.func.vjp", "torch.func.linearize")
