@@ -69,7 +69,15 @@ def inside_another(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return y
 
 
-@pytest.mark.parametrize("program", [around, inside_another])
+def on_one_side(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    y = x * 3
+    if y.requires_grad:
+        scale = mask.sum()
+        y.register_hook(lambda gradient: gradient * scale)
+    return y
+
+
+@pytest.mark.parametrize("program", [around, inside_another, on_one_side])
 def test_a_hook_that_closes_over_values_gets_those_of_the_run(program: Any) -> None:
     gm = trace(program, (x.clone().requires_grad_(), torch.ones(4)))
     assert verify(program, gm, [(torch.randn(5, 4).requires_grad_(), torch.randn(4))], grads=True).ok
@@ -111,12 +119,32 @@ def changed_afterwards(x: torch.Tensor) -> torch.Tensor:
     return y * scale
 
 
+def changed_on_one_side(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    if y.requires_grad:
+        scale = x.sum()
+        y.register_hook(lambda gradient: gradient * scale)
+        scale = scale + 1
+        y = y * scale
+    return y
+
+
+def changed_in_rounds(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    for row in x:
+        scale = row.sum()
+        y.register_hook(lambda gradient: gradient * scale)  # noqa: B023
+    return y
+
+
 @pytest.mark.parametrize(
     ("program", "what"),
     [
         (into_a_list, "shares 'found', a list, with the program"),
         (counts, "assigns the program's variable 'count'"),
         (changed_afterwards, "gives a variable another value after torch was given"),
+        (changed_on_one_side, "gives a variable another value after torch was given"),
+        (changed_in_rounds, "gives a variable another value after torch was given"),
     ],
 )
 def test_what_a_hook_and_the_program_both_change_is_refused(program: Any, what: str) -> None:

@@ -132,7 +132,7 @@ from graphwright.source.uses import (
     parameter_uses,
     uses_of,
 )
-from graphwright.source.variables import bound_in_loops, names_counted, private_to
+from graphwright.source.variables import bound_in_loops, is_bound_once, names_counted, private_to
 
 __all__ = [
     "Asked", "Mentions", "argument_for", "argument_of", "call_at", "code_called_by", "looks_at_all", "parameter_uses",
@@ -142,7 +142,7 @@ __all__ = [
     "all_placed", "annotate", "annotations_of", "argument_at", "as_attempt", "as_loop", "assigned", "blocks_of",
     "bound_in_loops", "cache_around", "call_of_locals", "calls_the_same", "catches", "children", "codes_of",
     "compares_identity", "compares_sizes", "copied_tree", "definition_line", "definition_of", "exit_signal",
-    "exiting", "falls_through", "function_of", "function_of_call", "holds", "ignores", "is_convertible", "is_foreign",
+    "exiting", "falls_through", "function_of", "function_of_call", "holds", "ignores", "is_bound_once", "is_convertible", "is_foreign",
     "is_foreign_class", "is_foreign_file", "is_from_conversion", "is_handled", "is_installed", "is_internal",
     "is_of_library", "is_ours", "is_returned", "is_user_raise", "lambda_of", "leaves_loop", "line_of_error",
     "loop_of", "lower_attempt", "lower_loop", "lower_match", "may_wait", "mentions", "name_of", "names_counted",

@@ -7,7 +7,7 @@ import collections
 
 from graphwright.source.syntax import COMPREHENSIONS, SCOPES, assigned, children, walk
 
-__all__ = ["bound_in_loops", "names_counted", "private_to"]
+__all__ = ["bound_in_loops", "is_bound_once", "names_counted", "private_to"]
 
 
 def private_to(loop: ast.AST, uses: collections.Counter[str]) -> set[str]:
@@ -35,6 +35,35 @@ def bound_in_loops(definition: ast.FunctionDef, uses: collections.Counter[str]) 
     for statement in definition.body:
         note(statement, False)
     return found
+
+
+def is_bound_once(definition: ast.AST, name: str) -> bool:
+    """Tell whether a variable of a function certainly has one value in each call of it.
+
+    >>> definition = ast.parse("def f(x):\\n    y = x\\n    for x in y: pass").body[0]
+    >>> is_bound_once(definition, "y"), is_bound_once(definition, "x")
+    (True, False)
+    """
+    count = 0
+
+    def note(node: ast.AST, is_inside: bool) -> None:
+        nonlocal count
+        if isinstance(node, SCOPES) and node is not definition:  # with variables of its own
+            is_written = any(isinstance(each, ast.Nonlocal) and name in each.names for each in walk(node))
+            count += 2 * (is_written or getattr(node, "name", None) == name)
+            return
+        is_inside = is_inside or isinstance(node, ast.For | ast.While)
+        if isinstance(node, ast.Name):
+            count += (1 + is_inside) * (node.id == name and not isinstance(node.ctx, ast.Load))
+        elif isinstance(node, ast.arg):
+            count += node.arg == name
+        elif node is not definition and name in (getattr(node, field, None) for field in ("name", "asname", "rest")):
+            count += 2  # an import, a handler of exceptions, a pattern
+        for child in children(node):
+            note(child, is_inside)
+
+    note(definition, False)
+    return count == 1
 
 
 def names_counted(tree: ast.AST) -> collections.Counter[str]:

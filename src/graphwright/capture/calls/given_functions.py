@@ -8,6 +8,7 @@ change is refused.
 
 from __future__ import annotations
 
+import ast
 import functools
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from graphwright.errors import CaptureError
 from graphwright.ir import Argument
 from graphwright.ops import close_over
 from graphwright.runtime import attributes_of
-from graphwright.source import mentions
+from graphwright.source import is_bound_once, mentions, source_behind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -83,10 +84,26 @@ def _function(recorder: TypedCapture, function: FunctionType) -> Argument:
         return function
     if any(given is None for given in made.values()):
         return None
+    owner = _definition_around(function)
     for name in made.keys() & cells.keys():
+        if owner is not None and is_bound_once(owner, name):
+            continue
         recorder.at_end.append(functools.partial(_check_variable, function, cells[name], held[name], recorder.where()))
     empty = close_over(function, dict.fromkeys(made))  # no graph holds values of its capture
     return recorder.node("call_function", close_over, (empty, made), {}, function.__name__)
+
+
+def _definition_around(function: FunctionType) -> ast.AST | None:
+    """The definition of the function that runs, and that a function was defined in."""
+    inner = function.__code__
+    for frame in _frames(sys._getframe(1)):
+        code = frame.f_code
+        if code.co_filename == inner.co_filename:
+            for definition in source_behind(code).definitions(code.co_name, code.co_firstlineno):
+                last = definition.end_lineno or 0
+                if definition.lineno <= inner.co_firstlineno <= last and code.co_name != inner.co_name:
+                    return definition
+    return None
 
 
 def _held(recorder: TypedCapture, item: Any) -> Argument:
