@@ -110,6 +110,7 @@ KEPT = [
     pytest.param(lambda m, x: torch.empty_like(x).normal_() * 0 + x, id="random numbers"),
     pytest.param(lambda m, x: m.a(x).copy_(x), id="copy_"),
     pytest.param(lambda m, x: assigned(m.a(x), (slice(None), torch.tensor([0, 1])), 1.0), id="a list of columns"),
+    pytest.param(lambda m, x: assigned(m.a(x), [0, 1], 1.0), id="a list of rows"),
     pytest.param(lambda m, x: assigned(torch.zeros_like(x, dtype=torch.cfloat), (slice(0, 2),), 1.0), id="complex"),
 ]
 

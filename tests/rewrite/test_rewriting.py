@@ -643,3 +643,21 @@ def test_what_switches_gradients_without_a_block_is_not_crossed() -> None:
     gm = gw.GraphModule(nn.Module(), graph)
     assert rewrite(gm, rule(lambda x: torch.log(torch.exp(x)), lambda x: x.abs())).count == 1
     assert [node.target for node in gm.graph.nodes if node.op == "call_method"] == ["exp", "log", "abs"]
+
+
+def test_lists_in_indices_are_no_tuples() -> None:
+    def program(x: torch.Tensor) -> Any:
+        return torch.relu(x[[0, 1]]), torch.relu(x[0, 1]), torch.relu(x[[1, 1]]), torch.relu(x[1])
+
+    x = torch.randn(3, 3)
+    for find, put, count in (
+        (lambda x: torch.relu(x[0, 1]), lambda x: torch.sigmoid(x[0, 1]), 1),
+        (lambda x: torch.relu(x[[0, 1]]), lambda x: torch.sigmoid(x[[0, 1]]), 1),
+        (lambda x, i=Lit(int): torch.relu(x[i]), lambda x, i: torch.sigmoid(x[i]), 1),
+        (lambda x, i: torch.relu(x[i]), lambda x, i: torch.sigmoid(x[i]), 4),
+    ):
+        gm = gw.trace(program, (x,))
+        assert rewrite(gm, rule(find, put)).count == count
+        pairs = zip(gm(x), program(x), strict=True)
+        assert sum(not torch.equal(one, other) for one, other in pairs) == count
+        assert [one.shape for one in gm(x)] == [other.shape for other in program(x)]

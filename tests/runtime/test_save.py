@@ -558,3 +558,12 @@ def test_what_load_refuses_as_a_value_is_refused_when_it_is_saved(held: Any, tmp
     gm.table = types.SimpleNamespace(size=2, unsaved=lambda: None)
     graphwright.save(gm, tmp_path / "model.gw")
     assert graphwright.load(tmp_path / "model.gw")().size == 2
+
+
+def test_classes_of_numpy_stand_for_dtypes(tmp_path: Path) -> None:
+    def program(x: Tensor) -> Tensor:
+        return torch.from_numpy(x.numpy().astype(numpy.float64).round().astype(numpy.int32))
+
+    graphwright.save(graphwright.trace(program, (torch.ones(2),)), tmp_path / "program.gw")
+    loaded, x = graphwright.load(tmp_path / "program.gw"), torch.randn(3) * 3
+    assert torch.equal(loaded(x), program(x)) and loaded(x).dtype == torch.int32

@@ -11,6 +11,7 @@ from graphwright.ops.argument_types import BASE_TYPES, register_containers
 from graphwright.ops.binding import ArgsKwargsPair, check_for_mutable_operation, normalize_function, normalize_module
 from graphwright.ops.calls import (
     Call,
+    Picked,
     call_of,
     function_call,
     functional_call,
@@ -102,6 +103,7 @@ __all__ = [
     "has_no_side_effect",
     "has_side_effect",
     "register_containers",
+    "Picked",
     "PYTHON_OPERATORS",
     "RANDOM_FUNCTIONS",
     "TRANSFORMS",

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from graphwright.ir import Node
+from graphwright.ir import Node, immutable_list
 from graphwright.ops import facts
 from graphwright.ops.forms import Form, bind, kind_of
 from graphwright.ops.lookup import module_called, operator_of, operator_of_target
@@ -20,7 +20,8 @@ from graphwright.ops.modules import functional_form
 from graphwright.ops.operators import Operator, forms_of, is_on
 
 __all__ = [
-    "Call", "call_of", "function_call", "functional_call", "module_call", "parameters_of", "required_parameters",
+    "Call", "Picked", "call_of", "function_call", "functional_call", "module_call", "parameters_of",
+    "required_parameters",
 ]  # fmt: skip
 
 
@@ -167,7 +168,10 @@ def _canonical(known: Operator, values: dict[str, Any]) -> dict[str, Any]:
         values["padding_idx"] = None  # the dispatcher's way to say none
     values.update(_defaults_of_wider(key, tuple(values)))
     wants = _wants(key)
-    values = {name: _spelled(value, wants.get(name)) for name, value in values.items()}
+    if key in ("getitem", "setitem"):
+        values = {name: _index(value) if name == "index" else _plain(value) for name, value in values.items()}
+    else:
+        values = {name: _spelled(value, wants.get(name)) for name, value in values.items()}
     special = _SPECIAL.get(key)
     return values if special is None else special(values)
 
@@ -258,6 +262,19 @@ def _plain(value: Any) -> Any:
             return value
         return tuple([_plain(item) for item in value])
     return value
+
+
+class Picked(immutable_list):
+    """A list in an index: of an index alone, lists and tuples are not the same."""
+
+    __slots__ = ()
+
+
+def _index(value: Any) -> Any:
+    """An index as it is: `x[[0, 1]]` picks two items, `x[0, 1]` is one of two dimensions."""
+    if isinstance(value, list):
+        return Picked(map(_index, value))
+    return tuple(map(_index, value)) if type(value) is tuple else value
 
 
 def _spelled(value: Any, wants: tuple[frozenset[str], int] | None) -> Any:

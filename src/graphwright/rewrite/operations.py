@@ -17,6 +17,9 @@ from graphwright.rewrite.steps import Attempt, Step, Then, match_all, match_valu
 __all__ = ["Attribute", "ModuleStep", "Operation"]
 
 
+_WITH_INDEX = ("getitem", "setitem")  # lists are not tuples there, as the canonical form tells
+
+
 class Operation(Step):
     """A call of a function or method, in whatever spelling."""
 
@@ -50,7 +53,8 @@ class Operation(Step):
             return attempt.no(lambda: f"{self} is wanted, and there is {show(value)}", value)
         if self.call is None:
             return self._match_unknown(value, attempt, then)
-        if value._op == self.op and value._target is self.target and self._match_as_written(value, attempt, then):
+        is_spelled_so = value._op == self.op and value._target is self.target and self.key not in _WITH_INDEX
+        if is_spelled_so and self._match_as_written(value, attempt, then):
             return True
         call = attempt.calls.of(value)
         if call is None or call.key != self.key:

@@ -11,7 +11,7 @@ from torch import nn
 from graphwright.capture import Proxy, Tracer
 from graphwright.errors import GraphwrightError, PatternError
 from graphwright.ir import Graph, Node
-from graphwright.ops import call_of, is_region, required_parameters
+from graphwright.ops import Picked, call_of, is_region, required_parameters
 from graphwright.rewrite import words
 from graphwright.rewrite.bodies import Bodies, Body, parts_of
 from graphwright.rewrite.chains import Chain, Choice, Hole
@@ -105,7 +105,8 @@ class Pattern:
                 step = self.steps[value] = self._step(value)
             return step
         if isinstance(value, list | tuple):
-            return tuple([self._value(item) for item in value])
+            items = [self._value(item) for item in value]
+            return Picked(items) if isinstance(value, Picked) else tuple(items)
         if isinstance(value, dict):
             return {key: self._value(item) for key, item in value.items()}
         if isinstance(value, slice):

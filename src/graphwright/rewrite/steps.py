@@ -14,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import ATOMS, Node
+from graphwright.ops import Picked
 from graphwright.rewrite import words
 from graphwright.rewrite.calls import Calls
 
@@ -164,7 +165,7 @@ def match_value(wanted: Any, value: Any, attempt: Attempt, then: Then) -> bool:
     if isinstance(wanted, words.Lit):
         return _match_literal(wanted, wanted.name, value, attempt, then)
     if isinstance(wanted, list | tuple):
-        if not isinstance(value, list | tuple) or len(value) != len(wanted):
+        if not isinstance(value, list | tuple) or len(value) != len(wanted) or not _are_alike(wanted, value):
             return attempt.no(lambda: f"{len(wanted)} values are wanted, and there is {show(value)}", value)
         return match_all(list(zip(wanted, value, strict=True)), 0, attempt, then)
     if isinstance(wanted, dict):
@@ -181,9 +182,15 @@ def match_value(wanted: Any, value: Any, attempt: Attempt, then: Then) -> bool:
     return attempt.no(lambda: _unlike(wanted, value), value)
 
 
+def _are_alike(one: Any, other: Any) -> bool:
+    """Tell whether two sequences mean the same: any do, but where they are indices."""
+    return isinstance(one, Picked) == isinstance(other, Picked)
+
+
 def _match_literal(kind: words.Lit, name: str, value: Any, attempt: Attempt, then: Then) -> bool:
     literal = value
-    if isinstance(value, tuple | list) and value and not any(issubclass(each, tuple | list) for each in kind.types):
+    is_of_dimensions = isinstance(value, tuple | list) and not isinstance(value, Picked)
+    if is_of_dimensions and value and not any(issubclass(each, tuple | list) for each in kind.types):
         first = value[0]
         if kind.types and all(same(first, item) for item in value):  # one number for all dimensions
             literal = first
@@ -204,7 +211,7 @@ def same(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and _are_alike(one, other) and all(map(same, one, other))
     if type(one) is not type(other) or isinstance(one, Node | nn.Module):
         return False
     return bool(one == other) or (one != one and other != other)  # nan

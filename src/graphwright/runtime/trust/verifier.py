@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NoReturn
 
+import numpy
 import torch.utils.checkpoint
 from torch import nn
 
@@ -321,7 +322,7 @@ class _Verifier:
             item, is_held = waiting.pop()
             if isinstance(item, Node | Outside) or _is_atom(item) or id(item) in (clean if is_held else seen):
                 continue
-            if isinstance(item, type) and item in _NUMBERS:
+            if isinstance(item, type) and (item in _NUMBERS or _is_of_numpy(item)):
                 continue
             is_held = is_held or not isinstance(item, _ARGUMENTS)
             (clean if is_held else seen).add(id(item))
@@ -407,6 +408,11 @@ def _described(item: Any) -> str:
         return "a module"
     name = getattr(item, "__qualname__", None) or type(item).__qualname__
     return f"{'the class' if isinstance(item, type) else 'the function'} {name}"
+
+
+def _is_of_numpy(kind: type) -> bool:
+    """Tell whether a class is one of NumPy's numbers, which stand for dtypes as Python's do: `astype(np.float32)`."""
+    return issubclass(kind, numpy.number | numpy.bool_) and getattr(numpy, kind.__name__, None) is kind
 
 
 def _is_atom(item: Any) -> bool:
