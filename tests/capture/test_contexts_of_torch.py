@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,9 @@ def test_files_have_them(tmp_path: Path) -> None:
 
     save(trace(program, (X,)), tmp_path / "contexts.gw")
     assert torch.equal(load(tmp_path / "contexts.gw")(X), X * 2)
+
+
+def test_a_name_of_what_is_seen_anyway_takes_no_pass_more() -> None:
+    names: dict[str, Any] = {"save_on_cpu": torch.autograd.graph.save_on_cpu, "__name__": __name__}
+    program = types.FunctionType((lambda x: x.relu() + 1).__code__, names)
+    assert "1 pass," in str(trace(program, torch.ones(2)).report)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["CONTEXTS", "watch_contexts"]
+__all__ = ["CONTEXTS", "is_seen_with_examples", "watch_contexts"]
 
 _ANOMALY = frozenset({"detect_anomaly", "set_detect_anomaly"})
 # By module: the functions and classes that make contexts.
@@ -127,6 +127,12 @@ def _made(
     return _Entered(recorder, function, args, kwargs)
 
 
+def is_seen_with_examples(original: Any) -> bool:
+    """Tell whether a capture with examples sees what a context does, and need not hear that it is made."""
+    return id(original) in _seen
+
+
+_seen: set[int] = set()
 _watched: list[bool] = []
 
 
@@ -144,4 +150,6 @@ def watch_contexts() -> None:
                     overhear_class(module, name, act, {})
                 elif made is not None:
                     overhear(module, (name,), act)
+                if table is WITHOUT_EXAMPLES:
+                    _seen.add(id(made))
     _watched.append(True)

@@ -7,6 +7,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.calls.opaque import holds_values
+from graphwright.capture.outside.entered_contexts import is_seen_with_examples
 from graphwright.capture.outside.overheard import aliases
 from graphwright.capture.outside.python_draws import STATELESS, has_state
 from graphwright.capture.state.tracer_warnings import warn_tracer
@@ -53,7 +54,8 @@ class Globals:
         if id(names) not in self._searched:
             self._searched.add(id(names))
             self.search(names)
-            self.overheard.update({(id(names), entry[1]): entry for entry in aliases(names)})
+            heard = [entry for entry in aliases(names) if not is_seen_with_examples(entry[2])]
+            self.overheard.update({(id(names), entry[1]): entry for entry in heard})
 
     def follow(self, function: FunctionType) -> None:
         """Look into the variables of a function's module, and of those whose functions it calls by a name."""
