@@ -166,8 +166,25 @@ def test_layers_of_which_somebody_replaces_a_part_are_run(monkeypatch: pytest.Mo
     given = [trace(model, (X,)), trace(model, (X,))]
     gelu = F.gelu
     monkeypatch.setattr(F, "gelu", lambda x, approximate: gelu(x, approximate=approximate).double())
-    known = alike_results.AlikeResults(None)
+    known = alike_results.AlikeResults(None, {}, torch.detach)
     assert not known._of_torch
     monkeypatch.undo()
-    assert alike_results.AlikeResults(None)._of_torch
+    assert alike_results.AlikeResults(None, {}, torch.detach)._of_torch
     assert str(given[0].graph) == str(given[1].graph)
+
+
+class Sized(nn.Module):
+    """Is captured on real values, after two other ways have failed; then it asks."""
+
+    def forward(self, x: Any) -> Any:
+        kept = x[x > 0]
+        return kept.sum() if x.max() > 1 else kept[:1].sum()
+
+
+def test_the_way_that_works_is_taken_at_once() -> None:
+    first = cold(Sized())
+    assert first.report.facts.attempt == "captured on real values"
+    again = trace(Sized(), (X,))
+    assert again.report.facts.passes == 1
+    assert text(again) == text(first)
+    assert torch.equal(again(-X), Sized()(-X))

@@ -55,7 +55,8 @@ def record_leaf_module(
         recorder.questions.refusals.refuse(error, "failure")
     if recorder.keeping is not None and recorder.shells is not None:
         recorder.keeping.write(shell)  # it reads its own attributes
-    run = contained(recorder, module, path, recorder.examples.module(module))
+    has_hooks = bool(module._forward_hooks or module._forward_pre_hooks)
+    run = contained(recorder, module, path, recorder.examples.module(module)) if has_hooks else module
     result = recorder.record("call_module", path, run, args, kwargs)
     if type(result) is TensorProxy and not kwargs:
         result.sizes = sizes_after(module, args, result.example)

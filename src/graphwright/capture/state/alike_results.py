@@ -28,7 +28,7 @@ from graphwright.capture.state.replays import IS_GRAD, IS_INFERENCE_MODE, PLAIN,
 from graphwright.ops import Operator, module_operator, operator_of_target
 from graphwright.runtime import HOOKS, MODULE_TABLES
 
-__all__ = ["AlikeResults", "asks_no_history", "fake_tensor", "forget_all", "own_result"]
+__all__ = ["AlikeResults", "StandIns", "asks_no_history", "fake_tensor", "forget_all", "is_dense", "own_result"]
 
 # Not what stands for them while a program is captured.
 _SETTINGS = (
@@ -38,6 +38,7 @@ _SETTINGS = (
 _ask = operator.methodcaller("__call__")
 _INTEGERS = frozenset({int})
 _Maker: TypeAlias = Callable[[Any], torch.Tensor]  # makes a result, with a mode
+StandIns: TypeAlias = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by the id of a tensor: it, and its stand-in
 _MOST_KNOWN = 4_096  # results that the process remembers
 _CONTAINERS = frozenset({list, tuple, torch.Size})
 
@@ -47,10 +48,13 @@ class _Unlike(Exception):
 
 
 class AlikeResults:
-    """The results of operations on the stand-ins of one mode, by the kinds of their arguments."""
+    """The results of operations on the stand-ins of one mode, by the kinds of their arguments.
 
-    def __init__(self, mode: Any) -> None:
-        self._mode = mode
+    Layers are the program's own. To tell kinds their tensors need no stand-ins, which `known` has by id and `of` makes.
+    """
+
+    def __init__(self, mode: Any, known: StandIns, of: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._mode, self._stand_ins, self._of = mode, known, of
         self.have_given = False  # whether there are results that nothing was computed for
         self.lack_history = False  # whether gradients could flow to what some of them should have been computed from
         self._known: dict[Hashable, _Maker] = {}  # of functions of the program's
@@ -138,8 +142,21 @@ class AlikeResults:
             known = self._layers[id(module)] = module, self._held(module)
         if known[1] is None:
             raise _Unlike
-        tensors = {**module._parameters, **module._buffers}
-        return known[1], tuple(tensors), self._kinds(tensors.values(), {})
+        tensors, met = {**module._parameters, **module._buffers}, dict[int, int]()
+        return known[1], tuple(tensors), tuple([self._held_tensor(tensor, met) for tensor in tensors.values()])
+
+    def _held_tensor(self, tensor: torch.Tensor | None, met: dict[int, int]) -> Hashable:
+        """The kind of a tensor of a layer: that of its stand-in, be there one or not."""
+        if tensor is None or type(tensor) is FakeTensor:
+            return None if tensor is None else self._tensor(tensor, met)
+        known = self._stand_ins.get(id(tensor))
+        if known is None and tensor.is_leaf and is_dense(tensor):
+            place = met.setdefault(id(tensor), len(met))
+            return place, tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad, True
+        stand_in = self._of(tensor) if known is None else known[1]
+        if type(stand_in) is not FakeTensor:
+            raise _Unlike
+        return self._tensor(stand_in, met)
 
     def _held(self, module: nn.Module) -> Hashable:
         """The class of a layer, and the plain values that it holds; None where it does more than its class says."""
@@ -219,6 +236,17 @@ def _is_torchs(function: Any) -> bool:
     owner = getattr(function, "__objclass__", None)
     where = getattr(function, "__globals__", {}).get("__name__") or getattr(owner or function, "__module__", None)
     return isinstance(where, str) and where.partition(".")[0] in ("torch", "_operator")
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor is a plain one that has the whole of its memory, as parameters and most inputs are."""
+    if type(tensor) not in (torch.Tensor, nn.Parameter) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return False
+    if tensor.layout is not torch.strided or tensor.device.type not in ("cpu", "cuda") or tensor.grad is not None:
+        return False
+    if tensor._is_view() or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg():
+        return False
+    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
 
 
 def _memory(value: Any) -> int | None:

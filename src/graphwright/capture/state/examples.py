@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,14 @@ from torch._subclasses.fake_tensor import (
     in_kernel_invocation_manager,
 )
 
-from graphwright.capture.state.alike_results import AlikeResults, asks_no_history, fake_tensor, own_result
+from graphwright.capture.state.alike_results import (
+    AlikeResults,
+    StandIns,
+    asks_no_history,
+    fake_tensor,
+    is_dense,
+    own_result,
+)
 from graphwright.capture.state.draws import OwnDraws, unmoved
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.replays import Replays
@@ -66,6 +74,11 @@ class _Fakes(FakeTensorMode):
 
     quietly: Callable[[Callable[[], Any]], Any] | None = None
 
+    @functools.cached_property
+    def avoid_device_init(self) -> bool:
+        """Whether no device is to be looked for, which the mode asks each time that it is entered."""
+        return bool(super().avoid_device_init)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.quietly is None or func.namespace not in _OF_TORCH:
             if func in _VIEWS and not kwargs and self._has_own(args) and not self.in_kernel_invocation:
@@ -99,19 +112,19 @@ class Examples:
 
     are_there = True  # a program may be captured without any
 
-    def __init__(self, real: bool = False, keeps_history: bool = False) -> None:
-        self.is_real = real
+    def __init__(self, real: bool = False, keeps_history: bool = False, is_for_one_pass: bool = False) -> None:
+        self.is_real, self._is_for_one_pass = real, is_for_one_pass
         self.is_running = False  # whether an operation is run on stand-ins right now
         # What is to be called before an operation is run, and after it: it may do what the program must not.
         self.between: tuple[Callable[[], Any], Callable[[], Any]] | None = None
         if FakeTensorMode.cache_info().size > _MOST_REMEMBERED:
             FakeTensorMode.cache_clear()
         self._mode: Any = OwnDraws() if real else _Fakes(allow_non_fake_inputs=True)
-        self._known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # id -> (tensor, its stand-in)
+        self._known: StandIns = {}
         self._storages: dict[int, torch.Tensor] = {}  # a tensor without data of each, of those that are faked here
         self.replays = Replays()
         # Not where the program calls what may look into how a value was computed, as `torch.autograd.grad` does.
-        self.alike = None if real or keeps_history else AlikeResults(self._mode)
+        self.alike = None if real or keeps_history else AlikeResults(self._mode, self._known, self.of)
         self.asks_history = False
         self._modules: dict[int, nn.Module] = {}
         self._originals: dict[int, nn.Module] = {}
@@ -130,7 +143,7 @@ class Examples:
                 stand_in = tensor.detach().clone().requires_grad_(tensor.requires_grad)
             else:
                 leaf = tensor if tensor.is_leaf else tensor.detach().requires_grad_(tensor.requires_grad)
-                stand_in = self._fake(leaf) if _is_dense(leaf) else self._mode.from_tensor(leaf, static_shapes=True)
+                stand_in = self._fake(leaf) if is_dense(leaf) else self._mode.from_tensor(leaf, static_shapes=True)
         self._known[id(tensor)] = tensor, stand_in
         return stand_in
 
@@ -169,8 +182,10 @@ class Examples:
             with unmoved() if is_opaque else contextlib.nullcontext():
                 return self.run(function, args, kwargs)
         if not is_opaque:
-            is_told = self.alike is not None and self.between is None
-            return self.replays.run(function, args, kwargs, self._run_or_tell if is_told else self.run)
+            run = self.run if self.alike is None or self.between is not None else self._run_or_tell
+            return (
+                run(function, args, kwargs) if self._is_for_one_pass else self.replays.run(function, args, kwargs, run)
+            )
         with unmoved():
             return self.replays.run(function, args, kwargs, self.run)
 
@@ -179,12 +194,14 @@ class Examples:
         return self.alike.run(function, args, kwargs, self.run)
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operation on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
+        """Run an operation or layer on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""
         if self.alike is not None and not asks_no_history(function):
             self.asks_history, self.alike = self.alike.lack_history, None
             if self.asks_history:
                 name = getattr(function, "__name__", type(function).__name__)
                 raise stopping(Restart(f"{name} may ask how values were computed"))
+        if isinstance(function, nn.Module) and id(function) not in self._originals:
+            function = self.module(function)
         if self.between is not None and not self.is_running:
             self.between[0]()
         before, self.is_running = self.is_running, True
@@ -243,14 +260,3 @@ class Examples:
         if type(value) is list and any(isinstance(item, torch.Tensor) for item in value):
             return [self._attribute(item) for item in value]  # an RNN's flat weights
         return value
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor is a plain one that has the whole of its memory, as parameters and most inputs are."""
-    if type(tensor) not in (torch.Tensor, nn.Parameter) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return False
-    if tensor.layout is not torch.strided or tensor.device.type not in ("cpu", "cuda") or tensor.grad is not None:
-        return False
-    if tensor._is_view() or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg():
-        return False
-    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()

@@ -104,6 +104,7 @@ class Program:
         self.recorder: Recorder | None = None  # of the last pass
         self.examples: Examples | None = None  # likewise
         self.keeps_history = False  # whether the program may ask how a value was computed
+        self.takes_one_pass = False  # whether it is known to be captured in one
         self.held: HeldObjects | None = None  # likewise
         self.world = World([] if subject.root_module is None or method == "forward" else [method])
         self.draws: PythonDraws | None = None  # likewise
@@ -172,7 +173,7 @@ class Program:
         """Run the program until the plan needs no more change."""
         while True:
             plan.paths, plan.answers = 0, ()
-            self.learned = learned(plan) if plan.passes and not plan.is_remembered else None
+            self.learned = learned(plan) if self.log.passes and not plan.is_remembered else None
             try:
                 return self.paths(plan, attempt, ())
             except Restart as restart:
@@ -208,13 +209,17 @@ class Program:
         if (plan.sees_tables, plan.walks_tables) != before:
             raise Restart("the program looks at tables of attributes")
 
+    def note_history(self) -> None:
+        """Keep from here on how values are computed where the last pass met something that may ask for it."""
+        known = self.examples
+        self.keeps_history |= known is not None and not known.is_real and known.alike is None
+
     def _examples(self, attempt: Attempt) -> Examples:
         """Stand-ins for a pass: those of the pass before, as long as they are what they were."""
         known = self.examples
-        if known is not None and not known.is_real and known.alike is None:
-            self.keeps_history = True
+        self.note_history()
         if known is None or known.is_real or attempt.real or known.replays.is_spoiled or known.asks_history:
-            known = self.examples = Examples(attempt.real, self.keeps_history)
+            known = self.examples = Examples(attempt.real, self.keeps_history, self.takes_one_pass)
         known.replays.start()
         return known
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.capture.effects.held_tables import Field
 from graphwright.capture.state.plan import Conversions, Plan
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
 from graphwright.runtime import MODULE_TABLES, ReportEntry, facts_of_modules
@@ -58,6 +59,7 @@ class Remembered:
 
     attempt: str
     learned: Learned
+    paths: int
     restarts: tuple[ReportEntry, ...]
     keeps_history: bool
     came_out: int
@@ -80,7 +82,7 @@ def learned(plan: Plan) -> Learned | None:
 
 def _copied(value: Any) -> Any:
     kind = type(value)
-    if kind in ATOMS or kind is CodeType or isinstance(value, type):
+    if kind in _SCALARS or kind is CodeType or isinstance(value, type | Field):
         return value
     if kind is Conversions:
         made = Conversions()

@@ -256,7 +256,7 @@ def _captured_again(program: Program, before: Remembered, options: _Options, is_
     """Capture a program with the plan that held for one like it; None where it does not give the same now."""
     plan = options.plan(Conversions(), is_one_of_several)
     before.learned.put_into(plan)
-    plan.is_remembered, program.keeps_history = True, before.keeps_history
+    plan.is_remembered, program.keeps_history, program.takes_one_pass = True, before.keeps_history, before.paths == 1
     program.log.restarts += before.restarts
     attempt = next(each for each in ATTEMPTS if each.name == before.attempt)
     started = time.perf_counter()
@@ -270,7 +270,7 @@ def _captured_again(program: Program, before: Remembered, options: _Options, is_
         options.say_done(attempt, graph, started, 1)
         return graph
     program.log.restarts.clear()
-    program.keeps_history = False
+    program.keeps_history = program.takes_one_pass = False
     program.examples = None
     return None
 
@@ -305,8 +305,11 @@ def _captured_first(program: Program, options: _Options, is_one_of_several: bool
         else:
             options.say_done(attempt, graph, started, plan.passes)
             if program.log.passes > 1 and program.learned is not None:
+                program.note_history()
                 entries = tuple(program.log.restarts)
-                how = Remembered(attempt.name, program.learned, entries, program.keeps_history, what_came_out(graph))
+                how = Remembered(
+                    attempt.name, program.learned, plan.paths, entries, program.keeps_history, what_came_out(graph)
+                )
                 remember(like, how, *program.parts())
             return graph
     raise failure or CaptureError(f"sizes depend on data: {need}")
