@@ -217,3 +217,25 @@ def test_operators_are_known_by_their_functions_whatever_is_captured_first(tmp_p
     )
     ran = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
+
+
+SIDES = [
+    lambda n, s: (n * s, s * n, n + s, n - s, n / s, n // s, n % s, n**s, n < s, s > n, n == s, n != s),
+    lambda n, s: divmod(n, s) + divmod(s, n),
+    lambda n, s: (int(n * s), float(n - s), 1 if n * s > 20 else 2),
+]
+
+
+@pytest.mark.parametrize("sides", SIDES)
+@pytest.mark.parametrize("number", [lambda x: np.sqrt(x.sum().item()), lambda x: np.mean(x.numpy())])
+def test_numbers_of_numpy_beside_those_of_the_program(sides: Callable[..., Any], number: Callable[..., Any]) -> None:
+    """A float64 of NumPy's is a float of Python's, too, and what stands for one is none."""
+
+    def program(x: torch.Tensor) -> Any:
+        return sides(x.size(0), number(x)), sides(x.max().item(), number(x))
+
+    gm = trace(program, (torch.arange(1.0, 7),))
+    for x in torch.arange(1.0, 7), torch.arange(2.0, 11):
+        given, expected = gm(x), program(x)
+        assert given == expected
+        assert [[type(each) for each in part] for part in given] == [[type(each) for each in part] for part in expected]

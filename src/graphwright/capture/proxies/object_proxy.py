@@ -176,6 +176,8 @@ def _define_operators() -> None:
 
         setattr(ObjectProxy, f"__i{name}__", method)
 
+    define("__divmod__", divmod)
+    define("__rdivmod__", divmod, is_reflected=True)
     names = "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift"
     bitwise = ("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)
     for name, function in (*[(name, getattr(operator, name)) for name in names], *bitwise):

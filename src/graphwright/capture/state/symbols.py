@@ -259,7 +259,8 @@ class _Number:
         return self._apply(round) if digits is None else self._apply(round, digits)
 
     def __divmod__(self, other: Number | _Number) -> Any:
-        return self._apply(operator.floordiv, other), self._apply(operator.mod, other)
+        parts = self._apply(operator.floordiv, other), self._apply(operator.mod, other)
+        return NotImplemented if parts[0] is NotImplemented else parts
 
     def __rdivmod__(self, other: Number) -> Any:
         return tuple([self._apply(part, other, reflected=True) for part in (operator.floordiv, operator.mod)])
@@ -270,7 +271,7 @@ class _Number:
         for other in others:
             symbol = symbol_of(other)
             if symbol is None:
-                if not isinstance(other, int | float):
+                if not issubclass(type(other), int | float):  # to isinstance, what stands for a float64 of NumPy is one
                     is_of_numpy = isinstance(other, numpy.generic | numpy.ndarray)
                     return self._with_numpy(function, other, reflected) if is_of_numpy else NotImplemented
                 symbol = recorder.numbers.constant_symbol(other)
