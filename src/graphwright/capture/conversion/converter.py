@@ -472,9 +472,10 @@ class Converter(ast.NodeTransformer):
         self.generic_visit(node)
         of_list = isinstance(node.left, ast.List) and isinstance(node.op, ast.Mult)
         of_text = isinstance(getattr(node.left, "value", None), str) and isinstance(node.op, ast.Mod)
-        if not of_list and (not of_text or self._is_message):
+        if not of_list and not of_text:
             return node
-        return self._call("repeated" if of_list else "percent", node, node.left, node.right)
+        name = "repeated" if of_list else "percent_told" if self._is_message else "percent"
+        return self._call(name, node, node.left, node.right)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ class Messages:
 
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
+        self._tells = False
 
     def is_in_message(self) -> bool:
         """Tell whether the text of a number is asked for by a message, where it decides nothing."""
@@ -49,6 +51,15 @@ class Messages:
         if standing.role is Role.RAISED and self._may_be_read(frame):
             return False
         return standing.role in _TELL or self.is_called_for_error(frame)
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """While it lasts, functions are called for a text in a message: what they make is a text of the run."""
+        before, self._tells = self._tells, True
+        try:
+            yield
+        finally:
+            self._tells = before
 
     def _may_be_read(self, frame: FrameType) -> bool:
         """Tell whether a handler of the program, which is run as Python does, may look at what a frame raises."""
@@ -68,7 +79,7 @@ class Messages:
 
     def is_called_for_error(self, asking: FrameType | None) -> bool:
         """Tell whether a `raise` statement calls the function that asks: what that asks is the example's."""
-        if self._capture.region.outer is None and not self._capture.questions.forking.forks:
+        if self._tells or (self._capture.region.outer is None and not self._capture.questions.forking.forks):
             return False  # the program would end there
         if self._capture.attempts.catches_plainly():  # a handler may look at what it was told
             return False

@@ -263,7 +263,9 @@ def text_of(recorder: Capture, value: Any, function: Callable[[Any], str] = str)
 
 def text_of_error(error: Any) -> Any:
     """`str(error)`, where that is a text of the run; None of all else."""
-    if not isinstance(error, BaseException) or len(error.args) != 1 or type(error.args[0]) is not RunText:
+    if not isinstance(error, BaseException) or len(error.args) != 1:
+        return None
+    if type(error.args[0]) is not RunText and not isinstance(error.args[0], Proxy):
         return None
     return error.args[0] if type(error).__str__ is BaseException.__str__ else None
 

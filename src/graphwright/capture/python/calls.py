@@ -55,7 +55,7 @@ from graphwright.capture.python.iterables import (
     table_listed,
 )
 from graphwright.capture.python.membership import counted, searched
-from graphwright.capture.python.messages import asserted, checked, printed
+from graphwright.capture.python.messages import asserted, checked, printed, told_format
 from graphwright.capture.python.number_calls import (
     complex_number,
     divided,
@@ -182,7 +182,9 @@ _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
     | {"sort": (_ORDERED,), "count": (counted,), "index": (searched,), "remove": (searched, *METHODS[list]["remove"])},
     tuple: METHODS.get(tuple, {}) | {"count": (counted,), "index": (searched,)},
 }
-_METHODS[str] |= {"format": (functools.partial(own_format, call), *METHODS[str]["format"])}
+_METHODS[str] |= {
+    "format": (functools.partial(told_format, call), functools.partial(own_format, call), *METHODS[str]["format"])
+}
 _PYTHON_METHODS: dict[type, dict[str, Handlers]] = {
     collections.Counter: METHODS[collections.Counter], LoopList: {"sort": (_ORDERED,)},
 }  # fmt: skip

@@ -6,6 +6,7 @@ loop again with a dict of the run instead: `Grows` says so.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Hashable
 from types import BuiltinFunctionType
@@ -23,8 +24,9 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, percent, text_of_error
+from graphwright.capture.python.messages import told_percent
 from graphwright.capture.python.number_calls import chosen
-from graphwright.capture.python.own_texts import with_own_texts
+from graphwright.capture.python.own_texts import with_own_percents, with_own_texts
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -210,13 +212,29 @@ def repeated_list(values: list[Any], count: int) -> Any:
     return values * count if made is None else made
 
 
-def percent_of(template: str, values: Any) -> Any:
+def percent_of(call: Callable[..., Any], template: str, values: Any, is_message: bool = False) -> Any:
     """`"..." % values`."""
     recorder = running()
     given = values if type(values) is tuple else (values,)
+    if recorder is not None and type(template) is str:
+        with recorder.questions.messages.telling():
+            told, shown = with_own_percents(functools.partial(_shown, call, recorder), template, given)
+        if shown is not given:
+            return percent_of(call, told, shown, is_message)
+        message = told_percent(call, recorder, template, values, is_message)
+        if message is not NotImplemented:
+            return message
     if recorder is not None and make_text(recorder, given):
         return percent(recorder, template, values)
     return template % values
+
+
+def _shown(call: Callable[..., Any], recorder: Capture, template: str, value: Any) -> Any:
+    """The text of a value whose class says it."""
+    told, values = with_own_texts(call, template, (value,))
+    if told == "{}":
+        return values[0]
+    return formatted(recorder, told, values) if any(map(is_of_run, values)) else told.format(*values)
 
 
 def formatted_text(call: Callable[..., Any], template: str, *values: Any) -> Any:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import re
+import string
 import sys
 from collections.abc import Callable
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,27 +18,101 @@ from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import branch, recorder_of
 from graphwright.capture.outside.said import CHECKS, print_elsewhere
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.run_text import RunText, text_of_error
+from graphwright.capture.proxies.run_text import RunText, is_of_run, percent, text_of_error
 from graphwright.capture.python.message_texts import Text
 from graphwright.capture.python.own_texts import with_own_texts
 from graphwright.capture.python.statements import raising
+from graphwright.capture.state.running import running
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
 Call = Callable[..., Any]
 
-__all__ = ["asserted", "checked", "is_known", "printed", "text"]
+__all__ = ["asserted", "checked", "is_known", "printed", "text", "told_format", "told_percent"]
 
 
-def text(template: str, *values: Any) -> str:
-    """An f-string in a message; of an error that it shows, the text is that of the run."""
+def text(call: Call, template: str, *values: Any) -> str:
+    """An f-string in a message; of an error that it shows, and of what classes say, the text is that of the run."""
+    recorder = running()
+    if recorder is not None:
+        with recorder.questions.messages.telling():
+            template, values = with_own_texts(call, template, values)
     values = tuple([value if (of_run := text_of_error(value)) is None else of_run for value in values])
     if not any(map(_is_shown, values)):
         return template.format(*values)
     text = Text(template.format(*[_Shown(value) if _is_shown(value) else value for value in values]))
     text.template, text.values = template, values
     return text
+
+
+def told_format(
+    call: Call, recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """`"{} is not {n}".format(x, n=n)` in a message."""
+    if not recorder.questions.messages.is_in_message():
+        return NotImplemented
+    template: Any = function.__self__
+    made, values = _in_order(template, args, kwargs)
+    return text(call, made, *values) if any(map(_holds_of_run, values)) else NotImplemented
+
+
+def _holds_of_run(value: Any) -> bool:
+    """Tell whether a value is one of the run, or holds one."""
+    if type(value) in (list, tuple, dict):
+        return any(map(_holds_of_run, value.values() if type(value) is dict else value))
+    return is_of_run(value)
+
+
+def _in_order(template: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, list[Any]]:
+    """A template and its values in the order in which it shows them; no values where one tells how another is shown."""
+    made, values, places = "", [], itertools.count()
+    formatter = string.Formatter()
+    for literal, field, spec, conversion in formatter.parse(template):
+        made += literal.replace("{", "{{").replace("}", "}}")
+        if field is None:
+            continue
+        if "{" in (spec or ""):
+            return template, []
+        name = field if field and field[0] not in ".[" else f"{next(places)}{field}"
+        values.append(formatter.get_field(name, args, kwargs)[0])
+        made += "{" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}"
+    return made, values
+
+
+def told_percent(call: Call, recorder: Capture, template: str, values: Any, is_message: bool) -> Any:
+    """`"%d rows" % n` in a message; where it `is_message` that is sure."""
+    if not _holds_of_run(values) or not (is_message or recorder.questions.messages.is_in_message()):
+        return NotImplemented
+    given = values if type(values) is tuple else (values,)
+    told = _as_fields(template, given)
+    return text(call, "{}", percent(recorder, template, values)) if told is None else text(call, told, *given)
+
+
+def _as_fields(template: str, values: tuple[Any, ...]) -> str | None:
+    """The template of an f-string that shows the same as one for `%`; None where there is none.
+
+    >>> _as_fields("%d of %5s, %.1f%%", (3, "a", 0.5))
+    '{:d} of {!s:>5}, {:.1f}%'
+    """
+    parts = _PERCENT.split(template)
+    found = [*_PERCENT.finditer(template)]
+    if "%" in "".join(parts).replace("%%", "") or len(found) != len(values):
+        return None
+    made = parts[0::5][0].replace("%%", "%").replace("{", "{{").replace("}", "}}")
+    for part, value, literal in zip(found, values, parts[5::5], strict=True):
+        flag, width, precision, kind = part.groups()
+        if (kind in "di" and not isinstance(value, int)) or (kind in "sr" and (precision or flag == "0")):
+            return None
+        side = "" if not width else "<" if flag == "-" else "0" if flag else ">"
+        spec = f"{side}{width}{precision}{'' if kind in 'sr' else 'd' if kind in 'di' else kind}"
+        conversion = f"!{kind}" if kind in "sr" else ""
+        made += "{" + conversion + (f":{spec}" if spec else "") + "}"
+        made += literal.replace("%%", "%").replace("{", "{{").replace("}", "}}")
+    return made
+
+
+_PERCENT = re.compile(r"(?<!%)%([-0]?)(\d*)((?:\.\d+)?)([sdrifgexX])")
 
 
 def _is_shown(value: Any) -> bool:

@@ -104,9 +104,10 @@ class Runtime:
     dict_of = staticmethod(dict_of)
     set_of = staticmethod(set_of)
     repeated = staticmethod(repeated_list)
-    percent = staticmethod(percent_of)
+    percent = staticmethod(functools.partial(percent_of, call))
+    percent_told = staticmethod(functools.partial(percent_of, call, is_message=True))
     formatted = staticmethod(functools.partial(formatted_text, call))
-    text = staticmethod(text)
+    text = staticmethod(functools.partial(text, call))
 
     # comprehensions
     listed = staticmethod(listed)

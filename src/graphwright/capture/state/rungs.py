@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -203,6 +204,9 @@ class Raises(Protocol):
 
 class Messages(Protocol):
     """The messages of one capture."""
+
+    def telling(self) -> AbstractContextManager[None]:
+        """While it lasts, functions are called for a text in a message: what they make is a text of the run."""
 
     def is_in_message(self) -> bool:
         """Tell whether the text of a number is asked for by a message, where it decides nothing."""

@@ -1,0 +1,157 @@
+# ruff: noqa: UP030, UP031, UP032
+"""Messages of errors that a program raises: the texts in them are those of the run, however they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphwright import symbolic_trace, trace
+
+
+class Config:
+    def __init__(self, size: Any) -> None:
+        self.size = size
+
+    def __repr__(self) -> str:
+        return f"Config({self.size})"
+
+
+class Meter(Config):
+    def __str__(self) -> str:
+        return "%d rows" % self.size
+
+    def __format__(self, spec: str) -> str:
+        return "<" + str(self.size) + ">"
+
+
+@dataclasses.dataclass
+class Shape:
+    rows: Any
+    inner: Any = None
+
+
+def repr_in_text(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError(f"bad {Config(x.shape[0])!r} {Config(x.shape)}")
+    return x
+
+
+def texts_of_a_class(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError(f"bad {Meter(x.shape[0])!s} {Meter(x.shape[0])} {Meter(x.shape[0])!r}")
+    return x
+
+
+def dataclass(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError(f"bad {Shape(x.shape[0])} {Shape(x.shape[1], Shape(x.shape[0]))!r}")
+    return x
+
+
+def made_before(x: Tensor) -> Tensor:
+    config = Config(x.shape[0])
+    if x.shape[0] > 4:
+        raise ValueError(f"bad {config!r}")
+    return x
+
+
+def asserted(x: Tensor) -> Tensor:
+    torch._assert(x.sum() < 0, f"bad {Config(x.size(0))!r} {[x.shape[0], x.shape]}")
+    return x
+
+
+def joined(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad " + str(Config(x.shape[0])) + repr(Config(x.shape[1])))
+    return x
+
+
+def percent(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad %d %05d%% %s %r" % (x.shape[0], x.shape[1], x.shape, x.dtype))
+    return x
+
+
+def percent_of_one(x: Tensor) -> Tensor:
+    torch._assert(x.sum() < 0, "bad %d" % x.shape[0])
+    return x
+
+
+def percent_by_name(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad %(rows)s" % {"rows": x.shape[0]})
+    return x
+
+
+def percent_of_data(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad " + "%.3f" % x.sum().item() + "!")
+    return x
+
+
+def percent_of_a_class(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad %r %s %s" % (Config(x.shape), Meter(x.shape[0]), Shape(x.shape[0])))
+    return x
+
+
+def format_method(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad {:04d} {{}} {!r:>6} {}".format(x.shape[0], x.shape[1], x.dtype))
+    return x
+
+
+def format_by_name(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad {1} {rows:>4} {0} {1}".format(x.shape[1], x.shape[0], rows=x.shape[0]))
+    return x
+
+
+def format_inside(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad {0.shape} {1[0]} {2}".format(x, x.shape, list(x.shape)), x.shape[0])
+    return x
+
+
+def format_of_a_class(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad {} {!r}".format(Meter(x.shape[0]), Config(x.shape[0])))
+    return x
+
+
+def caught(x: Tensor) -> Any:
+    try:
+        if x.sum() > 0:
+            raise ValueError("bad %d" % x.shape[0])
+    except ValueError as error:
+        return x, str(error)
+    return x, ""
+
+
+PROGRAMS = [
+    repr_in_text, texts_of_a_class, dataclass, made_before, asserted, joined, percent, percent_of_one, percent_by_name,
+    percent_of_data, percent_of_a_class, format_method, format_by_name, format_inside, format_of_a_class, caught,
+]  # fmt: skip
+
+
+def told(program: Callable[[Tensor], Any], x: Tensor) -> str:
+    try:
+        return str(program(x))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize(
+    "capture", [lambda f: trace(f, (-torch.ones(3, 4),)), symbolic_trace], ids=["trace", "symbolic"]
+)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_message_is_that_of_the_run(program: Any, capture: Callable[[Any], Any], capsys: Any) -> None:
+    captured = capture(program)
+    for x in (-torch.ones(3, 4), torch.ones(3, 4), torch.ones(5, 4), torch.ones(6, 4)):
+        assert told(captured, x) == told(program, x)
