@@ -2,7 +2,9 @@
 
     python bench/bench_capture.py [--check] [--margin 1.25] [--models resnet18 bert llama]
 
-Takes some minutes: every model is first captured and exported in a process of its own, where nothing is warm.
+Takes some minutes: every model is first captured and exported in a process of its own, where nothing is warm. Warm
+captures are those of a model that was captured before: they begin with what was learned then, in one pass. `passes` are
+those of the first.
 """
 
 from __future__ import annotations
