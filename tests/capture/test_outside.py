@@ -222,7 +222,8 @@ def test_operators_are_known_by_their_functions_whatever_is_captured_first(tmp_p
 SIDES = [
     lambda n, s: (n * s, s * n, n + s, n - s, n / s, n // s, n % s, n**s, n < s, s > n, n == s, n != s),
     lambda n, s: divmod(n, s) + divmod(s, n),
-    lambda n, s: (int(n * s), float(n - s), 1 if n * s > 20 else 2),
+    lambda n, s: (int(n * s), float(n - s), 1 if n * s > 20 else 2, min(n, s), max(s, 2.0)),
+    lambda n, s: (f"{s:.2f} {n}", str(s), f"{s!r}", "%.1f" % s),  # noqa: UP031
 ]
 
 

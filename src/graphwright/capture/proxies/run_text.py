@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from graphwright.capture.proxies.growing import is_growing
@@ -203,7 +204,11 @@ _PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype})
 
 
 def _is_open(value: Any) -> bool:
-    return is_symbolic(value) or type(value) is TensorProxy or isinstance(value, Proxy)
+    return is_symbolic(value) or type(value) is TensorProxy or isinstance(value, Proxy) or _stands_for_numpy(value)
+
+
+def _stands_for_numpy(value: Any) -> bool:
+    return isinstance(value, numpy.number) and not issubclass(type(value), numpy.number)
 
 
 def _is_plain(value: Any) -> bool:
@@ -313,7 +318,7 @@ def _is_data(values: Iterable[Any]) -> bool:
 
 def _hint(value: Any) -> Any:
     """What a value is for the example."""
-    if is_growing(value) or isinstance(value, Proxy) or type(value) is TensorProxy:
+    if is_growing(value) or isinstance(value, Proxy) or type(value) is TensorProxy or _stands_for_numpy(value):
         return UNKNOWN
     if type(value) is RunText:
         return value.hint

@@ -23,6 +23,7 @@ from graphwright.capture.python.message_texts import Text
 from graphwright.capture.python.own_texts import with_own_texts
 from graphwright.capture.python.statements import raising
 from graphwright.capture.state.running import running
+from graphwright.capture.state.symbols import symbol_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -130,8 +131,8 @@ class _Shown:
         return str(self)
 
     def __repr__(self) -> str:
-        is_number = not isinstance(self._value, torch.Tensor) and not shown(self._value)
-        return str(self._value.node) if is_number and recorder_of(self._value) is not None else "?"
+        symbol = None if isinstance(self._value, torch.Tensor) or shown(self._value) else symbol_of(self._value)
+        return "?" if symbol is None else str(symbol)
 
 
 # ---- calls
