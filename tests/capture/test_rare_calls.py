@@ -96,6 +96,20 @@ def test_a_tensor_of_another_class_is_refused() -> None:
         trace(lambda x: x.as_subclass(Other), (X,))
 
 
+class PlainWeight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight.as_subclass(torch.Tensor)
+
+
+def test_what_is_made_of_a_parameter_by_a_call_that_nothing_tells_of_is_refused() -> None:
+    with pytest.raises(CaptureError, match=r"made by a call which cannot be recorded \(AliasBackward0\)"):
+        trace(PlainWeight(), (X,))
+
+
 @pytest.mark.filterwarnings("ignore:.*gc.collect")
 def test_what_the_collector_calls_is_no_part_of_the_program() -> None:
     seconds: list[float] = []

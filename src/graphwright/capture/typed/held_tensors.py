@@ -26,6 +26,7 @@ class HeldTensors:
 
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
+        self._started = torch._C._autograd._get_sequence_nr()  # what autograd notes from here on has a higher number
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
         self._devices: dict[int, tuple[torch.device, torch.Tensor]] = {}
         self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
@@ -92,6 +93,7 @@ class HeldTensors:
         recorder = self._recorder
         path = self._paths.get(id(tensor))
         if path is None:
+            self._refuse_made(tensor)
             constants = recorder.root.graph.constants
             path = f"_tensor_constant{len(constants)}"
             is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
@@ -104,6 +106,18 @@ class HeldTensors:
         if node is None:
             node = known[path] = recorder.node("get_attr", path, (), {}, module_name(path))
         return node
+
+    def _refuse_made(self, tensor: torch.Tensor) -> None:
+        """Refuse what was computed of the program's tensors while it ran, by a call that was not recorded."""
+        with torch._C.DisableTorchFunction():
+            made_by = tensor.grad_fn
+        if made_by is not None and made_by._sequence_nr() >= self._started:
+            error = CaptureError(
+                f"the program uses a tensor that it has made by a call which cannot be recorded ({made_by.name()})",
+                at=self._recorder.where(),
+                fix="keep the function that makes it one node: leaf_functions=[...]",
+            )
+            self._recorder.questions.refusals.refuse(error, "value")
 
     def array_node(self, array: numpy.ndarray[Any, Any]) -> Node | None:
         """The node that gives an array which the program holds: a constant tensor that shares its memory."""
