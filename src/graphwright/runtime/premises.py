@@ -129,7 +129,8 @@ def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) ->
     for path, of_one in facts.items():
         module = _module_at(root, path)
         if not isinstance(module, nn.Module):
-            if is_whole or any(_is_below(used, path) for used in _used(graph)):
+            is_module = "class" in of_one  # rather than a plain object of one
+            if is_module and (is_whole or any(_is_below(used, path) for used in _used(graph))):
                 return f"module {path!r} is no more there", _AGAIN
         elif not _is_bare(module, of_one):
             for said, fix in _unlike(module, path, of_one, graph):
