@@ -16,7 +16,7 @@ from torch import nn
 
 import graphwright
 from graphwright import hierarchy
-from graphwright.capture.typed import copied_calls, copy_budget, trace
+from graphwright.capture.typed import copied_calls, copy_budget, program, trace
 from graphwright.capture.typed.copied_calls import Copying
 from graphwright.hierarchy import copied_call
 from graphwright.ir import Graph
@@ -41,7 +41,8 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
         return out(graph)
 
     monkeypatch.setattr(Copying, "as_one", as_one)
-    monkeypatch.setattr(trace, "write_out", written)
+    for module in (program, trace):
+        monkeypatch.setattr(module, "write_out", written)
     for limit in ("_LEAST", "_SMALLEST", "_MOST_HEARD", "_MOST_BETWEEN"):
         monkeypatch.setattr(copy_budget, limit, 0)
     return found
