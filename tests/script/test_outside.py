@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import functools
+import math
+import os
+import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import GuardError, script
+from graphwright import GuardError, ScriptError, script
 
 
 class Options:
@@ -161,3 +166,24 @@ def test_what_a_module_holds_is_checked(change: Callable[[nn.Module], None]) -> 
 def test_installed_packages_are_not_looked_at() -> None:
     gm = script(lambda x: nn.functional.relu(x) + torch.pi)
     assert "expect_outside" not in gm.code
+
+
+_SCALE = contextvars.ContextVar("_SCALE", default=1.0)
+_DICE = random.Random(1)
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        pytest.param(lambda x: x * random.random(), "Random.random", id="a draw"),
+        pytest.param(lambda x: x * _DICE.random(), "Random.random", id="a draw of one's own"),
+        pytest.param(lambda x: x * random.uniform(1.0, 2.0), "Random.random", id="a draw inside"),
+        pytest.param(lambda x: x * time.time(), "time", id="the clock"),
+        pytest.param(lambda x: x * len(os.getcwd()), "getcwd", id="the operating system"),
+        pytest.param(lambda x: x * _SCALE.get(), "ContextVar.get", id="a context variable"),
+    ],
+)
+def test_what_gives_something_else_each_time_is_no_constant(program: Any, name: str) -> None:
+    with pytest.raises(ScriptError, match=f"{name} gives something else in another call"):
+        script(program)
+    assert script(lambda x: x * math.sqrt(4.0) + len("ab"))(torch.ones(1)).item() == 4.0

@@ -22,6 +22,7 @@ know of the capture that is running.
 from typing import TYPE_CHECKING
 
 from graphwright.capture.conversion.conversion import converted_source
+from graphwright.capture.outside.drawing import computes_only
 from graphwright.capture.proxies.noting import note_output, noted
 from graphwright.capture.proxies.proxy import Attribute, MetaProxy, ParameterProxy, Proxy, find_tracer
 from graphwright.capture.proxies.proxyable import ProxyableClassMeta
@@ -87,6 +88,7 @@ __all__ = [
     "leaf_predicate",
     "note_output",
     "noted",
+    "computes_only",
     "placeholder_of",
     "record",
     "recording",

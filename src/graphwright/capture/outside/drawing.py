@@ -17,13 +17,15 @@ import numpy
 import torch
 
 from graphwright.capture.calls.opaque import record_foreign_call
+from graphwright.capture.outside.unknown_calls import unknown_call
+from graphwright.capture.outside.world import WORLD
 from graphwright.source import user_frame
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Drawer", "GENERATORS", "MAKERS", "is_draw", "record_draw"]
+__all__ = ["computes_only", "Drawer", "GENERATORS", "MAKERS", "is_draw", "record_draw"]
 
 Drawer: TypeAlias = random.Random | numpy.random.RandomState | numpy.random.Generator
 GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
@@ -40,6 +42,23 @@ def is_draw(function: Callable[..., Any]) -> bool:
     if id(function) in _UNBOUND or isinstance(getattr(function, "__self__", None), GENERATORS):
         return function.__name__ not in _NO_DRAWS
     return id(function) in _MAKER_IDS
+
+
+def computes_only(function: Callable[..., Any]) -> bool:
+    """Tell whether what a function in C gives follows from its arguments: no generator, clock or file decides it.
+
+    >>> computes_only(len), computes_only(random.random), computes_only(sys.getrecursionlimit)
+    (True, False, False)
+    """
+    if unknown_call(function) is not None or is_draw(function):
+        return False
+    homes = [(sys.modules.get(home), names.split()) for home, names in WORLD.items()]
+    is_of_world = any(getattr(home, name, None) is function for home, names in homes if home for name in names)
+    owner = getattr(function, "__self__", None)
+    return not is_of_world and not (isinstance(owner, type) and function.__name__ in _NOW)
+
+
+_NOW = frozenset({"now", "utcnow", "today"})  # of datetime's classes
 
 
 def _owner(function: Callable[..., Any]) -> Any:

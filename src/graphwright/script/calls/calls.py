@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.capture import computes_only
 from graphwright.ops import IN_PYTHON
 from graphwright.script.annotations import fields_of, is_named_tuple, type_of_constant
 from graphwright.script.calls.builtin_functions import BUILTINS
@@ -197,6 +198,9 @@ def _computed(c: Context, function: Any, args: list[Value], kwargs: dict[str, Va
     """The value of a call of constants, which is one, too."""
     if function in _WITH_EFFECTS or not is_plain([arg.value for arg in args]):  # type: ignore[attr-defined]
         return c.problem(f"{function.__qualname__} cannot be scripted", node, "mark a function around it by `ignore`")
+    if not computes_only(function):
+        why = f"{function.__qualname__} gives something else in another call, and cannot be scripted"
+        return c.problem(why, node, "pass what it gives as an argument, or mark a function around it by `ignore`")
     try:
         value = function(*[arg.value for arg in args], **{name: arg.value for name, arg in kwargs.items()})  # type: ignore[attr-defined]
     except Exception as error:
