@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.outside.overheard import heard, overhear, overhear_class, stand
+from graphwright.capture.outside.overheard import hear, heard, overhear, overhear_class, stand
 from graphwright.source import CallSite
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _watched: set[str] = set()
 
 def watch_world() -> bool:
     """Have what reads the world heard of, of all modules that are there now; tell whether there are new ones."""
-    new = [name for name in (*WORLD, *_CLASSES) if name in sys.modules and name not in _watched]
+    new = [name for name in (*WORLD, *_CLASSES, "pathlib") if name in sys.modules and name not in _watched]
     for name in new:
         module = sys.modules[name]
         for function in WORLD.get(name, "").split():
@@ -72,8 +72,19 @@ def watch_world() -> bool:
         if name == "os":
             names = vars(module.environ)
             stand(names, "encodekey", names["encodekey"], heard(names["encodekey"], _variable, _CARRIERS["encodekey"]))
+        if name == "pathlib":
+            _watch_accessor(getattr(module, "_normal_accessor", None))
     _watched.update(new)
     return bool(new)
+
+
+def _watch_accessor(accessor: object) -> None:
+    """Have functions of `os` and `io` heard of that paths call as those of an object, as in Python 3.10."""
+    for name, carriers in _CARRIERS.items():
+        original = getattr(accessor, name, None)
+        if "pathlib" in carriers and original is not None and hear(original) is not original:
+            vars(accessor)[name] = original  # as its class has it
+            stand(vars(accessor), name, original, hear(original))
 
 
 def say_read(recorder: TypedCapture, frame: FrameType, what: str) -> None:
