@@ -38,7 +38,17 @@ def _takes_dlpack() -> bool:
     return hasattr(_runtime.OrtValueVector, "dlpack_at")
 
 
+def _takes_bools() -> bool:
+    """Tell whether this release knows the bools of DLPack; an older one takes and gives bytes, and is told which."""
+    try:
+        _runtime.OrtValue.from_dlpack(_to_dlpack(torch.ones(1, dtype=torch.bool)))
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+    return True
+
+
 _BY_DLPACK = _takes_dlpack()
+_BY_BYTES = _BY_DLPACK and not _takes_bools()
 
 
 class _Session:
@@ -70,7 +80,21 @@ class _Session:
         if not _BY_DLPACK:
             feeds: dict[str, Any] = {name: tensors[i].detach().contiguous().numpy() for i, name in self._names}
             return [*map(torch.from_numpy, self._run(self._outputs, feeds, None))]
+        if _BY_BYTES:
+            return self._call_by_bytes(tensors)
         value_of = _runtime.OrtValue.from_dlpack
         feeds = {name: value_of(_to_dlpack(tensors[i].contiguous())) for i, name in self._names}
         given = self._run(feeds, self._outputs, None)
         return [_from_dlpack(given.dlpack_at(i)) for i in range(len(self._outputs))]
+
+    def _call_by_bytes(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Run the session of a release that takes and gives bools as bytes."""
+        given = self._run({name: _value_of(tensors[i].contiguous()) for i, name in self._names}, self._outputs, None)
+        made, bools = [_from_dlpack(given.dlpack_at(i)) for i in range(len(self._outputs))], given.bool_tensor_indices()
+        return [value.view(torch.bool) if i in bools else value for i, value in enumerate(made)]
+
+
+def _value_of(tensor: Tensor) -> Any:
+    """What a release that does not know the bools of DLPack takes for a tensor."""
+    is_bool = tensor.dtype is torch.bool
+    return _runtime.OrtValue.from_dlpack(_to_dlpack(tensor.view(torch.uint8) if is_bool else tensor), is_bool)
