@@ -9,6 +9,7 @@ It knows nothing of captures. Read frames.py first.
     parameters.py               arguments that whoever they are handed to never looks at
     source_files.py             source files, parsed once
     definitions.py              the definition that running code was compiled from
+    rewritten_asserts.py        code whose asserts pytest rewrote
     lowering_exits.py           ways out of a block as values that its function returns
     lowering_loops.py           loops as functions of one iteration
     lowering_attempts.py        `try` statements as functions of their parts

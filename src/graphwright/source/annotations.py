@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from graphwright.ir import Graph
@@ -39,10 +40,21 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
     if not any(isinstance(value, str) for value in raw.values()):
         return dict(raw)
     try:
-        return typing.get_type_hints(function)
+        return typing.get_type_hints(_without_defaults(function))
     except Exception:  # a name that exists only for type checkers
         names = getattr(function, "__globals__", {})
         return {name: known for name, value in raw.items() if (known := _evaluated(value, names)) is not _UNKNOWN}
+
+
+def _without_defaults(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose annotations are those of another: before Python 3.11, hints follow from a default of None."""
+    if type(function) is not FunctionType:
+        return function
+    bare = FunctionType(function.__code__, function.__globals__, function.__name__, None, function.__closure__)
+    bare.__annotations__ = function.__annotations__
+    if hasattr(function, "__type_params__"):
+        bare.__type_params__ = function.__type_params__  # type: ignore[attr-defined]
+    return bare
 
 
 def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:

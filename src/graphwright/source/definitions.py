@@ -18,6 +18,7 @@ from typing import Any
 
 from graphwright.source.code_table import CodeTable
 from graphwright.source.positions import positions_of, qualname_of
+from graphwright.source.rewritten_asserts import is_rewritten
 from graphwright.source.source_files import Source, source_of
 from graphwright.source.syntax import PREFIX, TYPE_PARAMETERS
 
@@ -108,7 +109,7 @@ def compiles_to(definition: Definition, code: CodeType) -> bool:
     compiled = _compiled(definition, code)
     if compiled is not None and _is_same(compiled, code):
         return True
-    if _is_rewritten(code):
+    if is_rewritten(code):
         return compiled is not None and _is_same_but_for_asserts(compiled, code, definition)
     whole = _codes_of(code.co_filename, code.co_flags & _FUTURE).get((code.co_name, code.co_firstlineno), ())
     return len(whole) == 1 and _is_same(whole[0], code)
@@ -234,7 +235,6 @@ def _is_same_constant(one: Any, other: Any) -> bool:
 
 # ---- functions whose asserts were rewritten when their module was imported, as pytest does
 
-_REWRITTEN = "@py"  # how the names begin that pytest's assertions are written with
 _LEFT_OUT = frozenset({"EXTENDED_ARG", "CACHE", "NOP", "RESUME", "NOT_TAKEN", "PUSH_EXC_INFO"})
 
 
@@ -250,15 +250,9 @@ def _is_same_but_for_asserts(one: CodeType, other: CodeType, definition: Definit
     )
 
 
-def _is_rewritten(code: CodeType) -> bool:
-    names = (*code.co_names, *code.co_varnames)
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return any(name.startswith(_REWRITTEN) for name in names) or any(map(_is_rewritten, inner))
-
-
 def _is_alike(one: Any, other: Any, definition: Definition) -> bool:
     if isinstance(one, CodeType) and isinstance(other, CodeType):
-        return _is_same(one, other) or (_is_rewritten(other) and _is_same_but_for_asserts(one, other, definition))
+        return _is_same(one, other) or (is_rewritten(other) and _is_same_but_for_asserts(one, other, definition))
     return _is_same_constant(one, other)
 
 

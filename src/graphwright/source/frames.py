@@ -304,7 +304,7 @@ def line_of_error(error: BaseException) -> str | None:
     return f"{os.path.basename(code.co_filename)}:{line} in {code.co_name}" + (f": {text}" if text else "")
 
 
-_LIBRARIES = tuple(os.path.join(os.path.dirname(str(module.__file__)), "") for module in (os, torch))
+_LIBRARIES = ("<frozen ", *[os.path.join(os.path.dirname(str(module.__file__)), "") for module in (os, torch)])
 
 
 def is_handled(frame: FrameType) -> bool:

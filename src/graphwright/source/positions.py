@@ -7,6 +7,7 @@ time, with the number of an expression in place of its line, and the instruction
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import linecache
 import opcode
@@ -16,6 +17,7 @@ from types import CodeType
 from typing import Any
 
 from graphwright.source.code_table import CodeTable
+from graphwright.source.rewritten_asserts import is_rewritten, rewrite_asserts
 
 __all__ = ["Position", "note_compiled", "note_replaced", "position_of", "positions_of", "qualname_of"]
 
@@ -78,7 +80,7 @@ def note_replaced(old: CodeType, new: CodeType, qualname: str) -> None:
 # ---- Python 3.10
 
 _noted: CodeTable[_Known] = CodeTable()
-_files: dict[str, tuple[list[str], _Twins | None]] = {}
+_files: dict[tuple[str, bool], tuple[list[str], _Twins | None]] = {}
 _MOST_FILES = 64
 _LEFT_OUT = frozenset({opcode.opmap["NOP"], opcode.opmap["EXTENDED_ARG"]})  # which follow from numbers of lines
 _JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "IF_" in name)
@@ -131,23 +133,26 @@ class _Twins:
 def _known(code: CodeType) -> _Known:
     known: _Known | None = _noted.get(code)
     if known is None:
-        twins = _twins_of(code.co_filename)
+        twins = _twins_of(code.co_filename, is_rewritten(code))
         known = (twins and twins.of(code)) or (code.co_name, {})
         _noted[code] = known
     return known
 
 
-def _twins_of(filename: str) -> _Twins | None:
+def _twins_of(filename: str, has_rewritten: bool) -> _Twins | None:
+    """The code of a file, compiled again: as its source has it, or with its asserts rewritten."""
     lines = linecache.getlines(filename)
-    known = _files.get(filename)
+    known = _files.get((filename, has_rewritten))
     if known is None or (known[0] is not lines and known[0] != lines):
         if len(_files) >= _MOST_FILES:
             _files.clear()
-        try:
-            twins = _Twins(ast.parse("".join(lines)), filename, 0)
-        except (SyntaxError, ValueError):
-            twins = None
-        known = _files[filename] = lines, twins
+        twins = None
+        text = "".join(lines)
+        with contextlib.suppress(SyntaxError, ValueError):
+            tree = ast.parse(text)
+            if not has_rewritten or rewrite_asserts(tree, text):
+                twins = _Twins(tree, filename, 0)
+        known = _files[filename, has_rewritten] = lines, twins
     return known[1]
 
 

@@ -10,7 +10,7 @@ import ast
 import builtins
 import enum
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from graphwright.source.code_table import CodeTable, by_instruction
 from graphwright.source.definitions import source_behind
@@ -145,8 +145,8 @@ def _is_text_of(standing: Standing, call: ast.Call) -> bool:
         return False
     if isinstance(call.func, ast.Attribute):
         return call.func.attr in ("format", "join", "replace")
-    made = getattr(builtins, call.func.id, None) if isinstance(call.func, ast.Name) else None
-    return made in _MAKE_TEXT or (isinstance(made, type) and issubclass(made, BaseException))
+    made: Any = getattr(builtins, call.func.id, None) if isinstance(call.func, ast.Name) else None
+    return made in _MAKE_TEXT or (issubclass(type(made), type) and issubclass(made, BaseException))
 
 
 _MAKE_TEXT: tuple[object, ...] = (str, repr, format, tuple, list, map)
