@@ -46,8 +46,11 @@ def room_rows(room: str) -> list[tuple[str, str]]:
 
 
 def told(value: Any) -> bool:
-    """Tell whether a name is a function or class: those have docstrings, constants do not."""
-    return inspect.isroutine(value) or inspect.isclass(value)
+    """Tell whether a name is a function or class: those have docstrings, constants do not.
+
+    Before Python 3.11, Any is no class, and `Callable[[int], int]` says that it is one.
+    """
+    return inspect.isroutine(value) or issubclass(type(value), type) or value is Any
 
 
 def page(title: str, text: str, rows: list[tuple[str, str]]) -> str:

@@ -302,8 +302,15 @@ def test_everything_public_is_documented() -> None:
         module = importlib.import_module(f"graphwright.{folder.name}")
         for name in module.__all__:
             value = getattr(module, name)
-            if inspect.isclass(value) or inspect.isfunction(value):
+            if issubclass(type(value), type) or inspect.isfunction(value):
                 assert value.__doc__, f"graphwright.{folder.name}.{name} has no docstring"
+
+
+def test_what_is_asked_as_a_class_is_one() -> None:
+    """Before Python 3.11, `isinstance(list[int], type)` is true, and `issubclass` refuses it."""
+    asked = re.compile(r"(?:isinstance\(([\w.]+), type\)|isclass\(([\w.]+)\)).*issubclass\((?:\1|\2)\b")
+    found = {name_of(path): line for path in FILES for line in path.read_text().splitlines() if asked.search(line)}
+    assert not found, "write issubclass(type(x), type)"
 
 
 def test_files_stay_small() -> None:

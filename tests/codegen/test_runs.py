@@ -193,7 +193,8 @@ def _parts(kind: Any) -> Any:
     """What a type says, however it is spelled: `List[int]` and `list[int]`, None and its type are the same."""
     if kind is None:
         return type(None)
-    parts = tuple(_parts(part) for part in typing.get_args(kind) if not isinstance(part, list))
+    given = typing.get_args(kind)
+    parts = tuple(_parts(part) for part in given if not isinstance(part, list) and part != ())  # of Tuple[()]: 3.10
     origin = typing.Union if isinstance(kind, types.UnionType) else typing.get_origin(kind)
     return (origin, parts) if parts else origin or kind
 

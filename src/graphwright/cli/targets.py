@@ -28,7 +28,7 @@ def read_model(target: str, allow: Sequence[str] = (), trains: bool = False) -> 
     Raises BadInput for anything else.
     """
     value = read_target(target, allow)
-    if isinstance(value, type) and issubclass(value, nn.Module):
+    if issubclass(type(value), type) and issubclass(value, nn.Module):
         value = _tried(target, value)
     if not (isinstance(value, nn.Module) or callable(value)):
         raise BadInput(f"{target} is a {type(value).__name__}: neither a module nor a function")

@@ -171,7 +171,7 @@ def _is_of_object(node: Node) -> bool:
     kind = value.type
     if kind is Any:  # which may be a tensor: then something is computed with it
         return _is_only_told(value)
-    return isinstance(kind, type) and not issubclass(kind, _VALUES) and kind is not object
+    return issubclass(type(kind), type) and not issubclass(kind, _VALUES) and kind is not object
 
 
 def _is_only_told(value: Node) -> bool:

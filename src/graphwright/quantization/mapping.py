@@ -118,7 +118,7 @@ def _holds(rule: Rule, path: str, kind: Any) -> bool:
         return re.fullmatch(rule.key, path) is not None
     if rule.kind == "object type":
         return kind is rule.key or (
-            isinstance(kind, type) and isinstance(rule.key, type) and issubclass(kind, rule.key)
+            issubclass(type(kind), type) and isinstance(rule.key, type) and issubclass(kind, rule.key)
         )
     return True
 

@@ -143,7 +143,7 @@ def mod(*classes: type[nn.Module] | str, name: str = "") -> ModuleOf:
     if not kinds:
         raise PatternError("mod takes the class of a module", fix="mod(nn.Module) stands for any")
     for kind in kinds:
-        if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+        if not (issubclass(type(kind), type) and issubclass(kind, nn.Module)):  # type: ignore[arg-type]
             raise PatternError(f"mod takes classes of modules, and {kind!r} is none", fix="write mod(nn.Linear)")
     return ModuleOf(tuple(kinds), name)  # type: ignore[arg-type]
 

@@ -24,11 +24,11 @@ _forwards: CodeTable[Any] = CodeTable()  # whose forward a code object is, None 
 
 def is_apply(function: Callable[..., Any]) -> bool:
     """Tell whether a function is the `apply` of an autograd function, and none of the program's own."""
-    owner = getattr(function, "__self__", None)
+    owner: Any = getattr(function, "__self__", None)
     if type(function) is MethodType:
         return function.__func__ is _apply and isinstance(owner, type)
     is_named_so = type(function) is BuiltinMethodType and function.__name__ == "apply"
-    return is_named_so and isinstance(owner, type) and issubclass(owner, _FUNCTION)
+    return is_named_so and issubclass(type(owner), type) and issubclass(owner, _FUNCTION)
 
 
 def applied_by(frame: FrameType) -> Any:

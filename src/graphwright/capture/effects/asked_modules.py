@@ -51,7 +51,7 @@ def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool, walks: 
     classes: list[type] = []
     if not _QUESTIONS.isdisjoint(mentioned.paths) or "__class__" in mentioned.attributes:
         found = [_at(names, path) for path in mentioned.paths]
-        classes = [kind for kind in found if isinstance(kind, type) and issubclass(kind, nn.Module)]
+        classes = [kind for kind in found if issubclass(type(kind), type) and issubclass(kind, nn.Module)]
     sees_dict = ("vars",) in mentioned.paths or "__dict__" in mentioned.attributes
     keys = frozenset(filter(str.isidentifier, _texts(code))) if sees_dict else frozenset()
     asks_exactly = ("type",) in mentioned.paths or "__class__" in mentioned.attributes

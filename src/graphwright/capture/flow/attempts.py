@@ -606,7 +606,7 @@ def _kinds(handlers: Handlers) -> list[Errors] | None:
         except Exception:
             return None
         group = given if isinstance(given, tuple) else (given,)
-        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in group):
+        if not all(issubclass(type(kind), type) and issubclass(kind, BaseException) for kind in group):
             return None
         found.append(group)
     return found

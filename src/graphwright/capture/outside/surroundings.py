@@ -413,7 +413,7 @@ class World:
     ) -> None:
         """Take what was found for granted, and look where it leads; `way` is how its owner is reached."""
         kind = type(value)
-        self.names_subclass |= isinstance(value, type) and issubclass(value, torch.Tensor) and value not in _PLAIN
+        self.names_subclass |= issubclass(type(value), type) and issubclass(value, torch.Tensor) and value not in _PLAIN
         self.unknown.update([code] if kind is _CACHE and not is_foreign_definition(value.__wrapped__) else [])
         if (id(owner), name) in self._found or value is MISSING or holds_values(value):
             return

@@ -103,8 +103,10 @@ class Globals:
         return text
 
     def _spell(self, target: Any) -> str:
-        owner = getattr(target, "__self__", None)
-        if isinstance(owner, type) and (type(target) is types.MethodType or issubclass(owner, torch.autograd.Function)):
+        owner: Any = getattr(target, "__self__", None)
+        if issubclass(type(owner), type) and (
+            type(target) is types.MethodType or issubclass(owner, torch.autograd.Function)
+        ):
             # of a class: MyFunction.apply
             return f"{self.function(owner)}.{target.__name__}"
         try:

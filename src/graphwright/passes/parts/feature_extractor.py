@@ -106,7 +106,7 @@ class _Modes:
             kind
             for library in layers
             for kind in vars(library).values()
-            if isinstance(kind, type) and issubclass(kind, nn.Module)
+            if issubclass(type(kind), type) and issubclass(kind, nn.Module)
         )
         options["autowrap_modules"] = (*options.get("autowrap_modules", ()), math, *layers)
         tracers = {mode: _LeafTracer(leaves, options) for mode in (True, False)}

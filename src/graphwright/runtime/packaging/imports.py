@@ -90,7 +90,7 @@ def import_statements(values: Mapping[str, Any], source: str, graphs: Iterable[G
 
 
 def _is_defined_here(value: Any) -> bool:
-    return isinstance(value, Written) or (isinstance(value, type) and issubclass(value, Stub | StubError))
+    return isinstance(value, Written) or (issubclass(type(value), type) and issubclass(value, Stub | StubError))
 
 
 def _blocks(modules: Iterable[str], found: Mapping[str, Iterable[str]]) -> list[str]:

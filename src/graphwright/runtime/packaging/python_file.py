@@ -66,7 +66,7 @@ class PackageSource:
         root = self._root_class(
             methods[id(module)], [dataclasses.replace(each, value=called(each.value)) for each in members]
         )
-        stubs = [value for value in names.values.values() if isinstance(value, type) and issubclass(value, _STUBS)]
+        stubs = [kind for kind in names.values.values() if issubclass(type(kind), type) and issubclass(kind, _STUBS)]
         classes = "\n\n".join([*[self._stub(each) for each in stubs], *texts, root])
         self._imports = import_statements(names.values, classes, graphs, _LOADING)
         self._classes = classes

@@ -189,7 +189,7 @@ def makes_arrays(value: Any) -> bool:
 
 def is_exception(value: Any) -> bool:
     """Tell whether a value is a class of exceptions of Python's own."""
-    return isinstance(value, type) and issubclass(value, BaseException) and value.__module__ == "builtins"
+    return issubclass(type(value), type) and issubclass(value, BaseException) and value.__module__ == "builtins"
 
 
 def is_plain_class(value: Any) -> bool:
@@ -224,7 +224,7 @@ def _is_arithmetic(value: Any) -> bool:
     """Tell whether an object is a class of NumPy's numbers, or one of its operators."""
     if isinstance(value, numpy.ufunc):
         return getattr(numpy, value.__name__, None) is value
-    return isinstance(value, type) and issubclass(value, numpy.number | numpy.bool_)
+    return issubclass(type(value), type) and issubclass(value, numpy.number | numpy.bool_)
 
 
 def _is_draw(value: Any) -> bool:

@@ -356,9 +356,9 @@ def _owner(value: Any) -> str | None:
 
 def _functions_of(value: Any) -> list[types.FunctionType]:
     """The functions with code of Python's that run when a function of an allowed module is called."""
-    owner = getattr(value, "__self__", None)
+    owner: Any = getattr(value, "__self__", None)
     package = str(_owner(value)).partition(".")[0]
-    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
+    if issubclass(type(owner), type) and issubclass(owner, torch.autograd.Function):
         members = [
             inspect.getattr_static(owner, name, None) for name in ("forward", "setup_context", "backward", "jvp")
         ]

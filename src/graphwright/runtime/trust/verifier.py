@@ -262,7 +262,7 @@ class _Verifier:
                 texts and given is MANAGERS[5]
             )
         elif target is new_object:
-            is_plain = isinstance(given, type) and not issubclass(given, nn.Module | type)
+            is_plain = issubclass(type(given), type) and not issubclass(given, nn.Module | type)  # type: ignore[arg-type]
             is_known = is_plain and (given in _OBJECTS or self._is_allowed(given))
             is_known = is_known and len(args) == 1
         else:
@@ -310,7 +310,7 @@ class _Verifier:
         return isinstance(value, type | types.FunctionType) and self._trust.is_users(value)
 
     def _is_error(self, value: Any) -> bool:
-        is_kind = isinstance(value, type) and issubclass(value, BaseException)
+        is_kind = issubclass(type(value), type) and issubclass(value, BaseException)
         return is_kind and (is_exception(value) or self._trust.is_users(value))
 
     def _data(self, value: Any, classes: bool = False, functions: bool = False) -> None:

@@ -145,8 +145,8 @@ def _is_torch(function: Any, home: str) -> bool:
     """Tell whether a function is one of torch's own, which stay calls."""
     if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return True
-    owner = getattr(function, "__objclass__", None) or getattr(function, "__self__", None)
-    if home.partition(".")[0] == "torch" or (isinstance(owner, type) and issubclass(owner, torch.Tensor)):
+    owner: Any = getattr(function, "__objclass__", None) or getattr(function, "__self__", None)
+    if home.partition(".")[0] == "torch" or (issubclass(type(owner), type) and issubclass(owner, torch.Tensor)):
         return not _is_own_module(function, home)
     name = getattr(function, "__name__", "")
     return any(getattr(place, name, None) is function for place in (torch, torch._C, torch.nn.functional, torch._C._nn))

@@ -127,7 +127,8 @@ def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> 
         return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
     if kind is TENSOR and any(isinstance(each, type) and _is_special_tensor(each) for each in classes):
         if _is_parameter(c, value):
-            return constant(any(isinstance(each, type) and issubclass(nn.Parameter, each) for each in classes), True)
+            real = [each for each in classes if issubclass(type(each), type)]
+            return constant(any(issubclass(nn.Parameter, kind) for kind in real), True)
         return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
     answers = {_is_of_class(kind, each) for each in classes}
     if None in answers and True not in answers:

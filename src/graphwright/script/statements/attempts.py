@@ -90,7 +90,9 @@ def _errors(c: Context, handler: ast.ExceptHandler) -> _Errors | None:
     value = c.expression(handler.type)
     items = value.items if isinstance(value, Group) else (value,)
     found = [item.value for item in items if isinstance(item, Reference)]
-    if len(found) == len(items) and all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in found):
+    if len(found) == len(items) and all(
+        issubclass(type(kind), type) and issubclass(kind, BaseException) for kind in found
+    ):
         return tuple(found)
     if not any(isinstance(item, Bad) for item in items):
         c.problem("`except` needs exception classes", handler.type, "except (ValueError, KeyError):")

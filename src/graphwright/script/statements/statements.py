@@ -188,7 +188,9 @@ def _raise(c: Context, node: ast.Raise) -> Kinds:
     if call is None and isinstance(kind, Runtime) and _may_be_error(kind.kind):
         c.make("call_function", raise_error, (kind,), NONE, node, named)
         return frozenset({"raise"})
-    is_error = isinstance(kind, Reference) and isinstance(kind.value, type) and issubclass(kind.value, BaseException)
+    is_error = (
+        isinstance(kind, Reference) and issubclass(type(kind.value), type) and issubclass(kind.value, BaseException)
+    )
     if not is_error or (call is not None and call.keywords):
         if not isinstance(kind, Bad):
             c.problem(
