@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 import random
 import sys
 from types import FrameType
@@ -131,3 +133,28 @@ def test_failed_captures(how: str) -> None:
             trace(model, X)
         assert model.seen == []
     assert type(torch.compiler.is_compiling()) is bool
+
+
+def closes(x: torch.Tensor) -> torch.Tensor:
+    files = [open(os.devnull) for _ in range(2)]
+    try:
+        for _ in range(4):
+            if x.sum() > 9:  # a second pass ends here
+                break
+            x = x * 2
+    finally:
+        try:
+            while len(files) > 1:
+                files.pop().close()
+        finally:
+            for file in files:
+                file.close()
+    return x
+
+
+@pytest.mark.filterwarnings("ignore:at test_interruption")
+def test_what_a_pass_begins_is_ended_by_its_finally() -> None:
+    gm = trace(closes, (torch.ones(2),))
+    for x in (torch.ones(2), torch.full((2,), 5.0)):
+        assert torch.equal(gm(x), closes(x))
+    gc.collect()  # which tells of open files

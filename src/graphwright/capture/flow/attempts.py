@@ -79,8 +79,8 @@ class Attempts(MadeErrors):
     ) -> Any:
         """`try: ... except ...: ... else: ... finally: ...`; returns whether it is left."""
         recorder = self._recorder
-        if recorder.pending is not None:
-            raise recorder.pending
+        if recorder.pending is not None:  # on the way out, what is to be done there is done
+            return run_plainly(tried, handlers, orelse, names, final)
         place = recorder.questions.place()
         if final is None:
             return self._handled(place, tried, handlers, orelse, names, only_raises)

@@ -44,6 +44,11 @@ class Loops:
         target: str,
     ) -> Any:
         """`for item in iterable`; returns whether it was left."""
+        pending = self._recorder.pending
+        if pending is not None:
+            if iterable_of(iterable, False) is not None:
+                raise pending
+            return any(_truth(body(item), pending) for item in iterable)
         place, way = self._place()
         opened = iterable_of(iterable, way == "region")
         if opened is not None and (way is None or way == "region") and self._recorder.plan.control_flow == "stage":
@@ -110,6 +115,12 @@ class Loops:
         asks_how: bool,
     ) -> Any:
         """`while test()`; returns whether it was left."""
+        pending = self._recorder.pending
+        if pending is not None:
+            while _truth(held(test()), pending):
+                if _truth(body(), pending):
+                    return True
+            return False
         place, way = self._place()
         may_be_region = way in (None, "region", "peel") and self._recorder.plan.control_flow == "stage"
         is_first = True
@@ -148,8 +159,6 @@ class Loops:
         )
 
     def _place(self) -> tuple[Any, Any]:
-        if self._recorder.pending is not None:
-            raise self._recorder.pending
         place = self._recorder.questions.place()
         return place, self._recorder.plan.ways.get(place)
 
@@ -187,3 +196,10 @@ def _yes() -> bool:
 
 def _no() -> bool:
     return False
+
+
+def _truth(value: HasTruth, pending: BaseException) -> bool:
+    """What decides a loop on the way out of a pass, where what is to be done in the end is done: data cannot."""
+    if is_open(value):
+        raise pending
+    return bool(value)
