@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 import torch
+import torch._dynamo  # which gives torch functions of its own when it is first imported
 import torch.overrides
 from torch import nn
 from torch.utils import _python_dispatch
