@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import graphwright
+from graphwright.capture.state import alike_results
 
 __all__ = ["growth", "run"]
 
@@ -83,8 +84,9 @@ def resident_mib() -> float:
 
 
 def objects_alive() -> int:
-    """How many objects there are beside what torch remembers of shapes, which grows to a limit."""
+    """How many objects there are beside what torch and captures remember of shapes, which grows to a limit."""
     FakeTensorMode.cache_clear()
+    alike_results.forget_all()
     gc.collect()
     return len(gc.get_objects())
 

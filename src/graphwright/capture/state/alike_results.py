@@ -39,7 +39,7 @@ _ask = operator.methodcaller("__call__")
 _INTEGERS = frozenset({int})
 _Maker: TypeAlias = Callable[[Any], torch.Tensor]  # makes a result, with a mode
 StandIns: TypeAlias = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by the id of a tensor: it, and its stand-in
-_MOST_KNOWN = 4_096  # results that the process remembers
+_MOST_KNOWN = 2_048  # results that the process remembers
 _CONTAINERS = frozenset({list, tuple, torch.Size})
 
 

@@ -9,6 +9,7 @@ is made as if nothing were known.
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Hashable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.effects.held_tables import Field
 from graphwright.capture.state.plan import Conversions, Plan
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
 from graphwright.runtime import MODULE_TABLES, ReportEntry, facts_of_modules
@@ -29,7 +29,7 @@ __all__ = [
     "Learned", "Likeness", "Remembered", "forget", "forget_all", "learned", "recalled", "remember", "what_came_out",
 ]  # fmt: skip
 
-_MOST = 128  # programs that are remembered
+_MOST = 64  # programs that are remembered
 _DEEPEST = 3  # how far objects are looked into
 _MOST_OBJECTS = 10_000
 # What belongs to one pass or one capture alone.
@@ -47,10 +47,15 @@ class Learned:
 
     fields: dict[str, Any]
 
-    def put_into(self, plan: Plan) -> None:
-        """Have a plan hold the same."""
-        for name, value in self.fields.items():
-            setattr(plan, name, _copied(value))
+    def put_into(self, plan: Plan) -> bool:
+        """Have a plan hold the same; tell whether all code and classes are still there that it was about."""
+        try:
+            held = {name: _strong(value) for name, value in self.fields.items()}
+        except _NotPlain:
+            return False
+        for name, value in held.items():
+            setattr(plan, name, value)
+        return True
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -75,30 +80,59 @@ def learned(plan: Plan) -> Learned | None:
         if any(getattr(plan, name) for name in _HELD):
             return None
         fields = [field.name for field in dataclasses.fields(plan) if field.name not in _OF_ONE_CAPTURE | _HELD]
-        return Learned({name: _copied(getattr(plan, name)) for name in fields})
+        return Learned({name: _weak(getattr(plan, name)) for name in fields})
     except _NotPlain:
         return None
 
 
-def _copied(value: Any) -> Any:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Conversions:
+    codes: list[weakref.ref[CodeType]]
+    waiting: frozenset[tuple[str, int]]
+
+
+def _weak(value: Any) -> Any:
+    """A copy of plain data that keeps no code and no class alive."""
     kind = type(value)
-    if kind in _SCALARS or kind is CodeType or isinstance(value, type | Field):
+    if kind in ATOMS:
         return value
+    if kind is CodeType or isinstance(value, type):
+        return weakref.ref(value)
     if kind is Conversions:
-        made = Conversions()
-        made |= value
-        made.waiting |= value.waiting
-        return made
+        return _Conversions([weakref.ref(code) for code in value], frozenset(value.waiting))
     if kind in (set, frozenset, list, tuple):
-        return kind([_copied(item) for item in value])
+        return kind([_weak(item) for item in value])
     if kind is dict:
-        return {_copied(key): _copied(item) for key, item in value.items()}
+        return {_weak(key): _weak(item) for key, item in value.items()}
     fields = getattr(kind, "__dataclass_fields__", None)
     if isinstance(value, Kind) and fields is not None:
         for name in fields:
-            _copied(getattr(value, name))
+            held = getattr(value, name)
+            _weak(held)
+            if isinstance(held, type) and held.__module__.partition(".")[0] not in ("builtins", "collections", "torch"):
+                raise _NotPlain
         return value
     raise _NotPlain
+
+
+def _strong(value: Any) -> Any:
+    """What `_weak` made a copy of. Raises _NotPlain where something of it is gone."""
+    kind = type(value)
+    if kind is weakref.ref:
+        found = value()
+        if found is None:
+            raise _NotPlain
+        return found
+    if kind is _Conversions:
+        made = Conversions()
+        made.update(_strong(value.codes))
+        made.waiting |= value.waiting
+        return made
+    if kind in (set, frozenset, list, tuple):
+        return kind([_strong(item) for item in value])
+    if kind is dict:
+        return {_strong(key): _strong(item) for key, item in value.items()}
+    return value
 
 
 # ---- programs that are alike
@@ -185,27 +219,38 @@ def _content(cell: Any) -> Any:
 
 # ---- the memory of the process
 
-_known: dict[Hashable, dict[Hashable, Remembered]] = {}
+_known: dict[Any, Remembered] = {}  # by what tells the program, those that were asked for last at the end
+
+
+def _key(likeness: Likeness, subject: tuple[Any, ...]) -> Hashable:
+    told = likeness.of(*subject)
+    return None if told is None else (likeness.first, hash(told))  # a hint of another program gives another graph
 
 
 def recalled(likeness: Likeness, *subject: Any) -> Remembered | None:
     """How the capture of a program like this one went; None where none is known that started again."""
-    known = _known.get(likeness.first)
-    return known.get(likeness.of(*subject)) if known else None
+    if not any(first == likeness.first for first, _ in _known):
+        return None
+    key = _key(likeness, subject)
+    found = None if key is None else _known.pop(key, None)
+    if found is not None:
+        _known[key] = found
+    return found
 
 
 def remember(likeness: Likeness, remembered: Remembered, *subject: Any) -> None:
     """Keep how the capture of a program went."""
-    key = likeness.of(*subject)
+    key = _key(likeness, subject)
     if key is not None:
-        if sum(map(len, [*_known.values()])) >= _MOST:
-            _known.clear()
-        _known.setdefault(likeness.first, {})[key] = remembered
+        _known.pop(key, None)
+        _known[key] = remembered
+        while len(_known) > _MOST:
+            del _known[next(iter(_known))]
 
 
 def forget(likeness: Likeness, *subject: Any) -> None:
     """Forget what does not hold any more."""
-    _known.get(likeness.first, {}).pop(likeness.of(*subject), None)
+    _known.pop(_key(likeness, subject), None)
 
 
 def forget_all() -> None:

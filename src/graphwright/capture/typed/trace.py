@@ -255,7 +255,8 @@ def _captured(program: Program, options: _Options, is_one_of_several: bool) -> G
 def _captured_again(program: Program, before: Remembered, options: _Options, is_one_of_several: bool) -> Graph | None:
     """Capture a program with the plan that held for one like it; None where it does not give the same now."""
     plan = options.plan(Conversions(), is_one_of_several)
-    before.learned.put_into(plan)
+    if not before.learned.put_into(plan):
+        return None
     plan.is_remembered, program.keeps_history, program.takes_one_pass = True, before.keeps_history, before.paths == 1
     program.log.restarts += before.restarts
     attempt = next(each for each in ATTEMPTS if each.name == before.attempt)
