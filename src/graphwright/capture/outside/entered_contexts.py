@@ -107,16 +107,6 @@ def is_set_around(recorder: TypedCapture, function: Callable[..., Any]) -> bool:
     )
 
 
-def _made_without_examples(
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    return function(*args, **kwargs) if recorder.typed is not None else _Entered(recorder, function, args, kwargs)
-
-
 def _made(
     recorder: TypedCapture,
     frame: FrameType,
@@ -124,7 +114,8 @@ def _made(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    return _Entered(recorder, function, args, kwargs)
+    is_seen = recorder.typed is not None and is_seen_with_examples(function)
+    return function(*args, **kwargs) if is_seen else _Entered(recorder, function, args, kwargs)
 
 
 def is_seen_with_examples(original: Any) -> bool:
@@ -140,16 +131,16 @@ def watch_contexts() -> None:
     """Have it heard where a program makes one of these contexts."""
     if _watched:
         return
-    for table, act in ((CONTEXTS, _made), (WITHOUT_EXAMPLES, _made_without_examples)):
+    for table in (CONTEXTS, WITHOUT_EXAMPLES):
         for path, names in table.items():
             module: Any = sys.modules.get(path)
             module = getattr(module, "m", module)  # of a module with properties, itself
             for name in names:
                 made = getattr(module, name, None)  # which an older torch may lack
                 if isinstance(made, type):
-                    overhear_class(module, name, act, {})
+                    overhear_class(module, name, _made, {})
                 elif made is not None:
-                    overhear(module, (name,), act)
+                    overhear(module, (name,), _made)
                 if table is WITHOUT_EXAMPLES:
                     _seen.add(id(made))
     _watched.append(True)
