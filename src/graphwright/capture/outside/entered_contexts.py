@@ -8,21 +8,21 @@ autocast and inference mode are seen otherwise, and with examples those of hooks
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from torch.nn.attention import SDPBackend
 
-from graphwright.capture.outside.overheard import overhear, overhear_class
+from graphwright.capture.outside.overheard import Heard, overhear, overhear_class
 from graphwright.ops import enter_context, exit_context
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["CONTEXTS", "is_seen_with_examples", "watch_contexts"]
+__all__ = ["CONTEXTS", "Entered", "is_seen_with_examples", "watch_contexts"]
 
 _ANOMALY = frozenset({"detect_anomaly", "set_detect_anomaly"})
 # By module: the functions and classes that make contexts.
@@ -46,18 +46,19 @@ _OF_QUESTIONS = {"is_anomaly_enabled": _ANOMALY, "is_anomaly_check_nan_enabled":
 _SETTING = frozenset({"set_detect_anomaly", "set_multithreading_enabled"})  # which set it when they are made
 
 
-class _Entered(contextlib.ContextDecorator):
-    """A context that the program has made: what it does is done while the program is captured, too."""
+class Entered(contextlib.ContextDecorator):
+    """A context that the program has made: what it does is done while the program is captured, too.
 
-    def __init__(
-        self, recorder: TypedCapture, manager: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        self._recorder = recorder
-        self._args = (manager, *[_argument(recorder, arg) for arg in args])
-        self._kwargs = {key: _argument(recorder, value) for key, value in kwargs.items()}
+    Unless another is given, of which that is done instead.
+    """
+
+    def __init__(self, call: Heard, context: contextlib.AbstractContextManager[Any] | None = None) -> None:
+        self._recorder = recorder = call.recorder
+        self._args = (call.function, *[_argument(recorder, arg) for arg in call.args])
+        self._kwargs = {key: _argument(recorder, value) for key, value in call.kwargs.items()}
         self._node: Node | None = None
-        self._context = manager(*args, **kwargs)
-        if manager.__name__ in _SETTING:
+        self._context = call.original() if context is None else context
+        if call.function.__name__ in _SETTING:
             self._enter()
             if recorder.typed is not None:
                 recorder.plan.undo.append(self._leave)
@@ -88,7 +89,7 @@ class _Entered(contextlib.ContextDecorator):
 
 def _argument(recorder: TypedCapture, value: Any) -> Any:
     """An argument of a context: backends of attention are made again of their numbers."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range | set | frozenset):
         return [_argument(recorder, item) for item in value]
     if isinstance(value, SDPBackend):
         return recorder.node("call_function", SDPBackend, (value.value,), {}, name="backend")
@@ -107,15 +108,9 @@ def is_set_around(recorder: TypedCapture, function: Callable[..., Any]) -> bool:
     )
 
 
-def _made(
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    is_seen = recorder.typed is not None and is_seen_with_examples(function)
-    return function(*args, **kwargs) if is_seen else _Entered(recorder, function, args, kwargs)
+def _made(call: Heard) -> Any:
+    is_seen = call.recorder.typed is not None and is_seen_with_examples(call.function)
+    return call.original() if is_seen else Entered(call)
 
 
 def is_seen_with_examples(original: Any) -> bool:
@@ -124,13 +119,11 @@ def is_seen_with_examples(original: Any) -> bool:
 
 
 _seen: set[int] = set()
-_watched: list[bool] = []
 
 
+@functools.cache
 def watch_contexts() -> None:
     """Have it heard where a program makes one of these contexts."""
-    if _watched:
-        return
     for table in (CONTEXTS, WITHOUT_EXAMPLES):
         for path, names in table.items():
             module: Any = sys.modules.get(path)
@@ -143,4 +136,3 @@ def watch_contexts() -> None:
                     overhear(module, (name,), _made)
                 if table is WITHOUT_EXAMPLES:
                     _seen.add(id(made))
-    _watched.append(True)

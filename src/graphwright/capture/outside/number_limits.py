@@ -7,8 +7,8 @@ numbers of it, makes the dtype one that was asked for.
 
 from __future__ import annotations
 
+import functools
 import sys
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +16,7 @@ import torch
 from graphwright.capture.calls.dtype_questions import LIMITS
 from graphwright.capture.calls.facts import program_frame
 from graphwright.capture.calls.result_dtypes import is_fixed
-from graphwright.capture.outside.overheard import overhear_class
+from graphwright.capture.outside.overheard import Heard, overhear_class
 from graphwright.capture.state.symbols import as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import uses_of
@@ -27,29 +27,26 @@ if TYPE_CHECKING:
 
 __all__ = ["limits_asked", "watch_number_limits"]
 
-_watched: list[bool] = []
 
-
+@functools.cache
 def watch_number_limits() -> None:
     """Have it heard where a program asks for the limits of a dtype's numbers."""
-    if not _watched:
-        overhear_class(torch, "finfo", _limits, {})
-        _watched.append(True)
+    overhear_class(torch, "finfo", _limits, {})
 
 
 def limits_asked(recorder: Capture, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The same, called by a converted function."""
-    frame = program_frame(sys._getframe(1))
-    return NotImplemented if frame is None else _limits(recorder, frame, function, args, kwargs)
+    frame, typed = program_frame(sys._getframe(1)), recorder.typed
+    return NotImplemented if frame is None or typed is None else _limits(Heard(typed, frame, function, args, kwargs))
 
 
-def _limits(capture: Capture, frame: FrameType, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _limits(call: Heard) -> Any:
     """What `torch.finfo` gives: with numbers of the program, where it is for the dtype of a tensor."""
-    limits, recorder = kind(*args, **kwargs), capture.typed
+    limits, recorder, kind, frame = call.original(), call.recorder.typed, call.function, call.frame
     uses = uses_of(frame.f_code, frame.f_lasti)
     if recorder is None or not all(use.asked and use.asked.name in LIMITS and not use.asked.other for use in uses):
         return limits
-    keyword, dtype = next(iter(kwargs.items()), ("", None)) if not args else (None, args[0])
+    keyword, dtype = (None, call.args[0]) if call.args else next(iter(call.kwargs.items()), ("", None))
     tensor = recorder.dtypes.tensor_given(dtype, frame, 0, keyword)
     if tensor is None or (isinstance(tensor, TensorProxy) and is_fixed(recorder, tensor.node_of())):
         return limits

@@ -19,17 +19,41 @@ from graphwright.capture.state.interception import Entry
 from graphwright.capture.state.leaf_modules import runs
 from graphwright.capture.state.running import running
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.source import is_internal, user_frame
+from graphwright.source import CallSite, is_internal, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
 
 __all__ = [
-    "aliases", "caller_of", "hear", "heard", "hears", "original_of", "overhear", "overhear_class", "stand",
+    "Heard", "aliases", "caller_of", "hear", "heard", "hears", "original_of", "overhear", "overhear_class", "stand",
     "stand_ins",
 ]  # fmt: skip
 
-Act = Callable[["TypedCapture", FrameType, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+class Heard:
+    """A call of the program that was heard of: in which frame, of what, with what."""
+
+    # No dataclass: the constructor of one runs in a frame of no file, which would count as the program's.
+    def __init__(
+        self,
+        recorder: TypedCapture,
+        frame: FrameType,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.recorder, self.frame, self.function, self.args, self.kwargs = recorder, frame, function, args, kwargs
+
+    def original(self) -> Any:
+        """What the function gives that is called."""
+        return self.function(*self.args, **self.kwargs)
+
+    def at(self) -> str:
+        """The line of the program that calls."""
+        return CallSite(self.frame.f_code, self.frame.f_lasti, self.recorder.scope).line()
+
+
+Act = Callable[[Heard], Any]
 
 _by_original: dict[int, tuple[Any, Any]] = {}  # id of an original -> itself, its stand-in
 _originals: dict[int, tuple[Any, Any]] = {}  # id of a stand-in -> the same
@@ -51,7 +75,7 @@ def overhear(
 ) -> None:
     """Have functions of a module heard of.
 
-    `act(capture, frame of the program, original, args, kwargs)` is called in place of them. `carriers` are modules of
+    `act(call)` is called in place of them. `carriers` are modules of
     Python's library through which a program calls them, `inner` the code of functions that count as the program.
     """
     for name in names:
@@ -123,7 +147,7 @@ def heard(
         if id(original) in capture.plan.leaf_ids:
             capture.questions.staging.leaf_called(frame)
             return original(*args, **kwargs)
-        return act(capture, frame, original, args, kwargs)
+        return act(Heard(capture, frame, original, args, kwargs))
 
     if isinstance(original, type):
         return stand_in

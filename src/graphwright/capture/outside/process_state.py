@@ -9,21 +9,19 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.outside.entered_contexts import is_set_around, watch_contexts
-from graphwright.capture.outside.overheard import overhear
+from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.outside.world import say_read
 from graphwright.ir import nodes_in
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["GETTERS", "MACHINE", "OTHERS", "SETTERS", "watch_process_state"]
+__all__ = ["GETTERS", "MACHINE", "OTHERS", "SETTERS", "no_effect", "watch_process_state"]
 
 # What is asked, and guarded.
 GETTERS: dict[str, tuple[str, ...]] = {
@@ -70,80 +68,53 @@ OTHERS = {
 }  # fmt: skip
 
 
-def _asked(
-    path: str,
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _asked(path: str, call: Heard) -> Any:
     """Guard what a getter gives, unless the program has set it."""
-    value = function(*args, **kwargs)
-    if recorder.typed is None or function.__name__ in recorder.plan.sets or is_set_around(recorder, function):
+    value, recorder, name = call.original(), call.recorder, call.function.__name__
+    if recorder.typed is None or name in recorder.plan.sets or is_set_around(recorder, call.function):
         return value
-    shown = ", ".join([*map(repr, args), *[f"{key}={value!r}" for key, value in kwargs.items()]])
-    subject = f"{path}.{function.__name__}({shown})"
+    shown = ", ".join([*map(repr, call.args), *[f"{key}={value!r}" for key, value in call.kwargs.items()]])
+    subject = f"{path}.{name}({shown})"
     if subject not in recorder.ledger.taken:
-        recorder.ledger.take(subject, value, functools.partial(_at_start, recorder, function, args, kwargs), subject)
+        recorder.ledger.take(subject, value, functools.partial(_at_start, call), subject)
     return value
 
 
-def _of_machine(
-    path: str,
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    say_read(recorder, frame, f"{path}.{function.__name__}()")
-    return function(*args, **kwargs)
+def _of_machine(path: str, call: Heard) -> Any:
+    say_read(call.recorder, call.frame, f"{path}.{call.function.__name__}()")
+    return call.original()
 
 
-def _at_start(
-    recorder: TypedCapture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Node:
+def _at_start(call: Heard) -> Node:
     """The node that asks, before the first operation of the program."""
-    graph = recorder.root.graph
+    graph = call.recorder.root.graph
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    assert not [*nodes_in((args, kwargs))]
+    assert not [*nodes_in((call.args, call.kwargs))]
     with graph.inserting_after(inputs[-1]) if inputs else graph.inserting_before(next(iter(graph.nodes))):
-        return graph.call_function(function, args, kwargs)
+        return graph.call_function(call.function, call.args, call.kwargs)
 
 
-def _set(
-    getter: Callable[[], Any],
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _set(getter: Callable[[], Any], call: Heard) -> Any:
     """Set it in the graph, and for the rest of the capture."""
+    recorder = call.recorder
     if recorder.typed is None:
-        return function(*args, **kwargs)
-    recorder.plan.undo.append(functools.partial(function, getter()))
+        return call.original()
+    recorder.plan.undo.append(functools.partial(call.function, getter()))
     recorder.plan.sets.add(getter.__name__)
-    recorder.record("call_function", function, _no_effect, args, kwargs)
-    return function(*recorder.to_examples(args), **recorder.to_examples(kwargs))
+    recorder.record("call_function", call.function, no_effect, call.args, call.kwargs)
+    return call.function(*recorder.to_examples(call.args), **recorder.to_examples(call.kwargs))
 
 
-def _no_effect(*args: Any, **kwargs: Any) -> None:
+def no_effect(*args: Any, **kwargs: Any) -> None:
     """What it is to the examples: set apart from them."""
 
 
-_watched: list[bool] = []
-
-
+@functools.cache
 def watch_process_state() -> None:
     """Have it heard of what a program asks of the process, and sets."""
-    if _watched:
-        return
     for table, act in ((GETTERS, _asked), (MACHINE, _of_machine)):
         for path, names in table.items():
             overhear(sys.modules[path], names, functools.partial(act, path))
     watch_contexts()
     for name, getter in SETTERS.items():
         overhear(torch, (name,), functools.partial(_set, getattr(torch, getter)))
-    _watched.append(True)

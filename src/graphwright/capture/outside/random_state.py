@@ -5,28 +5,25 @@ Each function that touches the generators of torch, Python or NumPy is in one of
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import random
 import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
 
 from graphwright.capture.outside.drawing import record_draw
-from graphwright.capture.outside.overheard import overhear, overhear_class
+from graphwright.capture.outside.entered_contexts import Entered
+from graphwright.capture.outside.overheard import Heard, overhear, overhear_class
+from graphwright.capture.outside.process_state import no_effect
 from graphwright.capture.outside.torch_generators import GeneratorProxy, some_number, some_state
 from graphwright.capture.outside.world import say_read
 from graphwright.capture.state.running import refusal
 from graphwright.errors import CaptureError
-from graphwright.ops import enter_context, exit_context
-from graphwright.source import CallSite
-
-if TYPE_CHECKING:
-    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["OF_DEVICES", "OF_NUMPY", "OF_PYTHON", "OF_TORCH", "watch_random_state"]
 
@@ -34,35 +31,20 @@ __all__ = ["OF_DEVICES", "OF_NUMPY", "OF_PYTHON", "OF_TORCH", "watch_random_stat
 # ---- what is recorded of torch
 
 
-def _no_effect(*args: Any, **kwargs: Any) -> None:
-    """What a seed is to the examples."""
+def _recorded(run: Callable[..., Any], call: Heard) -> Any:
+    if call.recorder.typed is None:
+        return call.recorder.torch_function(call.function, call.args, call.kwargs)
+    is_number = run is some_number
+    return call.recorder.record("call_function", call.function, run, call.args, call.kwargs, gives_data=is_number)
 
 
-def _recorded(
-    run: Callable[..., Any],
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    if recorder.typed is None:
-        return recorder.torch_function(function, args, kwargs)
-    return recorder.record("call_function", function, run, args, kwargs, gives_data=run is some_number)
-
-
-def _generator(
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _generator(call: Heard) -> Any:
     """A call that gives a generator: `torch.Generator()`, and `torch.manual_seed(0)`, which gives torch's own."""
+    recorder, function, args, kwargs = call.recorder, call.function, call.args, call.kwargs
     if recorder.typed is None:
         if function is not torch._C.Generator:
             return recorder.torch_function(function, args, kwargs)
-        say_read(recorder, frame, "torch.Generator()")  # what takes generators takes no proxies
+        say_read(recorder, call.frame, "torch.Generator()")  # what takes generators takes no proxies
         return function(*args, **kwargs)
     given = tuple([recorder.argument(arg) for arg in args])
     named = {key: recorder.argument(arg) for key, arg in kwargs.items()}
@@ -73,82 +55,32 @@ def _generator(
     return GeneratorProxy.make(recorder, device, lambda: node)
 
 
-def _forked(
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> _Fork:
-    return _Fork(recorder, function, args, kwargs)
+def _forked(call: Heard) -> Entered:
+    """`torch.random.fork_rng()` of a program, as a region of the graph: a capture moves no generator."""
+    return Entered(call, contextlib.nullcontext())
 
 
-class _Fork:
-    """`torch.random.fork_rng()` of a program, as a region of the graph."""
-
-    def __init__(
-        self, recorder: TypedCapture, manager: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        self._recorder, self._manager = recorder, manager
-        args, kwargs = tuple(map(_as_list, args)), {key: _as_list(value) for key, value in kwargs.items()}
-        self._args = tuple([recorder.argument(arg) for arg in args])
-        self._kwargs = {key: recorder.argument(value) for key, value in kwargs.items()}
-
-    def __enter__(self) -> None:
-        if self._recorder.typed is not None:
-            self._recorder.ambient.notice()
-        arguments = (self._manager, *self._args)
-        self._node = self._recorder.node("call_function", enter_context, arguments, self._kwargs, name="fork_rng")
-
-    def __exit__(self, *error: object) -> None:
-        if self._recorder.pending is None:
-            self._recorder.node("call_function", exit_context, (self._node,), {})
-
-
-def _as_list(value: Any) -> Any:
-    return list(value) if isinstance(value, range | set | frozenset) else value
-
-
-def _refused(
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    at = CallSite(frame.f_code, frame.f_lasti, recorder.scope).line()
-    what = f"the program calls {function.__module__}.{function.__name__}, which a graph cannot"
+def _refused(call: Heard) -> Any:
+    what = f"the program calls {call.function.__module__}.{call.function.__name__}, which a graph cannot"
     fix = "call it outside of the program, or keep the function that calls it as one node: leaf_functions=[...]"
-    raise refusal(CaptureError(what, at=at, fix=fix))
+    raise refusal(CaptureError(what, at=call.at(), fix=fix))
 
 
-def _drawn(
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    if recorder.typed is None:
-        say_read(recorder, frame, f"{getattr(function, '__qualname__', function.__name__)}()")
-        return function(*args, **kwargs)
-    return record_draw(recorder, function, args, kwargs)
+def _drawn(call: Heard) -> Any:
+    if call.recorder.typed is None:
+        say_read(call.recorder, call.frame, f"{getattr(call.function, '__qualname__', call.function.__name__)}()")
+        return call.original()
+    return record_draw(call.recorder, call.function, call.args, call.kwargs)
 
 
-def _read_state(
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _read_state(call: Heard) -> Any:
     if sys._getframe(2).f_code is _FORK:  # made before the program ran, as `@fork_rng()` is
-        return _refused(recorder, frame, torch.random.fork_rng, args, kwargs)
-    return _recorded(some_state, recorder, frame, function, args, kwargs)
+        return _refused(Heard(call.recorder, call.frame, torch.random.fork_rng, call.args, call.kwargs))
+    return _recorded(some_state, call)
 
 
 _FORK = inspect.unwrap(torch.random.fork_rng).__code__
-_EFFECT, _NUMBER = (functools.partial(_recorded, run) for run in (_no_effect, some_number))
+_EFFECT, _NUMBER = (functools.partial(_recorded, run) for run in (no_effect, some_number))
 OF_TORCH: dict[str, Callable[..., Any]] = {
     "manual_seed": _generator, "seed": _NUMBER, "initial_seed": _NUMBER, "get_rng_state": _read_state,
     "set_rng_state": _EFFECT, "fork_rng": _forked, "thread_safe_generator": _refused,
@@ -172,13 +104,11 @@ OF_NUMPY = frozenset({
     "standard_normal", "standard_t", "triangular", "uniform", "vonmises", "wald", "weibull", "zipf",
 })  # fmt: skip
 _DEVICES = ("torch.cuda", "torch.cuda.random", "torch.mps", "torch.xpu", "torch.xpu.random", "torch.mtia")
-_watched: list[bool] = []
 
 
+@functools.cache
 def watch_random_state() -> None:
     """Have what touches a random state heard of."""
-    if _watched:
-        return
     for name, act in OF_TORCH.items():
         overhear(torch.random, (name,), act, inner=(_FORK,))
         overhear(torch, (name,), act)
@@ -189,4 +119,3 @@ def watch_random_state() -> None:
     overhear_class(torch, "Generator", _generator, {})
     overhear(random, OF_PYTHON, _drawn)
     overhear(numpy.random, OF_NUMPY, _drawn)
-    _watched.append(True)

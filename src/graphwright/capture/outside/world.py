@@ -7,13 +7,12 @@ that reads, and stands in the report of the capture.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.outside.overheard import hear, heard, overhear, overhear_class, stand
+from graphwright.capture.outside.overheard import Heard, hear, heard, overhear, overhear_class, stand
 from graphwright.source import CallSite
 
 if TYPE_CHECKING:
@@ -93,20 +92,15 @@ def say_read(recorder: TypedCapture, frame: FrameType, what: str) -> None:
     recorder.ledger.say(f"{what} was read: its value is the capture's", at, frame)
 
 
-def _read(
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    if len(args) < _COMPUTE.get(function.__name__, 10**6):
+def _read(call: Heard) -> Any:
+    function = call.function
+    if len(call.args) < _COMPUTE.get(function.__name__, 10**6):
         owner = getattr(function, "__self__", None)
         home = f"{owner.__module__}.{owner.__name__}" if isinstance(owner, type) else function.__module__
         home = _HOMES.get(home, home)
-        say_read(recorder, frame, f"{home}.{function.__name__}()" if home else f"{function.__name__}()")
+        say_read(call.recorder, call.frame, f"{home}.{function.__name__}()" if home else f"{function.__name__}()")
     with torch._C.DisableTorchFunction():  # a tensor that it gives is a constant like any other
-        return function(*args, **kwargs)
+        return call.original()
 
 
 _HOMES = {
@@ -115,20 +109,14 @@ _HOMES = {
 }  # fmt: skip
 
 
-def _variable(
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+def _variable(call: Heard) -> Any:
     """A variable of the environment is looked up, or written: its name is encoded for that."""
     asked = sys._getframe(2).f_code.co_name
-    at = CallSite(frame.f_code, frame.f_lasti, recorder.scope).line()
+    recorder, at, variable = call.recorder, call.at(), f"os.environ[{call.args[0]!r}]"
     if asked in ("__setitem__", "__delitem__"):
-        recorder.ledger.say(f"os.environ[{args[0]!r}] is written: the captured program does not", at, frame)
+        recorder.ledger.say(f"{variable} is written: the captured program does not", at, call.frame)
     elif recorder.log is None or ("os.environ", at) not in recorder.log.told:  # a line may read all of them
-        say_read(recorder, frame, f"os.environ[{args[0]!r}]")
+        say_read(recorder, call.frame, variable)
         if recorder.log is not None:
             recorder.log.told.add(("os.environ", at))
-    return function(*args, **kwargs)
+    return call.original()

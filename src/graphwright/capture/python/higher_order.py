@@ -5,28 +5,17 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphwright.capture.outside.overheard import overhear
+from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.python.calls import call
 from graphwright.ops import IN_PYTHON
-
-if TYPE_CHECKING:
-    from graphwright.capture.state.protocol import TypedCapture
 
 __all__ = ["watch_higher_order"]
 
 
-def _act(
-    python: Callable[..., Any],
-    recorder: TypedCapture,
-    frame: FrameType,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    return call(python, *args, **kwargs)
+def _act(python: Callable[..., Any], heard: Heard) -> Any:
+    return call(python, *heard.args, **heard.kwargs)
 
 
 _unwatched = {  # the modules of torch's that have them, and may not be imported yet
