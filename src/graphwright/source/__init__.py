@@ -6,6 +6,7 @@ It knows nothing of captures. Read frames.py first.
     positions.py                where instructions stand in their source
     roles.py                    what an instruction is for, by its place in the tree: a message, a raise, an argument
     uses.py                     what a function does with a value that it reads: takes an item, hands it on, asks
+    function_parts.py           what functions are made of: code, names in it, variables that they close over
     parameters.py               arguments that whoever they are handed to never looks at
     source_files.py             source files, parsed once
     definitions.py              the definition that running code was compiled from
@@ -54,6 +55,7 @@ from graphwright.source.frames import (
     runs_as_it_is_left,
     user_frame,
 )
+from graphwright.source.function_parts import EMPTY, closure_of, codes_of, content_of, held_by, names_in, texts_in
 from graphwright.source.liveness import Liveness
 from graphwright.source.lowering_attempts import Handler, Tried, lower_attempt, with_rest
 from graphwright.source.lowering_comprehensions import TAKES_ALL, as_loop, loop_of
@@ -64,7 +66,6 @@ from graphwright.source.mentions import (
     DISPATCHERS,
     Mentions,
     catches,
-    codes_of,
     is_foreign,
     is_foreign_class,
     is_foreign_file,
@@ -137,20 +138,20 @@ from graphwright.source.variables import bound_in_loops, is_bound_once, names_co
 
 __all__ = [
     "Asked", "Mentions", "argument_for", "argument_of", "call_at", "code_called_by", "looks_at_all", "parameter_uses",
-    "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK", "SCOPES",
-    "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler", "Liveness",
-    "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern", "Use",
-    "all_placed", "annotate", "annotations_of", "argument_at", "as_attempt", "as_loop", "assigned", "blocks_of",
-    "bound_in_loops", "cache_around", "call_of_locals", "calls_the_same", "catches", "children", "codes_of",
-    "compares_identity", "compares_sizes", "copied_tree", "definition_line", "definition_of", "exit_signal",
-    "exiting", "falls_through", "function_of", "function_of_call", "holds", "ignores", "is_convertible", "is_foreign",
-    "is_foreign_class", "is_foreign_file", "is_from_conversion", "is_handled", "is_installed", "is_internal",
-    "is_bound_once", "is_of_library", "is_ours", "is_returned", "is_user_raise", "lambda_of", "leaves_loop",
-    "line_of_error",
-    "loop_of", "lower_attempt", "lower_loop", "lower_match", "may_wait", "mentions", "name_of", "names_counted",
-    "names_read", "note_compiled", "note_made_from_source", "note_replaced", "note_shown_as", "place_of",
-    "place_of_name", "place_of_write", "placed", "plain_names", "private_to", "qualname_of", "role_of", "returns",
-    "runs_as_it_is_left", "source_behind", "source_of", "statements_in", "steps_of", "stored_globals", "target_names",
-    "targets_in", "template_of", "texts_of", "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all",
-    "walk_own", "why_no_definition", "with_rest", "with_test_inside", "without_cache",
+    "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "EMPTY", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK",
+    "SCOPES", "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler",
+    "Liveness", "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern",
+    "Use", "all_placed", "annotate", "annotations_of", "argument_at", "as_attempt", "as_loop", "assigned", "blocks_of",
+    "bound_in_loops", "cache_around", "call_of_locals", "calls_the_same", "catches", "children", "closure_of",
+    "codes_of", "content_of", "compares_identity", "compares_sizes", "copied_tree", "definition_line", "definition_of",
+    "exit_signal", "exiting", "falls_through", "function_of", "function_of_call", "held_by", "holds", "ignores",
+    "is_convertible", "is_foreign", "is_foreign_class", "is_foreign_file", "is_from_conversion", "is_handled",
+    "is_installed", "is_internal", "is_bound_once", "is_of_library", "is_ours", "is_returned", "is_user_raise",
+    "lambda_of", "leaves_loop", "line_of_error", "loop_of", "lower_attempt", "lower_loop", "lower_match", "may_wait",
+    "mentions", "name_of", "names_counted", "names_in", "names_read", "note_compiled", "note_made_from_source",
+    "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write", "placed", "plain_names",
+    "private_to", "qualname_of", "role_of", "returns", "runs_as_it_is_left", "source_behind", "source_of",
+    "statements_in", "steps_of", "stored_globals", "target_names", "targets_in", "template_of", "texts_in", "texts_of",
+    "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all", "walk_own", "why_no_definition", "with_rest",
+    "with_test_inside", "without_cache",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from graphwright.source.code_table import CodeTable
+from graphwright.source.function_parts import codes_of, names_in
 from graphwright.source.positions import positions_of, qualname_of
 from graphwright.source.rewritten_asserts import is_rewritten
 from graphwright.source.source_files import Source, source_of
@@ -98,10 +99,8 @@ def note_made_from_source(code: CodeType) -> None:
 
 def note_shown_as(code: CodeType) -> None:
     """Note that code, and the code inside it, does what its source says, though that compiles to other code."""
-    _shown[code] = True
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            note_shown_as(const)
+    for part in codes_of(code):
+        _shown[part] = True
 
 
 def compiles_to(definition: Definition, code: CodeType) -> bool:
@@ -128,11 +127,9 @@ def _codes_of(filename: str, flags: int) -> dict[tuple[str, int], list[CodeType]
             _files.clear()
         found: dict[tuple[str, int], list[CodeType]] = {}
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-            waiting = [compile("".join(source.lines), filename, "exec", dont_inherit=True, flags=flags)]
-            while waiting:
-                code = waiting.pop()
+            whole = compile("".join(source.lines), filename, "exec", dont_inherit=True, flags=flags)
+            for code in codes_of(whole):
                 found.setdefault((code.co_name, code.co_firstlineno), []).append(code)
-                waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
         known = _files[filename] = source.lines, found
     return known[1]
 
@@ -153,7 +150,7 @@ def _compiled(definition: Definition, code: CodeType) -> CodeType | None:
     around: list[ast.stmt] = [ast.Global([*named], **_PLACE)] if named else []
     outer = ast.FunctionDef(f"{PREFIX}outer", nothing, [*around, *free, *body], [], **TYPE_PARAMETERS, **_PLACE)
     # What the module imports at its top is called in another way than what has methods.
-    imported = source_of(code.co_filename).imports.intersection(_global_names(code))
+    imported = source_of(code.co_filename).imports.intersection(names_in(code))
     names = [ast.alias(name, **_PLACE) for name in imported]
     module = ast.Module([*([ast.Import(names, **_PLACE)] if names else []), outer], [])
     try:
@@ -166,13 +163,6 @@ def _compiled(definition: Definition, code: CodeType) -> CodeType | None:
             return None
         compiled = inner[0]
     return compiled
-
-
-def _global_names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _global_names(const)
 
 
 def _alone(definition: Definition) -> ast.stmt:

@@ -17,13 +17,13 @@ from types import CodeType
 
 from graphwright.source.code_table import CodeTable
 from graphwright.source.frames import STANDS_FOR_TORCH, is_internal
+from graphwright.source.function_parts import codes_of, names_in, texts_in
 from graphwright.source.steps import imports_of, rebound_in, steps_of
 
 __all__ = [
     "DISPATCHERS",
     "Mentions",
     "catches",
-    "codes_of",
     "is_foreign",
     "is_foreign_class",
     "is_foreign_file",
@@ -102,14 +102,6 @@ def catches(code: CodeType) -> bool:
 _MATCHES = frozenset(dis.opmap[name] for name in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH") if name in dis.opmap)
 
 
-def codes_of(code: CodeType) -> Iterator[CodeType]:
-    """A code object and those inside it."""
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from codes_of(const)
-
-
 def _read(code: CodeType) -> Mentions:
     paths: set[tuple[str, ...]] = set()
     attributes: set[str] = set()
@@ -139,9 +131,8 @@ def _read(code: CodeType) -> Mentions:
         if free:
             rebound.update(rebound_in(part))
     imports = frozenset(found for part in codes_of(code) for found in _imports(part))
-    looks_up = any(not _LOOKS_UP.isdisjoint(part.co_names) for part in codes_of(code))
-    consts = [const for part in codes_of(code) for const in part.co_consts] if looks_up else []
-    texts = frozenset(const for const in consts if isinstance(const, str) and const.isidentifier())
+    looks_up = not _LOOKS_UP.isdisjoint(names_in(code))
+    texts = frozenset(filter(str.isidentifier, texts_in(code)) if looks_up else ())
     return Mentions(
         frozenset(paths),
         frozenset(attributes),

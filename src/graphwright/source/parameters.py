@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from graphwright.source.code_table import CodeTable
-from graphwright.source.mentions import codes_of
+from graphwright.source.function_parts import codes_of
 from graphwright.source.uses import Place, Use, definition_around, expression_of, parameter_uses, stores_of
 
 __all__ = [

@@ -7,6 +7,8 @@ import sys
 import warnings
 from types import CodeType, ModuleType
 
+from graphwright.source.function_parts import codes_of
+
 __all__ = ["is_rewritten", "rewrite_asserts"]
 
 _REWRITTEN = "@py"  # how the names begin that pytest's assertions are written with
@@ -14,9 +16,8 @@ _REWRITTEN = "@py"  # how the names begin that pytest's assertions are written w
 
 def is_rewritten(code: CodeType) -> bool:
     """Tell whether asserts of a code object, or of one inside it, were rewritten."""
-    names = (*code.co_names, *code.co_varnames)
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return any(name.startswith(_REWRITTEN) for name in names) or any(map(is_rewritten, inner))
+    names = (name for part in codes_of(code) for name in (*part.co_names, *part.co_varnames))
+    return any(name.startswith(_REWRITTEN) for name in names)
 
 
 def rewrite_asserts(tree: ast.Module, text: str) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
+from graphwright.source.function_parts import codes_of
+
 __all__ = ["imports_of", "rebound_in", "steps_of"]
 
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
@@ -100,10 +102,7 @@ class Sample:
 def _shifts() -> dict[int, int]:
     """By the opcodes that mention names, by how many bits that place is shifted in their arguments: releases differ."""
     found = {opcode: {0, 1, 2} for opcode in dis.hasname}
-    waiting = [compile(_SAMPLE, "<sample>", "exec")]
-    while waiting:
-        code = waiting.pop()
-        waiting += [const for const in code.co_consts if isinstance(const, CodeType)]
+    for code in codes_of(compile(_SAMPLE, "<sample>", "exec")):
         names = dict(enumerate(code.co_names))
         for step in dis.get_instructions(code):
             place = step.arg

@@ -19,14 +19,13 @@ from torch import nn
 
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.effects.hook_effects import writes_later
-from graphwright.capture.effects.reach import EMPTY, content_of
 from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.state.running import RUN, refusal
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument
 from graphwright.ops import close_over
 from graphwright.runtime import attributes_of
-from graphwright.source import is_bound_once, mentions, source_behind
+from graphwright.source import closure_of, content_of, held_by, is_bound_once, mentions, source_behind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -71,10 +70,9 @@ def _method(recorder: TypedCapture, method: MethodType) -> Argument:
 
 def _function(recorder: TypedCapture, function: FunctionType) -> Argument:
     """A function as it is, or the node that makes it again around what it holds."""
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells = closure_of(function)
     _refuse_shared(recorder, function, cells)
-    held = {name: content for name, cell in cells.items() if (content := content_of(cell)) is not EMPTY}
-    held |= dict(_defaults(function))
+    held = held_by(function) | dict(_defaults(function))
     for item in held.values():
         path = path_of(recorder, item) if isinstance(item, nn.Module) else None
         if path is not None:

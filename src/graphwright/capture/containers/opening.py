@@ -15,7 +15,7 @@ import torch
 from graphwright.capture.containers.item_kinds import DICTS, kind_of_table
 from graphwright.capture.containers.loop_lists import LoopList, LoopQueue
 from graphwright.capture.containers.loop_sets import opened_table
-from graphwright.capture.effects.branch_state import EMPTY, State, content_of
+from graphwright.capture.effects.branch_state import State
 from graphwright.capture.proxies.constructors import container_call
 from graphwright.capture.proxies.contents import Container, changeable, content, refill
 from graphwright.capture.proxies.unbound import Unbound
@@ -23,7 +23,7 @@ from graphwright.capture.state.plan import Way
 from graphwright.capture.state.running import RUN
 from graphwright.capture.state.samples import Growable, Grows, Unlike
 from graphwright.ir import Node
-from graphwright.source import HIDDEN, user_frame
+from graphwright.source import EMPTY, HIDDEN, content_of, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place

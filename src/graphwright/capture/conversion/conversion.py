@@ -39,10 +39,13 @@ from graphwright.source import (
     TYPE_PARAMETERS,
     CodeTable,
     all_placed,
+    closure_of,
+    codes_of,
     compares_identity,
     copied_tree,
     definition_of,
     is_convertible,
+    names_in,
     note_compiled,
     note_made_from_source,
     note_replaced,
@@ -129,7 +132,7 @@ def convert(function: FunctionType, runtime: Any, waiting: frozenset[int] = froz
     if new is None:
         return None
     _originals[new] = weakref.ref(code)
-    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    cells = closure_of(function)
     made = FunctionType(
         new, function.__globals__, function.__name__, function.__defaults__, tuple([cells[n] for n in new.co_freevars])
     )
@@ -206,7 +209,7 @@ def asks_class(code: CodeType) -> bool:
     """Tell whether a function of the program uses `type`, which Python itself answers with the class of a stand-in."""
     known = _of_class.get(code)
     if known is None:
-        names = _names(code)
+        names = {*names_in(code)}
         of_parameters = any("Parameter" in name for name in names) and not names.isdisjoint(
             ("isinstance", "issubclass")
         )
@@ -221,17 +224,17 @@ def asks_kind(code: CodeType) -> bool:
 
 def asks_by_name(code: CodeType) -> bool:
     """Tell whether a function of the program looks attributes up by names that it computes."""
-    return not _LOOKUPS.isdisjoint(_names(code)) and _asked(code).by_name
+    return not _LOOKUPS.isdisjoint(names_in(code)) and _asked(code).by_name
 
 
 def searches_globals(code: CodeType) -> bool:
     """Tell whether a function of the program looks global variables up by names that it computes."""
-    return "globals" in _names(code) and _asked(code).of_globals
+    return "globals" in names_in(code) and _asked(code).of_globals
 
 
 def searches_attributes(code: CodeType) -> bool:
     """Tell whether a function of the program looks into tables of attributes, other than under names that it writes."""
-    return not _ATTRIBUTES.isdisjoint(_names(code)) and _asked(code).of_attributes
+    return not _ATTRIBUTES.isdisjoint(names_in(code)) and _asked(code).of_attributes
 
 
 _ATTRIBUTES = frozenset({"vars", "dir", "__dict__"})
@@ -262,20 +265,15 @@ def _asked(code: CodeType) -> Asked:
     if known is None:
         definition = None
         if not code.co_filename.startswith(_LIBRARIES) and (
-            not _OF_CLASSES.isdisjoint(_names(code)) or not _ASKING.isdisjoint(code.co_code[::2])
+            not _OF_CLASSES.isdisjoint(names_in(code)) or not _ASKING.isdisjoint(code.co_code[::2])
         ):
             definition = definition_of(code)
         known = _classes[code] = asked_in(definition)
     return known
 
 
-def _names(code: CodeType) -> set[str]:
-    return {*code.co_names}.union(*[_names(const) for const in code.co_consts if isinstance(const, CodeType)])
-
-
 def _has_identity(code: CodeType) -> bool:
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return _IS in code.co_code[::2] or not _ASK.isdisjoint(code.co_names) or any(map(_has_identity, inner))
+    return any(_IS in part.co_code[::2] or not _ASK.isdisjoint(part.co_names) for part in codes_of(code))
 
 
 def compares_with_flag(code: CodeType) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.runtime import class_name, name_of_class, own_names
-from graphwright.source import mentions
+from graphwright.source import mentions, texts_in
 
 if TYPE_CHECKING:
     import torch
@@ -53,21 +53,13 @@ def asker_of(code: CodeType, names: dict[str, Any], asks_identity: bool, walks: 
         found = [_at(names, path) for path in mentioned.paths]
         classes = [kind for kind in found if issubclass(type(kind), type) and issubclass(kind, nn.Module)]
     sees_dict = ("vars",) in mentioned.paths or "__dict__" in mentioned.attributes
-    keys = frozenset(filter(str.isidentifier, _texts(code))) if sees_dict else frozenset()
+    keys = frozenset(filter(str.isidentifier, texts_in(code))) if sees_dict else frozenset()
     asks_exactly = ("type",) in mentioned.paths or "__class__" in mentioned.attributes
     asks_any = asks_exactly and is_of_user
     if not classes and not asks_identity and not keys and not walks and not asks_any:
         return None
     named = frozenset(classes) - {nn.Module}
     return Asker(mentioned.attributes, named, asks_exactly, asks_any, asks_identity, keys, walks)
-
-
-def _texts(code: CodeType) -> Iterator[str]:
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _texts(const)
-        elif isinstance(const, str):
-            yield const
 
 
 def _at(names: dict[str, Any], path: tuple[str, ...]) -> Any:

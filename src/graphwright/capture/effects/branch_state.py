@@ -8,14 +8,14 @@ from contextvars import copy_context
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.effects.reach import EMPTY, content_of, seen_state
+from graphwright.capture.effects.reach import seen_state
 from graphwright.capture.effects.watched_values import WatchedOutside, WatchedValues
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import content, is_still, is_unchanged, refill
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.running import is_in_context, set_in_context
 from graphwright.capture.state.samples import Unlike
-from graphwright.source import PREFIX, CodeTable, codes_of, mentions
+from graphwright.source import EMPTY, PREFIX, CodeTable, closure_of, codes_of, content_of, mentions
 from graphwright.values import Given, Template, filled
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["EMPTY", "Bound", "OneSided", "State", "cells_of", "content_of", "names_in", "set_cell"]
+__all__ = ["Bound", "OneSided", "State", "cells_of", "names_in", "set_cell"]
 
 
 class Bound(Template):
@@ -167,10 +167,10 @@ class State:
 def cells_of(functions: Iterable[Callable[..., Any]]) -> dict[str, CellType]:
     """The variables that functions made from statements close over, through each other too."""
     cells: dict[str, CellType] = {}
-    waiting = [*functions]
+    waiting: list[Any] = [*functions]
     while waiting:
         function = waiting.pop()
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        for name, cell in closure_of(function).items():
             if name.startswith(PREFIX):  # what comes after the branch, a function that both sides call
                 waiting.append(content_of(cell))
             else:
@@ -189,7 +189,7 @@ def _cells_inside(
     known = {*map(id, cells.values())}
     for function in (*near, *functions):
         rebound = mentions(function.__code__).rebound if function not in near else None
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        for name, cell in closure_of(function).items():
             if id(cell) not in known and not name.startswith(PREFIX) and (rebound is None or name in rebound):
                 known.add(id(cell))
                 found[name if name not in {*cells, *found} else f"{name} of {function.__name__} {len(found)}"] = cell

@@ -11,9 +11,8 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture.effects.reach import content_of
 from graphwright.runtime import MODULE_TABLES, GraphModule, is_plain
-from graphwright.source import steps_of
+from graphwright.source import codes_of, content_of, names_in, steps_of
 
 __all__ = ["NOT_OF_USERS", "OWN", "Uses", "methods_of", "uses_of_class", "wrapped_in", "written_by"]
 
@@ -48,7 +47,7 @@ def uses_of_class(kind: type) -> Uses:
         own: Any = kind.__getattribute__
         is_own |= own is not object.__getattribute__ or any(map(_is_descriptor, _of_users(kind)))
         every = [code for name, codes in methods.items() if name != "__init__" for code in codes]
-        mentioned = frozenset(name for code in reached for name in _names(code))
+        mentioned = frozenset(name for code in reached for name in names_in(code))
         known = _known[kind] = Uses(
             frozenset(name for code in every for name in _assigned(code)),
             frozenset(name for code in reached for name in _assigned(code)),
@@ -86,9 +85,7 @@ def _is_plain_attribute(kind: type, name: str) -> bool:
 
 
 def _is_global(name: str, code: CodeType) -> bool:
-    if name not in code.co_names:
-        return any(_is_global(name, inner) for inner in code.co_consts if isinstance(inner, CodeType))
-    return any(step[:2] == ("LOAD_GLOBAL", name) for step in steps_of(code))
+    return any(step[:2] == ("LOAD_GLOBAL", name) for part in codes_of(code) for step in steps_of(part))
 
 
 def methods_of(kind: type, foreign: Container[str]) -> Iterator[tuple[str, FunctionType]]:
@@ -120,17 +117,10 @@ def written_by(kind: type, function: Callable[..., Any]) -> frozenset[str]:
     methods: dict[str, list[CodeType]] = {}
     for name, method in methods_of(kind, NOT_OF_USERS):
         methods.setdefault(name, []).append(method.__code__)
-    codes = [code for each in wrapped_in(function) for code in _nested(each.__code__)]
+    codes = [code for each in wrapped_in(function) for code in codes_of(each.__code__)]
     own = [name for code in codes for step, name, _ in steps_of(code) if step == "STORE_ATTR"]
     reached = _named_from([name for code in codes for name in code.co_names], methods)
     return frozenset([*own, *[name for code in reached for name in _assigned(code)]])
-
-
-def _nested(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _nested(const)
 
 
 def _reached(methods: dict[str, list[CodeType]]) -> list[CodeType]:
@@ -145,7 +135,7 @@ def _named_from(waiting: list[str], methods: dict[str, list[CodeType]]) -> list[
         name = waiting.pop()
         if name in methods and name not in reached:
             reached[name] = methods[name]
-            waiting += [other for code in methods[name] for other in _names(code)]
+            waiting += [other for code in methods[name] for other in names_in(code)]
     return [code for codes in reached.values() for code in codes]
 
 
@@ -153,13 +143,6 @@ _NOT_CALLED = frozenset({
     "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
     "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__getattr__", "__getattribute__",
 })  # fmt: skip
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _names(const)
 
 
 _STORE = dis.opmap["STORE_ATTR"]

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.effects.branch_state import State, content_of
+from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.class_uses import written_by
 from graphwright.capture.state.plan import Restart
 from graphwright.errors import CaptureError
+from graphwright.source import content_of
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from torch import nn
 from graphwright.capture.effects.class_uses import methods_of, wrapped_in
 from graphwright.capture.effects.held_tables import held_by, is_state
 from graphwright.runtime import attributes_of, class_name, inside_of, is_atom, is_plain_container, spelled
-from graphwright.source import is_foreign_class
+from graphwright.source import is_foreign_class, names_in, texts_in
 
 __all__ = [
     "hideable", "holds_modules", "holds_objects", "is_looked_into", "kinds_in", "mentioned_by", "rest_of_container",
@@ -214,7 +214,7 @@ def _mentioned(kinds: frozenset[type], own: FunctionType | None) -> frozenset[st
         if function in seen:
             continue
         seen.add(function)
-        for name in _names(function.__code__):
+        for name in (*names_in(function.__code__), *texts_in(function.__code__)):
             names.add(name)
             found = function.__globals__.get(name)
             waiting += methods.get(name, ()) if name not in _NOT_CALLED else ()
@@ -227,12 +227,3 @@ _FOREIGN = ("torch", "graphwright", "builtins")
 
 def _is_foreign(function: FunctionType) -> bool:
     return str(function.__module__).partition(".")[0] in _FOREIGN
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _names(const)
-        elif isinstance(const, str):
-            yield const

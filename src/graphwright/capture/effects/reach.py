@@ -26,10 +26,10 @@ from torch import nn
 from graphwright.capture.proxies.contents import holds_bytes
 from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.runtime import attributes_of
+from graphwright.source import content_of
 
-__all__ = ["EMPTY", "content_of", "how_far", "leads_to", "seen_state"]
+__all__ = ["how_far", "leads_to", "seen_state"]
 
-EMPTY: Any = object()  # the content of a cell without one
 
 _CACHE = type(functools.lru_cache(len))
 _METHOD_WRAPPER = type([].__len__)
@@ -130,14 +130,6 @@ def _numbers_in(part: Any, are_left: bool) -> Any:
     if type(part) is tuple or (type(part) is list and are_left):
         return [_numbers_in(inner, are_left) for inner in part] if type(part) is tuple else len(part)
     return type(part)
-
-
-def content_of(cell: types.CellType) -> Any:
-    """What a cell holds, EMPTY if nothing."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return EMPTY
 
 
 def _has_slots(value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphwright.capture.proxies.contents import changeable, content, refill
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.source import place_of_name
+from graphwright.source import EMPTY, content_of, place_of_name
 
 if TYPE_CHECKING:
     from graphwright.ops import Names
@@ -16,7 +16,7 @@ __all__ = ["MISSING", "Owner", "Variables"]
 
 Owner: TypeAlias = "dict[str, Any] | type | FunctionType | CellType"
 
-MISSING: Any = object()
+MISSING = EMPTY
 _DEPTH = 3  # how far inside of each other the containers are that are put back
 
 
@@ -57,10 +57,7 @@ class Variables:
         if type(self.owner) is dict:
             return self.owner.get(name, MISSING)
         if type(self.owner) is CellType:
-            try:
-                return self.owner.cell_contents
-            except ValueError:
-                return MISSING
+            return content_of(self.owner)
         if type(self.owner) is FunctionType:
             return vars(self.owner).get(name, MISSING)
         return next((base.__dict__[name] for base in self.owner.__mro__ if name in base.__dict__), MISSING)

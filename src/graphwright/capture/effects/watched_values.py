@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.effects.reach import content_of, leads_to, seen_state
+from graphwright.capture.effects.reach import leads_to, seen_state
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import Container, changeable, content, is_still, is_unchanged
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.symbols import NUMBERS
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.source import content_of
 
 if TYPE_CHECKING:
     from graphwright.capture.effects.variables import Variables

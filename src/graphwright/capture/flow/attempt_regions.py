@@ -20,7 +20,7 @@ import torch
 from graphwright.capture.calls.errors_raised import Errors, errors_of
 from graphwright.capture.calls.refusals import is_refused_value
 from graphwright.capture.containers.opening import make_growing
-from graphwright.capture.effects.branch_state import EMPTY, State
+from graphwright.capture.effects.branch_state import State
 from graphwright.capture.flow.branches import branch
 from graphwright.capture.flow.caught_errors import is_error
 from graphwright.capture.flow.joined_values import Leaving
@@ -36,6 +36,7 @@ from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 from graphwright.ops import write_attempt
+from graphwright.source import EMPTY
 from graphwright.values import Given, filled
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from graphwright.capture.containers.opening import OPENABLE, make_growing
-from graphwright.capture.effects.branch_state import EMPTY, State, content_of, set_cell
+from graphwright.capture.effects.branch_state import State, set_cell
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.caught_errors import divides_by_zero
 from graphwright.capture.flow.joined_values import Join, Leaving
@@ -32,7 +32,7 @@ from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import GraphwrightError
 from graphwright.ops import write_branch
-from graphwright.source import HIDDEN
+from graphwright.source import EMPTY, HIDDEN, content_of
 from graphwright.values import Container, Given, Slot, filled
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphwright.capture.containers.loop_lists import LoopList, LoopTuple
-from graphwright.capture.effects.branch_state import EMPTY, Bound, OneSided, State
+from graphwright.capture.effects.branch_state import Bound, OneSided, State
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.proxies.contents import changeable
 from graphwright.capture.proxies.growing import is_growing
@@ -23,6 +23,7 @@ from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.samples import MISSING, UNSET, Unlike
 from graphwright.capture.state.tensor_proxy import is_uncertain
+from graphwright.source import EMPTY
 from graphwright.values import (
     INSIDE,
     Container,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.effects.branch_state import EMPTY, State
+from graphwright.capture.effects.branch_state import State
 from graphwright.capture.flow.loop_state import Carried
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
@@ -27,7 +27,7 @@ from graphwright.capture.state.regions import Region
 from graphwright.capture.state.samples import MISSING, UNSET, Unlike
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.ir import Node
-from graphwright.source import HIDDEN
+from graphwright.source import EMPTY, HIDDEN
 from graphwright.values import INSIDE, Container, Given, Joiner, Path, Template, filled, parts
 
 if TYPE_CHECKING:

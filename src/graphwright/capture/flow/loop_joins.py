@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopTuple
 from graphwright.capture.containers.opening import OPENABLE
-from graphwright.capture.effects.branch_state import EMPTY
 from graphwright.capture.flow.loop_state import Born, Carried
 from graphwright.capture.proxies.contents import changeable
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.samples import UNSET, Grows, Unlike
-from graphwright.source import HIDDEN
+from graphwright.source import EMPTY, HIDDEN
 from graphwright.values import INSIDE, Container, HasParts, Joiner, Path, Template, parts
 
 if TYPE_CHECKING:

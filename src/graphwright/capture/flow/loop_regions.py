@@ -11,7 +11,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from types import CellType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,7 +39,7 @@ from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.errors import CaptureError, TraceError
 from graphwright.ir import Node
 from graphwright.ops import write_loop
-from graphwright.source import targets_in
+from graphwright.source import content_of, targets_in
 from graphwright.values import Given, NumberKind, filled, loose_sizes
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class LoopRegion:
             if name in self._cells:
                 self._cells[name].cell_contents = None
                 del self._cells[name].cell_contents
-        held = [cell.cell_contents for cell in self._cells.values() if _is_filled(cell)]
+        held = [*map(content_of, self._cells.values())]
         # Lists that grow, and what is in them before the loop.
         self._grown = [
             (value, value.content()) for value in held if isinstance(value, Holder) and not isinstance(value, LoopTuple)
@@ -424,10 +424,3 @@ class LoopRegion:
         if is_truth and not self._asks_how:
             made.graph.erase_node(made)
         return decision
-
-
-def _is_filled(cell: CellType) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False

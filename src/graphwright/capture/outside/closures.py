@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from torch import nn
@@ -22,7 +22,7 @@ from graphwright.hierarchy import paths_in
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime import facts_of_modules, new_object
-from graphwright.source import codes_of, stored_globals
+from graphwright.source import closure_of, held_by, names_in, stored_globals
 
 __all__ = ["Reached", "names_behind"]
 
@@ -124,11 +124,10 @@ def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
         if is_plain_object(function.__self__):
             yield from vars(function.__self__).items()
     elif isinstance(function, FunctionType):
-        for name, cell in _cells(function).items():
-            yield name, cell.cell_contents
+        yield from held_by(function).items()
         names = function.__globals__
         if not stored_globals(function.__code__):
-            for name in _global_names(function.__code__):
+            for name in {*names_in(function.__code__)}:
                 if isinstance(names.get(name), nn.Module):
                     yield name, names[name]
     elif is_plain_object(function):
@@ -140,23 +139,6 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
         return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         return []
-
-
-def _cells(function: FunctionType) -> dict[str, CellType]:
-    held = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name: cell for name, cell in held if _is_set(cell)}
-
-
-def _is_set(cell: CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
-
-
-def _global_names(code: CodeType) -> set[str]:
-    return {name for part in codes_of(code) for name in part.co_names}
 
 
 class _Copy:
@@ -203,21 +185,18 @@ class _Copy:
         return made
 
     def _function(self, function: FunctionType) -> FunctionType:
-        cells = _cells(function)
-        mine = {name: self.value(cell.cell_contents) for name, cell in cells.items()}
-        changed = {name for name, cell in cells.items() if mine[name] is not cell.cell_contents}
+        held = held_by(function)
+        mine = {name: self.value(value) for name, value in held.items()}
+        changed = {name for name, value in held.items() if mine[name] is not value}
         names, found = function.__globals__, {}
         if not stored_globals(function.__code__):
-            for name in _global_names(function.__code__):
+            for name in {*names_in(function.__code__)}:
                 if id(names.get(name)) in self._modules:
                     found[name] = self._modules[id(names[name])]
         if not changed and not found:
             return function
         closure = tuple(
-            [
-                CellType(mine[name]) if name in changed else cell
-                for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-            ]
+            [CellType(mine[name]) if name in changed else cell for name, cell in closure_of(function).items()]
         )
         made = FunctionType(
             function.__code__,

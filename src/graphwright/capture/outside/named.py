@@ -8,7 +8,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
+from types import FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from graphwright.runtime import attributes_of
 from graphwright.source import Mentions, is_foreign, is_foreign_class, is_foreign_file
 
 __all__ = [
-    "CONSTRUCTORS", "CONTAINERS", "MOST", "TABLES", "attribute", "content", "covered", "fields",
+    "CONSTRUCTORS", "CONTAINERS", "MOST", "TABLES", "attribute", "covered", "fields",
     "has_attributes", "has_state", "is_definition", "is_foreign_definition", "is_small", "methods_of_python",
     "module_of", "of_class", "title",
 ]  # fmt: skip
@@ -181,13 +181,6 @@ def _count(value: Any, most: int) -> int:
             break
         count += _count(item, most - count) - 1
     return max(count, 1)
-
-
-def content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
 
 
 def module_of(names: dict[str, Any]) -> str | Names:

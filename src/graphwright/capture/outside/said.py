@@ -10,8 +10,8 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from types import CodeType, FrameType, FunctionType
+from collections.abc import Callable
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +22,7 @@ from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.state.tracer_warnings import warn_at
-from graphwright.source import CodeTable, place_of, user_frame
+from graphwright.source import CodeTable, names_in, place_of, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log
@@ -43,7 +43,7 @@ def tells(function: FunctionType) -> bool:
     """Tell whether a function prints, or warns: that is to be known before it is called."""
     names = _telling.get(function.__code__)
     if names is None:
-        mentioned = {name for code in _codes(function.__code__) for name in code.co_names}
+        mentioned = {*names_in(function.__code__)}
         names = _telling[function.__code__] = frozenset({"print", "warn"} & mentioned)
     if not names:
         return False
@@ -52,13 +52,6 @@ def tells(function: FunctionType) -> bool:
 
 
 _telling: CodeTable[frozenset[str]] = CodeTable()  # which of `print` and `warn` a function mentions
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _codes(const)
 
 
 def warn(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -43,7 +43,6 @@ from graphwright.capture.outside.named import (
     MOST,
     TABLES,
     attribute,
-    content,
     covered,
     fields,
     flags_of,
@@ -75,7 +74,7 @@ from graphwright.runtime import (
     bound_in,
     is_atom,
 )
-from graphwright.source import DISPATCHERS, catches, is_foreign, is_foreign_class, mentions
+from graphwright.source import DISPATCHERS, catches, closure_of, content_of, is_foreign, is_foreign_class, mentions
 
 if TYPE_CHECKING:
     from graphwright.capture.effects.keeping import Keeping
@@ -309,8 +308,8 @@ class World:
         self._keep.append(function)
         is_decorator = is_foreign(code)
         rebound = frozenset() if is_decorator else mentions(code).rebound
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            value = content(cell)
+        for name, cell in closure_of(function).items():
+            value = content_of(cell)
             if name == "__class__":
                 continue
             if is_decorator:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from graphwright.source import is_internal
+from graphwright.source import held_by, is_internal
 
 __all__ = ["asking_from", "asking_in"]
 
@@ -24,7 +24,7 @@ def asking_in(function: FunctionType, owner: Any, asks: Callable[[CodeType], boo
     """
     key = id(function), id(type(owner))
     if key not in known:
-        found = _ways(function.__code__, function.__globals__, _free(function), owner, asks, _DEEPEST, set(), known)
+        found = _ways(function.__code__, function.__globals__, held_by(function), owner, asks, _DEEPEST, set(), known)
         known[key] = function, found
     return known[key][1]  # type: ignore[no-any-return]
 
@@ -61,7 +61,7 @@ def _ways(
         inner = function.__code__
         if inner in seen:
             continue
-        further = _ways(inner, function.__globals__, _free(function), owner, asks, depth - 1, seen, known)
+        further = _ways(inner, function.__globals__, held_by(function), owner, asks, depth - 1, seen, known)
         if further:
             found |= {code} | further
     return found
@@ -97,12 +97,6 @@ def _named(
             yield None if isinstance(owner, ModuleType) else owner, method
 
 
-def _free(function: FunctionType) -> dict[str, Any]:
-    """The variables of other functions that a function closes over."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
-
-
 def _methods(owner: Any, names: set[str]) -> Iterator[FunctionType]:
     """The functions under these names of a module, or of the class of something; nothing of the user's is run."""
     kind = owner if isinstance(owner, type) else type(owner)
@@ -116,11 +110,3 @@ def _methods(owner: Any, names: set[str]) -> Iterator[FunctionType]:
             if type(found) is FunctionType:
                 yield found
         rest = rest - there if there else rest
-
-
-def _is_filled(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - whether it holds anything
-    except ValueError:
-        return False
-    return True

@@ -29,6 +29,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node, shared_operands
 from graphwright.ops import TRANSFORMS, transformed, unpack
+from graphwright.source import held_by
 from graphwright.values import leaves, sequence
 
 if TYPE_CHECKING:
@@ -120,8 +121,7 @@ class Transforms:
 
     def _made_before(self, name: str, function: FunctionType) -> Transformed:
         """Take apart what a transform made outside of the capture."""
-        held = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        known = {key: cell.cell_contents for key, cell in held.items() if key in _signature(name).parameters}
+        known = {key: held for key, held in held_by(function).items() if key in _signature(name).parameters}
         inner = known.pop("func")
         return Transformed(self._recorder, name, inner, _options(_signature(name), known))
 

@@ -20,6 +20,7 @@ from torch import nn
 from graphwright.capture.state.plan import Conversions, Plan
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
 from graphwright.runtime import MODULE_TABLES, ReportEntry, facts_of_modules
+from graphwright.source import content_of
 from graphwright.values import Kind
 
 if TYPE_CHECKING:
@@ -203,18 +204,11 @@ class Likeness:
         elif kind is MethodType:
             held = [value.__func__, value.__self__]
         elif kind is FunctionType:
-            held = [value.__defaults__, *[_content(cell) for cell in value.__closure__ or ()]]
+            held = [value.__defaults__, *map(content_of, value.__closure__ or ())]
             kind = value.__code__
         elif kind.__dictoffset__:
             held = [part for item in object.__getattribute__(value, "__dict__").items() for part in item]
         return id(kind), *[self._told(item, depth + 1) for item in held]
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # empty
-        return None
 
 
 # ---- the memory of the process

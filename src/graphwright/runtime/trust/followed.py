@@ -12,8 +12,9 @@ import dis
 import functools
 import inspect
 import types
-from collections.abc import Iterator
 from typing import Any
+
+from graphwright.source import codes_of, held_by
 
 __all__ = ["reach_of"]
 
@@ -70,15 +71,14 @@ def reach_of(value: types.FunctionType, owner: type | None = None) -> str | None
         seen.add(id(function))
         if len(seen) > _MOST:
             return f"more than {_MOST} functions"
-        for code in _codes(function.__code__):
+        for code in codes_of(function.__code__):
             used: list[Any] = []
             found = _reach_of_code(code, function.__globals__, used)
             if found is not None:
                 return f"{found!r} in {function.__module__}.{function.__qualname__}"
             used += [inspect.getattr_static(owner, name, None) for name in code.co_names] if owner is not None else []
             waiting += [each for one in used for each in functions_in(one, package)]
-        held = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-        waiting += [each for one in held for each in functions_in(one, package)]
+        waiting += [each for one in held_by(function).values() for each in functions_in(one, package)]
     return None
 
 
@@ -103,20 +103,6 @@ def functions_in(value: Any, package: str) -> list[types.FunctionType]:
 
 
 _MADE_BY = ("__new__", "__init__", "__post_init__")
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
 
 
 def _reach_of_code(code: types.CodeType, names: dict[str, Any], used: list[Any]) -> str | None:

@@ -27,7 +27,7 @@ from graphwright.script.program.values import (
 from graphwright.script.statements.merging import NEXT
 from graphwright.script.statements.with_statements import enter_known
 from graphwright.script.types import ANY, NONE, Type, accepts, join, optional, resolved
-from graphwright.source import walk_all, why_no_definition
+from graphwright.source import held_by, walk_all, why_no_definition
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
@@ -233,9 +233,8 @@ def _torch_context(function: FunctionType) -> Any:
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is None or not function.__code__.co_filename.endswith("_contextlib.py"):
         return None
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    factory = cells.get("ctx_factory")
-    return None if factory is None else factory.cell_contents()
+    factory = held_by(function).get("ctx_factory")
+    return None if factory is None else factory()
 
 
 def _in_context(

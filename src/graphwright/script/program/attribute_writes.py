@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.script.program.frames import code_of
+from graphwright.source import names_in
 
 __all__ = ["Written", "written_elsewhere"]
 
@@ -78,9 +79,7 @@ def _methods(kind: Any) -> list[tuple[str, types.FunctionType]]:
 
 @functools.lru_cache(4096)
 def _mentioned(function: types.FunctionType) -> frozenset[str]:
-    code = function.__code__
-    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return frozenset(code.co_names).union(*[part.co_names for part in inner])
+    return frozenset(names_in(function.__code__))
 
 
 @functools.lru_cache(4096)

@@ -16,6 +16,7 @@ from torch import nn
 
 from graphwright.script.program.attribute_writes import Written
 from graphwright.script.types import ANY, NONE, TENSOR, Type, join, optional
+from graphwright.source import codes_of
 
 __all__ = ["Attributes"]
 
@@ -107,8 +108,5 @@ class Attributes:
 
 def _stored(code: types.CodeType) -> set[str]:
     """The names of attributes that a function, and those inside it, assign or delete."""
-    names = {str(step.argval) for step in dis.get_instructions(code) if step.opname in ("STORE_ATTR", "DELETE_ATTR")}
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            names |= _stored(const)
-    return names
+    steps = (step for part in codes_of(code) for step in dis.get_instructions(part))
+    return {str(step.argval) for step in steps if step.opname in ("STORE_ATTR", "DELETE_ATTR")}

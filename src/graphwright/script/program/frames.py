@@ -17,7 +17,7 @@ from graphwright.ir import Origin
 from graphwright.script.program.type_comments import type_comments
 from graphwright.script.program.values import Runtime, Value
 from graphwright.script.types import Type
-from graphwright.source import Liveness, Source, assigned, definition_of, source_of
+from graphwright.source import Liveness, Source, assigned, closure_of, definition_of, held_by, source_of
 
 __all__ = ["MISSING", "Closure", "Code", "Frame", "Kept", "LoopEnds", "Scope", "code_of"]
 
@@ -91,18 +91,9 @@ def code_of(function: FunctionType) -> Code | None:
     definition = definition_of(code)
     if definition is None:
         return None
-    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    closure = {name: cell.cell_contents for name, cell in cells.items() if _is_set(cell)}
     qualname = getattr(code, "co_qualname", function.__qualname__)
-    return Code(definition, code.co_filename, qualname, Outside(closure, function.__globals__, cells))
-
-
-def _is_set(cell: Any) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:
-        return False
-    return True
+    outside = Outside(held_by(function), function.__globals__, closure_of(function))
+    return Code(definition, code.co_filename, qualname, outside)
 
 
 @dataclasses.dataclass(frozen=True)
