@@ -15,12 +15,12 @@ from torch import nn
 from graphwright.capture.calls.modes import INFERENCE, modes_of
 from graphwright.capture.containers.kept_containers import kept_container
 from graphwright.capture.conversion.conversion import is_converted
+from graphwright.capture.effects.hook_effects import HookEffects, hooks_of
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.tags import Tags
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.ladder.refuse import DataQuestion
-from graphwright.capture.outside.held_objects import HeldObjects
 from graphwright.capture.outside.named import is_foreign_definition
 from graphwright.capture.outside.number_limits import watch_number_limits
 from graphwright.capture.outside.overheard import stand_ins
@@ -45,6 +45,7 @@ from graphwright.capture.state.members import Members
 from graphwright.capture.state.plan import Log, Plan, Restart
 from graphwright.capture.state.thread_state import ending, undoing
 from graphwright.capture.state.tidy import erase_unused
+from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.capture.typed.copied_calls import drop_unused_inputs, write_out
 from graphwright.capture.typed.entries import (
     Subject,
@@ -105,7 +106,7 @@ class Program:
         self.examples: Examples | None = None  # likewise
         self.keeps_history = False  # whether the program may ask how a value was computed
         self.takes_one_pass = False  # whether it is known to be captured in one
-        self.held: HeldObjects | None = None  # likewise
+        self.held: HookEffects | None = None  # what hooks of modules hold, likewise
         self.world = World([] if subject.root_module is None or method == "forward" else [method])
         self.draws: PythonDraws | None = None  # likewise
         self.standing: tuple[StandIns, ...] = ()  # likewise
@@ -258,7 +259,8 @@ class Program:
         args, kwargs = inputs.bind(self.args, self.kwargs)
         if inputs.has_arrays:
             self._see_arrays(recorder, function)
-        self.held = HeldObjects(recorder.shells)
+        modules = [] if recorder.shells is None else [module for module, *_ in recorder.shells.all()]
+        self.held = HookEffects([hook for module in modules for hook in hooks_of(module)], with_modules=False)
         keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container)
         program = self.subject.function(self.subject.root_module, self.method)
         entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
@@ -326,7 +328,8 @@ class Program:
         inputs.settle()
         if recorder.keeping is not None:
             recorder.keeping.put_back()
-        self.held.finish()
+        if self.held.put_back():
+            warn_tracer("the program changes what is outside of the program, in a hook; the captured program does not")
         return _Run(recorder, inputs)
 
     def _see_arrays(self, recorder: Recorder, function: Callable[..., Any]) -> None:
