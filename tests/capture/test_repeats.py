@@ -476,6 +476,34 @@ def test_what_no_capture_knows_and_the_program_changes_is_seen(
     assert torch.equal(gm(x), model(x))
 
 
+class Ticking(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        set_local(LOCAL.value + 1)
+        return x + 1
+
+
+class Ticked(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tick = Ticking()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(self.tick(x)) * LOCAL.value
+
+
+def test_what_leaf_modules_change_is_seen() -> None:
+    model, x = Stack([Ticked() for _ in range(5)]), torch.randn(2, 4)
+    LOCAL.value = 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gm = graphwright.trace(model, x, leaf_modules=[Ticking])
+    assert not copies
+    LOCAL.value = 1
+    given = gm(x)
+    LOCAL.value = 1
+    assert torch.equal(given, model(x))
+
+
 class Making(Block):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """What it stores is stored into what it makes, and into tensors."""

@@ -16,7 +16,7 @@ import functools
 import random
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import FrameType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
 import torch
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ModuleReads"]
 
+_Held = TypeVar("_Held")
+
 _NO_OTHERS: dict[str, str] = {}
 _GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
 _TABLES = frozenset({list, dict, set, tuple, torch.Tensor, nn.Parameter})
@@ -85,6 +87,11 @@ class ModuleReads:
         self._generators: list[tuple[str, str, Any]] = []  # of random numbers, likewise
         shells.each(self._watch)
         recorder.at_end.append(self._refuse_replaced)
+
+    def ready(self, shell: _Held) -> _Held:
+        """Fill a shell that waits for it; what listens to the program does not hear that."""
+        quietly = self._recorder.examples.quietly
+        return self.shells.ready(shell) if quietly is None else quietly(lambda: self.shells.ready(shell))
 
     def _watch(self, module: nn.Module, shell: nn.Module, path: str) -> None:
         aside: dict[str, Any] = {}

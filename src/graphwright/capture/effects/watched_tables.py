@@ -12,14 +12,13 @@ import functools
 import sys
 from collections.abc import Iterator
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from torch import nn
 
-if TYPE_CHECKING:
-    from graphwright.runtime import Shells
-
 __all__ = ["WATCHED", "aside_of"]
+
+_Held = TypeVar("_Held")
 
 _LOOK_UP, _WRITE, _DELETE = (
     method.__code__ for method in (nn.Module.__getattr__, nn.Module.__setattr__, nn.Module.__delattr__)
@@ -36,7 +35,8 @@ def aside_of(shell: nn.Module) -> dict[str, Any]:
 class _Reads(Protocol):
     """Whoever is told what the program reads of modules: module_reads.py."""
 
-    shells: Shells
+    def ready(self, shell: _Held) -> _Held:
+        """Fill a shell that waits for it."""
 
     def is_program(self, frame: FrameType) -> bool:
         """Tell whether a frame is one of the program, or of what it calls."""
@@ -212,11 +212,11 @@ class _Modules(_Watched):
     def __getitem__(self, name: str) -> Any:
         if name in self._others and self._reads.is_program(sys._getframe(1)):
             self._reads.one(self._path, name, self._others[name])
-        return self._reads.shells.ready(dict.__getitem__(self, name))
+        return self._reads.ready(dict.__getitem__(self, name))
 
     def _ready(self) -> dict[str, Any]:
         for shell in dict.values(self):
-            self._reads.shells.ready(shell)
+            self._reads.ready(shell)
         return self
 
     def pop(self, *args: Any) -> Any:

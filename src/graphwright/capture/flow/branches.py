@@ -61,7 +61,8 @@ def branch(
     dicts in those `unshared` are not: nobody has them after the branch. `can_wait` tells that the rest of the function
     could be part of both sides.
     """
-    pred = recorder.numbers.predicate(subject)  # both sides may use it
+    quiet = recorder.examples.quiet
+    pred = quiet(lambda: recorder.numbers.predicate(subject))  # both sides may use it
     test = _Test(subject, pred, recorder.numbers.hint(subject), recorder.questions.subjects.is_data(subject))
     mark = recorder.choices.mark()
 
@@ -76,7 +77,7 @@ def branch(
             if recorder.plan.max_paths == 1 and recorder.plan.ways.get(place) == "wait" and _share_modules(sides):
                 raise recorder.questions.restart(recorder.plan.change(place, "fork", "both sides call one module"))
             with torch._C.DisableTorchFunction():  # the recorder must not see what is done here
-                return _joined(recorder, test, sides, state, place, can_wait)
+                return quiet(lambda: _joined(recorder, test, sides, state, place, can_wait))
         except Unlike as why:
             raise differ(str(why)) from None
 
@@ -85,7 +86,7 @@ def branch(
         make_growing(recorder, state, growth, place, "fork", can_wait)
 
     def watch() -> State:
-        return State((then, other), names, alive, unshared=unshared)
+        return quiet(lambda: State((then, other), names, alive, unshared=unshared))
 
     return run_watched(recorder, watch, both, grow, differ)
 

@@ -170,7 +170,7 @@ def _by_arguments(
     """
     questions = recorder.questions
     if questions.optionals.are_there:
-        questions.optionals.admit(function, args, kwargs)
+        recorder.examples.quiet(lambda: questions.optionals.admit(function, args, kwargs))
     for arg in args:
         if issubclass(type(arg), Holder):  # what it calls has to be told of it, too
             questions.staging.convert_called(function)

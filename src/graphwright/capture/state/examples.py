@@ -10,7 +10,7 @@ import contextlib
 import copy
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -39,6 +39,8 @@ from graphwright.capture.state.running import capturing, stopping
 from graphwright.runtime import Shells, copy_slots, is_compiled
 
 __all__ = ["Examples", "NeedsRealValues"]
+
+_T = TypeVar("_T")
 
 
 # torch remembers what operations on fake tensors gave, by shapes and numbers, and forgets nothing by itself: a process
@@ -115,6 +117,9 @@ class Examples:
     def __init__(self, real: bool = False, keeps_history: bool = False, is_for_one_pass: bool = False) -> None:
         self.is_real, self._is_for_one_pass = real, is_for_one_pass
         self.is_running = False  # whether an operation is run on stand-ins right now
+        # While something listens to what the program does: runs what is none of its doing; and what may be, in there.
+        self.quietly: Callable[[Callable[[], Any]], Any] | None = None
+        self._loudly: Callable[[Callable[[], Any]], Any] | None = None
         # What is to be called before an operation is run, and after it: it may do what the program must not.
         self.between: tuple[Callable[[], Any], Callable[[], Any]] | None = None
         if FakeTensorMode.cache_info().size > _MOST_REMEMBERED:
@@ -129,9 +134,21 @@ class Examples:
         self._modules: dict[int, nn.Module] = {}
         self._originals: dict[int, nn.Module] = {}
 
-    def listen(self, quietly: Callable[[Callable[[], Any]], Any] | None) -> None:
-        """Have operations of torch on fake tensors be run by something that stops listening meanwhile."""
-        self._mode.quietly = quietly
+    def listen(
+        self,
+        quietly: Callable[[Callable[[], Any]], Any] | None = None,
+        loudly: Callable[[Callable[[], Any]], Any] | None = None,
+    ) -> None:
+        """Have operations of torch, and what captures do themselves, be run by what stops listening meanwhile.
+
+        What is run on stand-ins in there, and may be the program's, is run by what listens again.
+        """
+        self.quietly = self._mode.quietly = quietly
+        self._loudly = loudly
+
+    def quiet(self, run: Callable[[], _T]) -> _T:
+        """Do something that is none of the program's doing: what listens to that does not hear it."""
+        return run() if self.quietly is None else self.quietly(run)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the stand-in of a tensor, always the same one."""
@@ -207,6 +224,8 @@ class Examples:
         before, self.is_running = self.is_running, True
         try:
             with torch._C.DisableTorchFunction(), self._mode:
+                if self._loudly is not None:
+                    return self._loudly(lambda: function(*args, **kwargs))
                 return function(*args, **kwargs)
         except _UNANSWERED as error:
             raise stopping(NeedsRealValues(str(error))) from error

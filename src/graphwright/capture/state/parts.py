@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, KeysView, Sequence, Sized
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 
@@ -40,6 +40,8 @@ __all__ = [
     "Keeping",
 ]  # fmt: skip
 
+_T = TypeVar("_T")
+
 # Of a `try`: what each handler catches, None for everything, and the handler.
 Handlers = Sequence[tuple[Callable[[], Any] | None, Callable[[Any], Any]]]
 
@@ -50,6 +52,9 @@ class ExampleFacts(Protocol):
     are_there: bool  # whether there are any
     is_running: bool  # whether an operation is run on them right now
     is_real: bool  # whether they have data
+
+    def quiet(self, run: Callable[[], _T]) -> _T:
+        """Do something that is none of the program's doing: what listens to that does not hear it."""
 
 
 class Optionals(Protocol):

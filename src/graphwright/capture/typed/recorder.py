@@ -240,7 +240,9 @@ class Recorder:
         count = self.module_calls.get(path, 0)
         self.module_calls[path] = count + 1
         if path not in self.plan.entered and self.is_leaf(module, path):
-            return record_leaf_module(self, module, path, args, kwargs)
+            if self.examples.quietly is None:
+                return record_leaf_module(self, module, path, args, kwargs)
+            return self.examples.quietly(lambda: record_leaf_module(self, module, path, args, kwargs))
         # A module with hooks on its backward joins autograd around its forward, which only a run has.
         if path and (path in self.plan.outlined or module._backward_hooks or module._backward_pre_hooks):
             return record_outlined_module(self, module, path, args, kwargs)

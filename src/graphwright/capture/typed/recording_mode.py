@@ -33,4 +33,7 @@ class RecordingMode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        return self._recorder.torch_function(function, args, kwargs or {})
+        recorder, kwargs = self._recorder, kwargs or {}
+        if recorder.examples.quietly is not None:
+            return recorder.examples.quietly(lambda: recorder.torch_function(function, args, kwargs))
+        return recorder.torch_function(function, args, kwargs)

@@ -76,14 +76,12 @@ class Listening:
             self._watch = sys.getprofile()
             self.is_changed, self.is_on, self._storing = False, is_watch(self._watch), {}
             self._running = {id(each): (each, each.f_lasti) for each in _frames(frame)}
-            self._examples.listen(self.unheard)
         return self.is_on
 
     def stop(self) -> None:
         """Listen no more, for good."""
         self._pause()
         self.is_on, self._running = False, {}
-        self._examples.listen(None)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -107,18 +105,29 @@ class Listening:
         if sys.getprofile() != self._heard:
             return run()
         self._pause()
+        self._examples.listen(loudly=self._heard_within)
         try:
             return run()
         finally:
+            self._examples.listen()
             self._resume()
+
+    def _heard_within(self, run: Callable[[], Any]) -> Any:
+        """Run what may be the program's after all, in the middle of what is not."""
+        try:
+            return self.heard(run)
+        finally:
+            self._examples.listen(loudly=self._heard_within)
 
     def _pause(self) -> None:
         if self.is_on and sys.getprofile() == self._heard:
             sys.setprofile(self._watch)
+            self._examples.listen()
 
     def _resume(self) -> None:
         if self.is_on and not self.is_changed:
             sys.setprofile(self._heard)
+            self._examples.listen(quietly=self.unheard)
 
     def may_have_changed(self, frame: FrameType | None) -> bool:
         """Tell whether what is not seen may be another by now, in the call of a function."""
