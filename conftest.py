@@ -14,7 +14,9 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
-from tests.torch_releases import why_left_out
+from tests.torch_releases import HAS_ONNX, why_left_out
+
+collect_ignore_glob = [] if HAS_ONNX else ["src/graphwright/onnx/*", "tests/onnx/*", "tests/*/test_zoo.py"]
 
 # Examples are found by a search seeded from the test itself, so that a failure comes back on every machine; a
 # failure prints the blob that replays it. Time limits per example would only measure how busy the machine is.

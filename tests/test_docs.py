@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from tests.runtime.declare_torchvision import declare_torchvision
+from tests.torch_releases import RELEASE
 
 UPDATES = os.environ.get("GRAPHWRIGHT_DRAW") == "1"
 ROOT = Path(__file__).parent.parent
@@ -78,7 +79,12 @@ def test_every_block_runs_and_prints_what_follows_it(
 
 
 def is_near(printed: str, wanted: str, most: float) -> bool:
-    """Tell whether texts are the same but for decimal numbers that are off by `most` at most."""
+    """Tell whether texts are the same but for decimal numbers that are off by `most` at most.
+
+    Where a file of torch has its lines is another thing in each release.
+    """
+    if RELEASE != (2, 13):
+        printed, wanted = (re.sub(r"(?<=\(container\.py\)\n)( *# )\d+:", r"\1:", text) for text in (printed, wanted))
     if not most:
         return printed == wanted
     numbers = re.compile(r"\d+\.\d+|\d+(?= dB)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import types
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from torch.autograd.graph import disable_saved_tensors_hooks, save_on_cpu, saved
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from graphwright import GraphwrightError, Interpreter, load, save, symbolic_trace, trace
+from graphwright.capture.outside.entered_contexts import contexts_of
 from graphwright.ops import enter_context, exit_context
 
 X = torch.tensor([1.0, 2.0])
@@ -48,7 +50,10 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
     "inference": lambda: torch.inference_mode(),
     "no inference": lambda: torch.inference_mode(False),
     "a level": lambda: torch.autograd.forward_ad.dual_level(),
+    "the order of einsum": lambda: torch.backends.opt_einsum.flags(enabled=False),
 }
+if hasattr(torch.autograd, "enforce_grad_layout_policy"):  # which older releases lack
+    CONTEXTS["layout of gradients"] = lambda: torch.autograd.enforce_grad_layout_policy(False)
 CAPTURES = [pytest.param(lambda f: trace(f, (X,)), id="trace"), pytest.param(symbolic_trace, id="symbolic_trace")]
 
 
@@ -164,3 +169,30 @@ def test_a_name_of_what_is_seen_anyway_takes_no_pass_more() -> None:
     names: dict[str, Any] = {"save_on_cpu": torch.autograd.graph.save_on_cpu, "__name__": __name__}
     program = types.FunctionType((lambda x: x.relu() + 1).__code__, names)
     assert "1 pass," in str(trace(program, torch.ones(2)).report)
+
+
+class changing_something:
+    """A context as a newer torch may have it."""
+
+    __enter__ = __exit__ = lambda *_: None
+
+
+def test_contexts_that_torch_adds_are_known_by_what_they_are() -> None:
+    module = types.ModuleType("torch.autograd.something")
+    for name, value in {"new": changing_something, "setting": contextlib.contextmanager(same), "same": same}.items():
+        value.__module__ = module.__name__
+        setattr(module, name, value)
+    module.other = Path  # type: ignore[attr-defined]
+    assert contexts_of(module) == ["new", "setting"]
+
+
+@pytest.mark.skipif(not hasattr(torch.autograd.graph, "node_creation_hook"), reason="since torch 2.15")
+def test_hooks_that_a_capture_would_call_are_refused() -> None:
+    def program(x: Tensor) -> Any:
+        seen: list[Any] = []
+        with torch.autograd.graph.node_creation_hook(lambda node: seen.append(node)):
+            y = x * 2
+        return y, len(seen)
+
+    with pytest.raises(GraphwrightError, match="gives a function to node_creation_hook"):
+        trace(program, (X.clone().requires_grad_(),))

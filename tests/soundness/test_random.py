@@ -311,7 +311,8 @@ def test_every_method_of_generators_is_known() -> None:
 
 def test_every_function_of_random_state_is_known() -> None:
     assert {*torch.random.__all__} <= {*OF_TORCH}
-    for module in (torch.cuda.random, torch.xpu.random):
+    newer = [torch.accelerator.random] if hasattr(torch.accelerator, "random") else []
+    for module in (torch.cuda.random, torch.xpu.random, *newer):
         assert {*module.__all__} <= {*OF_DEVICES}
     drawing = {
         name for name, value in vars(random).items() if isinstance(getattr(value, "__self__", None), random.Random)

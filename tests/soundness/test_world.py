@@ -34,7 +34,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import GuardError, TracerWarning, trace
+from graphwright import GraphwrightError, GuardError, TracerWarning, symbolic_trace, trace
 from graphwright.capture.outside.process_state import GETTERS, MACHINE, OTHERS
 
 X = torch.ones(2)
@@ -193,6 +193,23 @@ def test_what_the_process_is_set_to_is_set_at_each_call() -> None:
     gm = trace(in_double, (X,))
     assert gm(X).dtype is torch.float64 is in_double(X).dtype
     assert torch.get_default_dtype() is torch.float32 and not gm.guards
+
+
+def sets_a_flag(x: torch.Tensor) -> torch.Tensor:
+    torch.set_flush_denormal(True)
+    return x * 2
+
+
+def sets_a_backend(x: torch.Tensor) -> torch.Tensor:
+    torch.backends.cuda.enable_math_sdp(True)
+    return x * 2
+
+
+@pytest.mark.parametrize("capture", [lambda program: trace(program, (X,)), symbolic_trace])
+@pytest.mark.parametrize("program", [sets_a_flag, sets_a_backend])
+def test_what_no_graph_sets_is_refused(program: Any, capture: Any) -> None:
+    with pytest.raises(GraphwrightError, match="changes what torch does in the whole process"):
+        capture(program)
 
 
 def test_every_getter_of_torch_is_known() -> None:

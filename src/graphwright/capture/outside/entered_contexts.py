@@ -1,8 +1,9 @@
 """Contexts of torch that set what it keeps for the process, entered by a program: regions of the graph.
 
-`with sdpa_kernel(SDPBackend.MATH):` changes no operation that a capture sees, and what a run gives. Each such context
-is in a table below; a program that makes one has it recorded where it enters and leaves it. Those of grad mode,
-autocast and inference mode are seen otherwise, and with examples those of hooks and levels too (`calls/ambient.py`).
+`with sdpa_kernel(SDPBackend.MATH):` changes no operation that a capture sees, and what a run gives. All contexts of a
+few modules of torch are such, those of a newer torch too; a program that makes one has it recorded where it enters and
+leaves it. Those of grad mode, autocast and inference mode are seen otherwise, and with examples those of hooks and
+levels too (`calls/ambient.py`).
 """
 
 from __future__ import annotations
@@ -11,39 +12,34 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from torch.nn.attention import SDPBackend
 
 from graphwright.capture.outside.overheard import Heard, overhear, overhear_class
+from graphwright.capture.state.running import refusal
+from graphwright.errors import CaptureError
 from graphwright.ops import enter_context, exit_context
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["CONTEXTS", "Entered", "is_seen_with_examples", "watch_contexts"]
+__all__ = ["Entered", "contexts_of", "is_seen_with_examples", "watch_contexts"]
 
 _ANOMALY = frozenset({"detect_anomaly", "set_detect_anomaly"})
-# By module: the functions and classes that make contexts.
-CONTEXTS: dict[str, tuple[str, ...]] = {
-    "torch.nn.attention": ("sdpa_kernel",),
-    "torch.backends.cuda": ("sdp_kernel",),
-    "torch.backends.cudnn": ("flags",),
-    "torch.backends.mkldnn": ("flags",),
-    "torch.autograd": ("detect_anomaly", "set_detect_anomaly", "set_multithreading_enabled"),
-    "torch.autograd.anomaly_mode": ("detect_anomaly", "set_detect_anomaly"),
-    "torch.autograd.graph": ("disable_saved_tensors_hooks",),
-    "torch.autograd.grad_mode": ("set_multithreading_enabled",),
-    "torch.sparse": ("check_sparse_tensor_invariants",),
-}
+# The modules whose contexts these are, with all of torch.backends.
+_MODULES = (
+    *("torch.autograd", "torch.autograd.anomaly_mode", "torch.autograd.forward_ad", "torch.autograd.grad_mode"),
+    *("torch.autograd.graph", "torch.nn.attention", "torch.sparse"),
+)
+_SEEN_OTHERWISE = frozenset({"enable_grad", "inference_mode", "no_grad", "set_grad_enabled"})
 # Those that a capture with examples sees by what they change.
-WITHOUT_EXAMPLES: dict[str, tuple[str, ...]] = {
-    "torch.autograd.forward_ad": ("dual_level",),
-    "torch.autograd.graph": ("saved_tensors_hooks", "save_on_cpu"),
-}
+WITHOUT_EXAMPLES = frozenset({"allow_mutation_on_saved_tensors", "dual_level", "save_on_cpu", "saved_tensors_hooks"})
 _OF_QUESTIONS = {"is_anomaly_enabled": _ANOMALY, "is_anomaly_check_nan_enabled": _ANOMALY}
-_SETTING = frozenset({"set_detect_anomaly", "set_multithreading_enabled"})  # which set it when they are made
+# Those which set it when they are made.
+_SETTING = frozenset({"enforce_grad_layout_policy", "set_detect_anomaly", "set_multithreading_enabled"})
 
 
 class Entered(contextlib.ContextDecorator):
@@ -109,8 +105,14 @@ def is_set_around(recorder: TypedCapture, function: Callable[..., Any]) -> bool:
 
 
 def _made(call: Heard) -> Any:
-    is_seen = call.recorder.typed is not None and is_seen_with_examples(call.function)
-    return call.original() if is_seen else Entered(call)
+    if call.recorder.typed is not None and is_seen_with_examples(call.function):
+        return call.original()
+    given = [arg for arg in (*call.args, *call.kwargs.values()) if isinstance(arg, FunctionType | MethodType)]
+    if call.recorder.typed is not None and given:
+        what = f"the program gives a function to {call.function.__name__}, which would call it while it is captured"
+        fix = "enter it outside of the program, or keep the function that enters it as one node: leaf_functions=[...]"
+        raise refusal(CaptureError(what, at=call.at(), fix=fix))
+    return Entered(call)
 
 
 def is_seen_with_examples(original: Any) -> bool:
@@ -124,15 +126,30 @@ _seen: set[int] = set()
 @functools.cache
 def watch_contexts() -> None:
     """Have it heard where a program makes one of these contexts."""
-    for table in (CONTEXTS, WITHOUT_EXAMPLES):
-        for path, names in table.items():
-            module: Any = sys.modules.get(path)
-            module = getattr(module, "m", module)  # of a module with properties, itself
-            for name in names:
-                made = getattr(module, name, None)  # which an older torch may lack
-                if isinstance(made, type):
-                    overhear_class(module, name, _made, {})
-                elif made is not None:
-                    overhear(module, (name,), _made)
-                if table is WITHOUT_EXAMPLES:
-                    _seen.add(id(made))
+    for path in [*_MODULES, *(path for path in sys.modules if path.startswith("torch.backends"))]:
+        module: Any = sys.modules.get(path)
+        module = vars(module).get("m", module)  # of a module with properties, itself
+        for name in contexts_of(module):
+            made = vars(module)[name]
+            if isinstance(made, type):
+                overhear_class(module, name, _made, {})
+            else:
+                overhear(module, (name,), _made)
+            if name in WITHOUT_EXAMPLES:
+                _seen.add(id(made))
+
+
+_MANAGER = contextlib.contextmanager(lambda: iter(())).__code__
+
+
+def contexts_of(module: ModuleType) -> list[str]:
+    """The names in a module of what makes contexts: classes of torch's, and functions made by `contextmanager`."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type | FunctionType)
+        and not name.startswith("_")
+        and name not in _SEEN_OTHERWISE
+        and (hasattr(value, "__exit__") if isinstance(value, type) else value.__code__ is _MANAGER)
+        and value.__module__.startswith((*_MODULES, "torch.backends"))
+    ]

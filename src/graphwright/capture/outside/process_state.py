@@ -16,12 +16,14 @@ import torch
 from graphwright.capture.outside.entered_contexts import is_set_around, watch_contexts
 from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.outside.world import say_read
+from graphwright.capture.state.running import refusal
+from graphwright.errors import CaptureError
 from graphwright.ir import nodes_in
 
 if TYPE_CHECKING:
     from graphwright.ir import Node
 
-__all__ = ["GETTERS", "MACHINE", "OTHERS", "SETTERS", "no_effect", "watch_process_state"]
+__all__ = ["GETTERS", "MACHINE", "OTHERS", "SETTERS", "no_effect", "watch_process_state", "watch_setters"]
 
 # What is asked, and guarded.
 GETTERS: dict[str, tuple[str, ...]] = {
@@ -52,6 +54,8 @@ SETTERS = {
     "set_deterministic_debug_mode": "get_deterministic_debug_mode",
     "use_deterministic_algorithms": "are_deterministic_algorithms_enabled",
 }  # fmt: skip
+# Of the functions that are called `set_...` or `use_...`, those of which others know; no graph has the rest.
+SET_OTHERWISE = frozenset({"set_grad_enabled", "set_printoptions", "set_rng_state"})
 # Of the functions of torch that are called `get_...` or `is_...` and take no tensor: those of which others know.
 OTHERS = {
     "grad mode and autocast, as regions": (
@@ -105,6 +109,13 @@ def _set(getter: Callable[[], Any], call: Heard) -> Any:
     return call.function(*recorder.to_examples(call.args), **recorder.to_examples(call.kwargs))
 
 
+def _refused(call: Heard) -> Any:
+    name = call.function.__name__
+    what = f"the program calls {name}, which changes what torch does in the whole process: no graph has it"
+    fix = "call it outside of the program, or keep the function that calls it as one node: leaf_functions=[...]"
+    raise refusal(CaptureError(what, at=call.at(), fix=fix))
+
+
 def no_effect(*args: Any, **kwargs: Any) -> None:
     """What it is to the examples: set apart from them."""
 
@@ -115,6 +126,16 @@ def watch_process_state() -> None:
     for table, act in ((GETTERS, _asked), (MACHINE, _of_machine)):
         for path, names in table.items():
             overhear(sys.modules[path], names, functools.partial(act, path))
+    watch_setters()
+
+
+@functools.cache
+def watch_setters() -> None:
+    """Have it heard what a program sets, by functions or, for a while, by contexts."""
     watch_contexts()
     for name, getter in SETTERS.items():
         overhear(torch, (name,), functools.partial(_set, getattr(torch, getter)))
+    others = {name for name in dir(torch) if name.startswith(("set_", "use_"))} - {*SETTERS, *SET_OTHERWISE}
+    overhear(torch, others, _refused)
+    cuda: Any = torch.backends.cuda
+    overhear(cuda, {name for name in dir(cuda) if name.startswith("enable_")}, _refused)

@@ -103,7 +103,10 @@ OF_NUMPY = frozenset({
     "rayleigh", "sample", "seed", "set_state", "shuffle", "standard_cauchy", "standard_exponential", "standard_gamma",
     "standard_normal", "standard_t", "triangular", "uniform", "vonmises", "wald", "weibull", "zipf",
 })  # fmt: skip
-_DEVICES = ("torch.cuda", "torch.cuda.random", "torch.mps", "torch.xpu", "torch.xpu.random", "torch.mtia")
+_DEVICES = (
+    *("torch.cuda", "torch.cuda.random", "torch.mps", "torch.xpu", "torch.xpu.random", "torch.mtia"),
+    *("torch.accelerator", "torch.accelerator.random"),
+)
 
 
 @functools.cache
@@ -113,9 +116,13 @@ def watch_random_state() -> None:
         overhear(torch.random, (name,), act, inner=(_FORK,))
         overhear(torch, (name,), act)
     for device in _DEVICES:
-        for name, act in OF_DEVICES.items():
-            if device in sys.modules:
+        if device in sys.modules:
+            for name, act in OF_DEVICES.items():
                 overhear(sys.modules[device], (name,), act)
+    for path in filter(sys.modules.__contains__, ("torch.random", *_DEVICES)):  # what a newer torch adds
+        known = OF_DEVICES if path in _DEVICES else OF_TORCH
+        if path.endswith(".random"):
+            overhear(sys.modules[path], {*sys.modules[path].__all__} - {*known}, _refused)
     overhear_class(torch, "Generator", _generator, {})
     overhear(random, OF_PYTHON, _drawn)
     overhear(numpy.random, OF_NUMPY, _drawn)

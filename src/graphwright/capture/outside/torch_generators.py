@@ -10,6 +10,8 @@ import torch
 
 from graphwright.capture.outside.overheard import caller_of, hears
 from graphwright.capture.proxies.calls_as_written import module_name
+from graphwright.capture.state.running import refusal
+from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -18,13 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "GeneratorProxy", "record_generator_call"]
 
 # What there is of a generator: methods that give it back, changed; those that give a number, a state, or another
-# generator; and what says nothing of its state.
+# generator; and what says nothing of its state. What a newer torch adds is refused.
 METHODS = {
     **dict.fromkeys(("manual_seed", "set_state", "set_offset", "graphsafe_set_state"), "itself"),
     **dict.fromkeys(("seed", "initial_seed", "get_offset"), "number"),
     "get_state": "state",
     **dict.fromkeys(("clone_state", "graphsafe_get_state"), "generator"),
     **dict.fromkeys(("device", "_cdata"), "plain"),
+    "philox_state": "refused",
 }
 
 
@@ -84,8 +87,8 @@ def _recorded(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name, _gives in METHODS.items():
-    if _gives != "plain" and hasattr(torch._C.Generator, _name):
+for _name in dir(torch._C.Generator):
+    if not _name.startswith("__") and METHODS.get(_name) != "plain":
         setattr(GeneratorProxy, _name, _recorded(_name))
 
 
@@ -94,7 +97,11 @@ def record_generator_call(
 ) -> Any:
     """Record the call of a method of a generator, which itself stays as it is."""
     owner: Any = recorder.argument(generator)
-    gives = METHODS.get(name, "itself")
+    gives = METHODS.get(name, "refused")
+    if gives == "refused":
+        fix = "call it outside of the program, or keep the function that calls it as one node: leaf_functions=[...]"
+        at = recorder.where()
+        raise refusal(CaptureError(f"the program calls {name} of a generator, which a graph cannot", at=at, fix=fix))
     if gives in _RUNS:
         return recorder.record("call_method", name, _RUNS[gives], args, kwargs, (owner,), gives_data=gives == "number")
     given = tuple([recorder.argument(arg) for arg in args])

@@ -25,8 +25,8 @@ from torch.utils import _pytree as pytree
 from graphwright.capture.calls.modes import INFERENCE
 from graphwright.capture.flow.forked_runs import all_paths
 from graphwright.capture.ladder.refuse import DataQuestion
-from graphwright.capture.outside.entered_contexts import watch_contexts
 from graphwright.capture.outside.overheard import aliases, stand_ins
+from graphwright.capture.outside.process_state import watch_setters
 from graphwright.capture.outside.random_state import watch_random_state
 from graphwright.capture.outside.world import watch_world
 from graphwright.capture.proxies.proxy import ParameterProxy, Proxy
@@ -360,7 +360,7 @@ class Tracer(TracerBase):
             wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
             watch_world()
             watch_random_state()
-            watch_contexts()
+            watch_setters()
             watch_higher_order()
             named = [entry for names in _namespaces(programs) for entry in aliases(names)]
             standing = StandIns([*stand_ins(), *named]), StandIns(INFERENCE)
