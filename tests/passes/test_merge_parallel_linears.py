@@ -90,7 +90,14 @@ def test_what_is_given_back_is_copied_out() -> None:
     assert q.is_contiguous()
 
 
+class Asking(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight) if self.bias is None else F.linear(x, self.weight, self.bias)
+
+
 MERGED = [
+    pytest.param(lambda m, x: m.q(x).sum() + m.k(x).sum(), {"q": Asking(8, 8), "k": Asking(8, 9)}, 1,
+                 id="parameters that may be None"),
     pytest.param(lambda m, x: m.q(x).relu_().sum() + m.k(x).sum() + m.v(x).sum(), linears(), 2,
                  id="written afterwards"),
     pytest.param(lambda m, x: (m.q(x).stride(0), m.k(x).sum())[1], linears("q k"), 1, id="asked for strides"),

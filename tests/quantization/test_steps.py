@@ -113,6 +113,21 @@ class Tied(nn.Module):
         return self.head(self.embedding(ids))
 
 
+class MayLackBias(nn.Module):
+    """Its last layer asks whether its parameters are there, as those of timm do."""
+
+    class Asking(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(x, self.weight) if self.bias is None else F.linear(x, self.weight, self.bias)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(4, 8), self.Asking(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(F.relu(self.first(x)))
+
+
 IMAGE = (2, 3, 12, 12)
 MODELS: list[tuple[str, Any, tuple[int, ...], float]] = [
     ("residual", Residual, IMAGE, 30.0),
@@ -122,6 +137,7 @@ MODELS: list[tuple[str, Any, tuple[int, ...], float]] = [
     ("either", Either, (8, 4), 30.0),
     ("looped", Looped, (8, 4), 25.0),
     ("transposed", Transposed, IMAGE, 30.0),
+    ("may lack a bias", MayLackBias, (8, 4), 30.0),
 ]
 
 

@@ -69,7 +69,7 @@ from graphwright.passes.support.bodies import (
 from graphwright.passes.support.node_names import node_names
 from graphwright.passes.support.pass_base import PassBase, PassResult
 from graphwright.passes.support.shape_prop import ShapeProp, TensorMetadata, extract_tensor_metadata
-from graphwright.passes.support.submodules import ModuleCalls, install, is_inside_used
+from graphwright.passes.support.submodules import ModuleCalls, install, is_inside_used, take_parameter_out
 
 __all__ = [
     "ChangeTrueDivToMulByInverse",
@@ -146,6 +146,7 @@ __all__ = [
     "scale_and_shift",
     "split",
     "substitute",
+    "take_parameter_out",
     "use_function",
 ]
 

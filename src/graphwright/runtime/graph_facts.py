@@ -11,7 +11,7 @@ from graphwright.ir import Graph, Node
 
 __all__ = [
     "Facts", "Forwards", "are_facts", "buffers_of", "code_of_function",
-    "facts_of_modules", "forget_module", "forget_modules", "forwards_of", "is_conditional",
+    "facts_of_modules", "forget_module", "forget_modules", "forget_tensor", "forwards_of", "is_conditional",
     "calls_of_modules", "keep_buffers", "keep_calls", "keep_forwards", "keep_modules", "meta_with_modules",
     "keep_unset", "meta_for_files", "names_of_values", "take_facts", "unset_in",
 ]  # fmt: skip
@@ -272,15 +272,32 @@ def forget_modules(graph: Graph) -> None:
 def forget_module(graph: Graph, path: str) -> None:
     """Take nothing for granted any more of a module, and of those in it: another one takes its place, or none does."""
     facts = facts_of_modules(graph)
-    owner, _, name = path.rpartition(".")
     left = {key: of_one for key, of_one in facts.items() if key != path and not key.startswith(f"{path}.")}
+    _forget_at(graph, path, left, ("kinds", "exact"))
+
+
+def forget_tensor(graph: Graph, path: str) -> None:
+    """Take nothing for granted any more of a tensor of a module, such as that it is there: another one is read now.
+
+    >>> graph = Graph()
+    >>> keep_modules(graph, {"a": {"class": "Net", "is_none": {"bias": False}, "dtypes": {"bias": "torch.float32"}}})
+    >>> forget_tensor(graph, "a.bias")
+    >>> facts_of_modules(graph)
+    {'a': {'class': 'Net'}}
+    """
+    _forget_at(graph, path, dict(facts_of_modules(graph)), ("is_none", "dtypes", "asked", "shapes", "devices", "tags"))
+
+
+def _forget_at(graph: Graph, path: str, left: dict[str, Facts], tables: tuple[str, ...]) -> None:
+    """Keep facts with a graph, without what some tables of the owner of a path say of it, or what it is the same as."""
+    owner, _, name = path.rpartition(".")
     if path and owner in left:
-        left[owner] = _without(left[owner], name)
+        left[owner] = _without(left[owner], name, tables)
     same = left.get("", {}).get("same", {})
     if any(_is_in(each, path) for each in same):
         ones = {each: first for each, first in same.items() if not _is_in(each, path) and not _is_in(first, path)}
         left[""] = {**left[""], "same": ones}
-    if left != facts:
+    if left != facts_of_modules(graph):
         graph.meta.pop(_MODULES)
         keep_modules(graph, left)
         graph._edited()
@@ -290,12 +307,13 @@ def _is_in(path: str, owner: str) -> bool:
     return path == owner or path.startswith(f"{owner}.")
 
 
-def _without(facts: Facts, name: str) -> Facts:
-    """The facts of a module without what they say of one of its submodules."""
+def _without(facts: Facts, name: str, tables: tuple[str, ...]) -> Facts:
+    """The facts of a module without what some tables say of one of its submodules or tensors."""
     left = dict(facts)
-    for key in ("kinds", "exact"):
+    for key in tables:
         if name in left.get(key, ()):
-            left[key] = {each: fact for each, fact in left[key].items() if each != name}
+            rest = {each: fact for each, fact in left.pop(key).items() if each != name}
+            left |= {key: rest} if rest else {}
     if name in left.get("unused", ()):
         left["unused"] = [each for each in left["unused"] if each != name]
     return left

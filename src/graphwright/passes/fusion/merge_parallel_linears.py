@@ -14,7 +14,7 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import call_of, functional_call, is_untouched, may_share_memory, sources_of
 from graphwright.passes.support.bodies import may_write
 from graphwright.passes.support.layouts import reads_any_layout, reshape_views
-from graphwright.passes.support.submodules import ModuleCalls, graphs_in, install, is_inside_used
+from graphwright.passes.support.submodules import ModuleCalls, graphs_in, install, is_inside_used, take_parameter_out
 from graphwright.runtime import GraphModule, read_attribute
 
 __all__ = ["MergeParallelLinears"]
@@ -279,5 +279,4 @@ def _remove(layer: _Layer, gm: GraphModule, calls: ModuleCalls) -> None:
     for attribute in attributes:
         if not attribute.users:
             attribute.graph.erase_node(attribute)
-            owner, _, name = str(attribute.target).rpartition(".")
-            gm.get_submodule(owner)._parameters[name] = None  # not away: a class may want to print it
+            take_parameter_out(gm, str(attribute.target))

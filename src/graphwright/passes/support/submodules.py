@@ -13,11 +13,19 @@ from torch import nn
 
 from graphwright.ir import Graph, Node
 from graphwright.ops import positional_inputs
-from graphwright.runtime import GraphModule, assign_attribute, forget_module, free_path, graphs_of, has_attribute
+from graphwright.runtime import (
+    GraphModule,
+    assign_attribute,
+    forget_module,
+    forget_tensor,
+    free_path,
+    graphs_of,
+    has_attribute,
+)
 
 __all__ = [
     "CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "ModuleCalls", "LinearLike", "graphs_in", "input_of", "install",
-    "is_inside_used",
+    "is_inside_used", "take_parameter_out",
 ]  # fmt: skip
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -67,6 +75,14 @@ def input_of(node: Node, module: nn.Module) -> Any:
     """The one value that a node calls a module with, by position or by name; None where there is no such value."""
     args, kwargs = positional_inputs(module, node.args, node.kwargs)
     return args[0] if len(args) == 1 and not kwargs else None
+
+
+def take_parameter_out(gm: nn.Module, path: str) -> None:
+    """Have None in the place of a parameter that no graph reads any more: a class may want to print its name."""
+    owner, _, name = path.rpartition(".")
+    gm.get_submodule(owner)._parameters[name] = None
+    for graph in graphs_of(gm):
+        forget_tensor(graph, path)
 
 
 class ModuleCalls:

@@ -20,6 +20,7 @@ from graphwright.passes import (
     UseModules,
     is_inside_used,
     substitute,
+    take_parameter_out,
 )
 from graphwright.quantization.programs.products import use_linear_layers
 from graphwright.quantization.sites import LAYERS
@@ -77,7 +78,7 @@ def _let_go(gm: GraphModule, paths: Collection[str]) -> None:
         owner, _, name = path.rpartition(".")
         module = gm.get_submodule(owner) if has_attribute(gm, path) else gm
         if name in module._parameters and owner and not is_inside_used(gm, path):
-            module._parameters[name] = None
+            take_parameter_out(gm, path)
 
 
 def simplify_in_both_modes(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
