@@ -119,10 +119,10 @@ def watch_random_state() -> None:
         if device in sys.modules:
             for name, act in OF_DEVICES.items():
                 overhear(sys.modules[device], (name,), act)
-    for path in filter(sys.modules.__contains__, ("torch.random", *_DEVICES)):  # what a newer torch adds
-        known = OF_DEVICES if path in _DEVICES else OF_TORCH
-        if path.endswith(".random"):
-            overhear(sys.modules[path], {*sys.modules[path].__all__} - {*known}, _refused)
+    for path, known in {"torch.random": OF_TORCH, **dict.fromkeys(_DEVICES, OF_DEVICES)}.items():
+        if path.endswith(".random") and path in sys.modules:
+            newer = {*getattr(sys.modules[path], "__all__", ())} - {*known}
+            overhear(sys.modules[path], newer, _refused)
     overhear_class(torch, "Generator", _generator, {})
     overhear(random, OF_PYTHON, _drawn)
     overhear(numpy.random, OF_NUMPY, _drawn)

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.backends import cudnn, opt_einsum
 
 from graphwright.capture.state.replays import IS_GRAD, IS_INFERENCE_MODE, PLAIN, tensors_in
 from graphwright.ops import Operator, module_operator, operator_of_target
@@ -215,10 +216,8 @@ _process: dict[Hashable, tuple[list[Any], dict[Hashable, _Maker]]] = {}
 
 def _known_of_torch() -> dict[Hashable, _Maker]:
     """What the operations of torch are known to give in this process, as long as nobody replaces one of them."""
-    backends, functions = torch.backends, [*vars(F).values(), *vars(torch._C._nn).values()]
-    settings = (
-        tuple(map(id, functions)), backends.cudnn.enabled, backends.opt_einsum.enabled, backends.opt_einsum.strategy,
-    )  # fmt: skip
+    functions = [*vars(F).values(), *vars(torch._C._nn).values()]
+    settings = tuple(map(id, functions)), cudnn.enabled, opt_einsum.enabled, opt_einsum.strategy
     if sum(len(known) for _, known in [*_process.values()]) > _MOST_KNOWN:
         _process.clear()
     return _process.setdefault(settings, (functions, {}))[1]
