@@ -39,6 +39,14 @@ def of_chosen_length(x: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(query, query, query, mask)
 
 
+def halved(x: Tensor) -> Tensor:
+    height, width = -x.shape[2] % 2, -x.shape[3] % 2
+    if height or width:  # after which torch.export knows nothing of these sizes
+        x = F.pad(x, (0, width, 0, height))
+    query, key, value = F.avg_pool2d(x, 2).flatten(2)[:, None].transpose(2, 3).chunk(3, -1)
+    return F.scaled_dot_product_attention(query, key, value)
+
+
 def is_one(x: Tensor) -> Tensor:
     return x * 2 if x.shape[0] == 1 else x + 1
 
@@ -161,6 +169,18 @@ def test_a_condition_that_the_program_is_free_of_is_warned_of(
 
 
 @pytest.mark.slow
+def test_sizes_that_torch_cannot_keep_open_are_fixed_and_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    program, warning = exported(halved, (2, 6, 4, 6))
+    assert program.report.sizes == {"x": ("x_dim0", 6, 4, 6)}
+    assert "dimension 3 of 'x' is 6 in the model, and the program takes others" in warning
+    assert not capsys.readouterr().err
+    x = torch.randn(5, 6, 4, 6)
+    torch.testing.assert_close(program(x), halved(x))
+    module = graphwright.trace(halved, x, target="export")
+    with pytest.raises(ExportError, match=r"Could not guard(.|\n)*in halved: return F.scaled(.|\n)*leave out sizes"):
+        graphwright.onnx.export(module, x, dynamic_shapes={"x": {2: "height", 3: "width"}})
+
+
 def test_what_is_not_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     program, _ = exported(lambda x: torch.nn.functional.dropout(x, 0.5, True), (4, 3))
     assert "assumed: x.shape[0] >= 2, not tried: the program is random" in str(program.report)

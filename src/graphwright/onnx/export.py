@@ -6,9 +6,12 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import io
 import logging
 import os
 import re
+import sys
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +22,7 @@ import torch
 from onnx_ir.passes import PassError
 from torch import nn
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from graphwright.capture import trace
@@ -35,7 +39,7 @@ from graphwright.onnx.original import Original
 from graphwright.onnx.program import Leaf, OnnxProgram, OnnxReport, Outputs, Part
 from graphwright.onnx.python_calls import Text
 from graphwright.onnx.running import Running, is_differentiated
-from graphwright.onnx.sizes import Sizes, at_sizes, export_at_example, export_open, facts_of
+from graphwright.onnx.sizes import Facts, Sizes, at_sizes, export_at_example, export_open, facts_of, said_of_fixed
 from graphwright.onnx.torch_private import parsed_once, without_transforms
 from graphwright.onnx.translation import translations
 from graphwright.onnx.values import Maybe
@@ -163,7 +167,7 @@ class _Exporting:
         self._parts.clear()
         program = self._watched()
         try:
-            with torch.no_grad(), _calmly():
+            with torch.no_grad(), _calmly(), contextlib.redirect_stderr(_OtherThreads()):
                 return torch.export.export(program, tuple(tensors), dynamic_shapes=(shapes,), strict=False)
         except GraphwrightError:
             raise
@@ -194,13 +198,25 @@ class _Exporting:
         return program, found.is_off_at_example
 
     def exported(self, way: _Way) -> tuple[ExportedProgram, Sizes, list[str]]:
-        """Have torch.export watch the program, at sizes that are found in one way."""
-        try:
-            return way(self._arguments, self.run, self.original.takes)
-        except GraphwrightError:
-            raise
-        except Exception as error:
-            raise _said_by_torch("torch.export", error, self._node) from error
+        """Have torch.export watch the program, at sizes that are found in one way.
+
+        Where it cannot keep sizes open, those stay so that are the first of their tensors, or none.
+        """
+        fixed: dict[tuple[int, int], int] = {}
+        refusal: ExportError | None = None
+        while True:
+            try:
+                exported, sizes, notes = way(self._arguments, self.run, self.original.takes)
+                said = said_of_fixed(self._arguments.inputs, sizes, Facts(fixed, {}), self.original.takes)
+                return exported, sizes, [*said, *notes]
+            except GraphwrightError as error:
+                raise refusal or error from error
+            except Exception as error:
+                refusal = refusal or _said_by_torch("torch.export", error, self._node)
+                more = self._arguments.fix_sizes() if isinstance(error, GuardOnDataDependentSymNode) else {}
+                if not more:
+                    raise refusal from error
+                fixed |= more
 
     def translated(
         self,
@@ -348,13 +364,15 @@ def _cause(error: BaseException) -> ExportError | None:
 
 
 def _said_by_torch(who: str, error: Exception, node: Node | None) -> ExportError:
-    text = str(error)
+    text, fix = str(error), "keep that outside of the exported program"
+    if isinstance(error, GuardOnDataDependentSymNode):
+        fix = f"{fix}, or leave out sizes of dynamic_shapes"
     reasons = [line for line in text.splitlines() if line.startswith("<class")]
     reason = reasons[0].partition(">: ")[2] if reasons else f"{type(error).__name__}: {text.strip().splitlines()[0]}"
     return ExportError(
         f"{who} cannot take the program: {reason}",
         at=None if node is None else node.origin or node.name,
-        fix="keep that outside of the exported program, or give a translation: custom_translation_table",
+        fix=f"{fix}, or give a translation: custom_translation_table",
     )
 
 
@@ -373,6 +391,17 @@ def _calmly() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+class _OtherThreads(io.TextIOBase):
+    """Standard error for all other threads: torch.export prints the whole graph of what it cannot take."""
+
+    def __init__(self) -> None:
+        self._stream, self._thread = sys.stderr, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        """Write what another thread has to say."""
+        return len(text) if threading.get_ident() == self._thread else self._stream.write(text)
 
 
 _LOGGERS = (

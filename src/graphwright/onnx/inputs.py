@@ -77,6 +77,29 @@ class Arguments:
                 )
         return tensors
 
+    def fix_sizes(self) -> dict[tuple[int, int], int]:
+        """Let no size change but the first of a tensor, then none, where nobody has asked for it.
+
+        Gives those that are fixed now, by the place of the input and the dimension.
+
+        >>> given = Arguments(lambda x: None, (torch.ones(2, 3),), {}, None, None)
+        >>> given.fix_sizes(), given.fix_sizes(), given.fix_sizes()
+        ({(0, 1): 3}, {(0, 0): 2}, {})
+        """
+        if self._asked is not None:
+            return {}
+        kept = {0} if any(dim for each in self.inputs for dim in each.dynamic) else set()
+        fixed = {
+            (i, dim): each.example.shape[dim]
+            for i, each in enumerate(self.inputs)
+            for dim in each.dynamic
+            if dim not in kept
+        }
+        open_ones = [{dim: name for dim, name in each.dynamic.items() if dim in kept} for each in self.inputs]
+        pairs = zip(self.inputs, open_ones, strict=True)
+        self.inputs = [dataclasses.replace(each, dynamic=dynamic) for each, dynamic in pairs]
+        return fixed
+
     def _place_of(self, place: int) -> str:
         """What a leaf of the arguments is called."""
         path: Any = pytree.tree_flatten_with_path(self._given)[0][place][0]

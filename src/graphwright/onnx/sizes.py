@@ -11,7 +11,9 @@ import torch
 from graphwright.errors import ExportError
 from graphwright.onnx.inputs import Arguments, Input, resized
 
-__all__ = ["Facts", "Sizes", "at_sizes", "empty_places", "export_at_example", "export_open", "facts_of"]
+__all__ = [
+    "Facts", "Sizes", "at_sizes", "empty_places", "export_at_example", "export_open", "facts_of", "said_of_fixed",
+]  # fmt: skip
 
 Place = tuple[int, int]  # an input, and a dimension of it
 Sizes = list[list[int]]  # of each input
@@ -72,8 +74,8 @@ def export_open(
         if other is not None and _count(facts_of(other, inputs)) < _count(facts):
             program, sizes = other, tried
             continue
-        return program, sizes, _said(inputs, sizes, facts, accepts)
-    return program, sizes, _said(inputs, sizes, facts_of(program, inputs), accepts)
+        return program, sizes, said_of_fixed(inputs, sizes, facts, accepts)
+    return program, sizes, said_of_fixed(inputs, sizes, facts_of(program, inputs), accepts)
 
 
 def export_at_example(
@@ -84,7 +86,7 @@ def export_at_example(
     """Export a program with the sizes of its example, which fixes 0 and 1; gives what `export_open` gives."""
     sizes = [list(each.example.shape) for each in arguments.inputs]
     program = run(sizes)
-    return program, sizes, _said(arguments.inputs, sizes, facts_of(program, arguments.inputs), accepts)
+    return program, sizes, said_of_fixed(arguments.inputs, sizes, facts_of(program, arguments.inputs), accepts)
 
 
 def _count(facts: Facts) -> int:
@@ -148,7 +150,7 @@ def _others(sizes: Sizes, place: Place) -> Iterator[Sizes]:
             yield tried
 
 
-def _said(inputs: Sequence[Input], sizes: Sizes, facts: Facts, accepts: Callable[[Sizes], bool]) -> list[str]:
+def said_of_fixed(inputs: Sequence[Input], sizes: Sizes, facts: Facts, accepts: Callable[[Sizes], bool]) -> list[str]:
     """Say of sizes that the model fixes, and the program does not."""
     lines = []
     for place, _ in _improvements(inputs, sizes, facts, accepts):
