@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.torch_releases import HAS_ONNX
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
@@ -769,7 +770,9 @@ def test_a_side_that_fails_with_the_example_is_left_as_it_is(prefer: Callable[..
         assert torch.allclose(gm(x, mask), model(x, mask), atol=1e-6)
 
 
-needs_onnxruntime = pytest.mark.skipif(not ENGINES["onnxruntime"].is_installed, reason="without ONNX Runtime")
+needs_onnxruntime = pytest.mark.skipif(
+    not (ENGINES["onnxruntime"].is_installed and HAS_ONNX), reason="without ONNX Runtime, or graphwright.onnx"
+)
 
 
 def regions_in(code: str) -> list[str]:

@@ -33,10 +33,11 @@ from graphwright.quantization import (
     static_int8,
 )
 from graphwright.quantization.dialects import example_of
+from graphwright.quantization.lowering import computing
 from graphwright.quantization.lowering.bytes_of_images import max_pool_of_integers
 from graphwright.runtime import entry_points_of
 
-needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+needs_onednn = pytest.mark.skipif(not computing.has_onednn(), reason="torch without these kernels of oneDNN")
 
 
 class Net(nn.Module):

@@ -26,8 +26,11 @@ from graphwright.quantization import (
     weight_only_int8,
 )
 from graphwright.quantization.improving.judging import sqnr as decibels
+from graphwright.quantization.lowering import computing
 from graphwright.quantization.recurrent_layers import RECURRENT_FORMS
 from graphwright.runtime import entry_points_of
+
+needs_onednn = pytest.mark.skipif(not computing.has_onednn(), reason="torch without these kernels of oneDNN")
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")  # torch's own
 CONFIGS = {"token": dynamic_int8("token"), "tensor": dynamic_int8("tensor"), "weights": weight_only_int8()}
@@ -147,6 +150,7 @@ def test_cells(kind: Any) -> None:
             assert_close(q(x), model(x), 30)
 
 
+@needs_onednn
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kernel", ["integers", "float weight"])
 @pytest.mark.parametrize("name", LAYERS)
@@ -165,6 +169,7 @@ def test_kernels(name: str, kernel: str, prefer: Callable[..., None]) -> None:
             assert_close(fast(ids), r(ids), 40)
 
 
+@needs_onednn
 @pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
 def test_kernels_of_cells(kind: Any, prefer: Callable[..., None]) -> None:
     prefer("integers", "torch")

@@ -13,6 +13,9 @@ import graphwright
 from graphwright.engines.measure import Measured
 from graphwright.errors import QuantizationError
 from graphwright.quantization import api, calibrate, convert, lower, lowering_by_engine, prepare, static_int8
+from graphwright.quantization.lowering import computing
+
+needs_onednn = pytest.mark.skipif(not computing.has_onednn(), reason="torch without these kernels of oneDNN")
 
 BATCHES = [torch.randn(2, 8, 16, 16) for _ in range(2)]
 
@@ -23,6 +26,7 @@ def network(size: int = 3) -> nn.Module:
     ).eval()
 
 
+@needs_onednn
 def test_layers_without_a_faster_kernel_stay_in_float(
     prefer: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ from graphwright.runtime import (
 __all__ = ["from_fx", "to_fx"]
 
 _READABLE = "graphwright_signature"  # in the meta of torch.fx's modules: of what was captured, and is to be read
+_HANDED_ON = "_user_preserved_attributes"  # in `meta`: what deep copies get, too
 
 
 def to_fx(
@@ -137,7 +138,7 @@ def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> Graph
     for attribute in _attributes(graph.all_nodes()):
         if not hasattr(made, attribute):
             setattr(made, attribute, getattr(module, attribute))
-    made.meta.update({key: value for key, value in module.meta.items() if key != _READABLE})
+    made.meta.update({key: value for key, value in module.meta.items() if key not in (_READABLE, _HANDED_ON)})
     for number, hook in [*made._forward_pre_hooks.items()]:
         if isinstance(hook, _Expected):
             del made._forward_pre_hooks[number]
@@ -175,7 +176,9 @@ class _Expected:
         """Look at each call of a module, and of its deep copies, to which torch.fx hands no hooks."""
         if not any(isinstance(hook, _Expected) for hook in module._forward_pre_hooks.values()):
             module.register_forward_pre_hook(self)
-        if self.look_at not in getattr(module, "_deepcopy_hooks", [self.look_at]):  # torch 2.6 knows none
+        if not hasattr(module, "_deepcopy_hooks"):  # older releases hand on what stands there
+            module.meta[_HANDED_ON] = {"_forward_pre_hooks": module._forward_pre_hooks}
+        elif self.look_at not in module._deepcopy_hooks:
             module._register_deepcopy_hook(self.look_at)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Expected:

@@ -63,8 +63,8 @@ _MAKES_AUTOCAST = torch.autocast.__init__.__code__
 
 
 def _is_default_dtype(frame: FrameType, function: Callable[..., Any]) -> bool:
-    """Tell whether a context of autocast is being made that is given no dtype."""
-    return frame.f_code is _MAKES_AUTOCAST and function is _DTYPE
+    """Tell whether a context of autocast is being made that is given no dtype: older releases ask in any case."""
+    return frame.f_code is _MAKES_AUTOCAST and function is _DTYPE and frame.f_locals.get("dtype") is None
 
 
 def mode_asked(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

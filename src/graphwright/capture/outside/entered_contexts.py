@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.nn.attention import SDPBackend
 
 from graphwright.capture.outside.overheard import Heard, overhear, overhear_class
@@ -35,8 +36,10 @@ _MODULES = (
     *("torch.autograd.graph", "torch.nn.attention", "torch.sparse"),
 )
 _SEEN_OTHERWISE = frozenset({"enable_grad", "inference_mode", "no_grad", "set_grad_enabled"})
-# Those that a capture with examples sees by what they change.
-WITHOUT_EXAMPLES = frozenset({"allow_mutation_on_saved_tensors", "dual_level", "save_on_cpu", "saved_tensors_hooks"})
+# Those that a capture with examples sees by what they change; older releases do not tell of hooks.
+_OF_HOOKS = frozenset({"save_on_cpu", "saved_tensors_hooks"})
+_TELLS_HOOKS = hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+WITHOUT_EXAMPLES = frozenset({"allow_mutation_on_saved_tensors", "dual_level", *(_OF_HOOKS if _TELLS_HOOKS else ())})
 _OF_QUESTIONS = {"is_anomaly_enabled": _ANOMALY, "is_anomaly_check_nan_enabled": _ANOMALY}
 # Those which set it when they are made.
 _SETTING = frozenset({"enforce_grad_layout_policy", "set_detect_anomaly", "set_multithreading_enabled"})
@@ -108,7 +111,7 @@ def _made(call: Heard) -> Any:
     if call.recorder.typed is not None and is_seen_with_examples(call.function):
         return call.original()
     given = [arg for arg in (*call.args, *call.kwargs.values()) if isinstance(arg, FunctionType | MethodType)]
-    if call.recorder.typed is not None and given:
+    if call.recorder.typed is not None and given and call.function.__name__ not in _OF_HOOKS:
         what = f"the program gives a function to {call.function.__name__}, which would call it while it is captured"
         fix = "enter it outside of the program, or keep the function that enters it as one node: leaf_functions=[...]"
         raise refusal(CaptureError(what, at=call.at(), fix=fix))

@@ -59,6 +59,7 @@ _NAMES = {
         __slotnames__ __static_attributes__ __str__ __subclasshook__ __torch_dispatch__ __torch_function__ __weakref__
     """,
     Row.NODE: """
+        align_as align_to refine_names rename rename_
         H T __abs__ __add__ __and__ __div__ __eq__ __floordiv__ __ge__ __getitem__ __gt__ __iadd__ __iand__
         __idiv__ __ifloordiv__ __ilshift__ __imod__ __imul__ __invert__ __ior__ __ipow__ __irshift__ __isub__
         __itruediv__ __ixor__ __le__ __lshift__ __lt__ __matmul__ __mod__ __mul__ __ne__ __neg__ __or__ __pos__
