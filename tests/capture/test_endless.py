@@ -1,6 +1,13 @@
 """Programs that go on without an end while they are captured."""
 
+import contextlib
+import gc
 import itertools
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -52,3 +59,138 @@ def test_a_symbolic_trace_of_one_does_too(program, monkeypatch) -> None:
     monkeypatch.setattr(recording, "MOST_OPERATIONS", 50)
     with pytest.raises(graphwright.TraceError, match=r"(?s)may have no end.*test_endless.py.*bound it"):
         graphwright.symbolic_trace(program)
+
+
+class Swallows:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> bool:
+        return True
+
+
+def swallowed(x: Tensor) -> Tensor:
+    while True:
+        try:
+            return x + 1 if x.sum() > 0 else x - 1
+        except:  # noqa: E722
+            continue
+
+
+def swallowed_in_a_function(x: Tensor) -> Tensor:
+    def step() -> Tensor | None:
+        try:
+            return x + 1 if x.sum() > 0 else x - 1
+        except BaseException:
+            return None
+
+    for _ in itertools.count():
+        if (y := step()) is not None:
+            return y
+    return x
+
+
+def swallowed_by_a_class(x: Tensor) -> Tensor:
+    while True:
+        with Swallows():
+            return x + 1 if x.shape[0] > 2 else x - 1
+
+
+def swallowed_by_a_stack_of_contexts(x: Tensor) -> Tensor:
+    while True:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.suppress(BaseException))
+            return x + 1 if x.sum() > 0 else x - 1
+
+
+def swallowed_in_a_handler(x: Tensor) -> Tensor:
+    try:
+        return x + 1 if x.sum() > 0 else x - 1
+    except BaseException:
+        while True:
+            try:
+                return x * 2 if x.mean() > 0 else x
+            except BaseException:
+                continue
+
+
+def swallowed_on_each_level(x: Tensor) -> Tensor:
+    def level(depth: int) -> Tensor:
+        while True:
+            try:
+                return level(depth - 1) if depth else x + 1 if x.sum() > 0 else x - 1
+            except BaseException:
+                pass
+
+    return level(3)
+
+
+def swallowed_in_a_generator(x: Tensor) -> Tensor:
+    def rows() -> Iterator[Tensor]:
+        i = 0
+        while i < 2:
+            try:
+                yield x[i] * 2 if x[i] > 0 else x[i]
+                i += 1
+            except GeneratorExit:
+                return
+            except BaseException:
+                pass
+
+    return torch.stack(list(rows()))
+
+
+def swallowed_where_an_array_is_made(x: Tensor) -> Tensor:
+    try:
+        peak = float(x.numpy().max())
+    except BaseException:
+        peak = -1.0
+    return x + peak
+
+
+@pytest.mark.parametrize("door", [lambda f: graphwright.trace(f, (torch.ones(2),)), graphwright.symbolic_trace])
+@pytest.mark.parametrize(
+    "program",
+    [
+        swallowed, swallowed_in_a_function, swallowed_by_a_class, swallowed_by_a_stack_of_contexts,
+        swallowed_in_a_handler, swallowed_on_each_level, swallowed_in_a_generator, swallowed_where_an_array_is_made,
+    ],
+)  # fmt: skip
+def test_a_program_that_swallows_what_stops_it_is_left(program, door) -> None:
+    watched = sys.gettrace(), sys.getprofile()
+    gm = door(program)
+    assert (sys.gettrace(), sys.getprofile()) == watched
+    for x in (torch.ones(2), -torch.ones(2), torch.arange(3.0)):
+        if program is not swallowed_in_a_generator or len(x) == 2:
+            torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+
+
+def closes_what_it_opens(x: Tensor) -> Tensor:
+    while True:
+        try:
+            files = [open(os.devnull) for _ in range(2)]
+            try:
+                return x + 1 if x.sum() > 0 else x - 1
+            finally:
+                for file in files:
+                    file.close()
+        except BaseException:
+            continue
+
+
+def test_a_finally_is_done_whole_where_something_else_swallows() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        gm = graphwright.trace(closes_what_it_opens, (torch.ones(2),))
+        gc.collect()
+    assert torch.equal(gm(-torch.ones(2)), -2 * torch.ones(2))
+
+
+def test_a_loop_that_is_not_converted_ends_in_an_error(monkeypatch) -> None:
+    monkeypatch.setattr(recording, "MOST_OPERATIONS", 50)
+    names: dict[str, Any] = {}
+    lines = "def f(x):", "  while True:", "    try: return x + float(x.sum())", "    except: pass"
+    exec("\n".join(lines), names)
+    with pytest.raises(graphwright.CaptureError, match="known only when it runs"):
+        graphwright.trace(names["f"], (torch.ones(2),))
+    with pytest.raises(graphwright.TraceError, match="may have no end"):
+        graphwright.symbolic_trace(names["f"])

@@ -15,6 +15,7 @@ from graphwright.capture.containers.rows import listed
 from graphwright.capture.numbers.classes import take_for_tensor
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.capture.state.examples import NeedsRealValues
+from graphwright.capture.state.running import stopping
 from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Target
@@ -193,7 +194,7 @@ def data_of(recorder: TypedCapture, name: str, owner: TensorProxy, answer: Calla
         recorder.calls.recorded += 1
     if name == "item" and owner.example.is_complex():
         if not recorder.examples.is_real:
-            raise NeedsRealValues("a complex number is read from a tensor")
+            raise stopping(NeedsRealValues("a complex number is read from a tensor"))
         return recorder.record("call_method", name, torch.Tensor.item, (owner,), {}, gives_data=True)
     if name == "item":
         return as_number(recorder.numbers.item(owner))
@@ -206,7 +207,7 @@ def data_of(recorder: TypedCapture, name: str, owner: TensorProxy, answer: Calla
     if name == "numpy" and recorder.examples.is_real:
         return recorder.record("call_method", name, getattr(torch.Tensor, name), (owner,), {})
     if name == "numpy":
-        raise NeedsRealValues("an array is made of the data of a tensor")
+        raise stopping(NeedsRealValues("an array is made of the data of a tensor"))
     if name in ("__contains__", "__complex__"):
         recorder.questions.staging.stage(user_frame(sys._getframe(1)))
     codes = recorder.questions.staging.convertible(user_frame(sys._getframe(1))) if name == "__array__" else set()

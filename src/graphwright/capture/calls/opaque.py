@@ -17,7 +17,7 @@ from graphwright.capture.numbers.known_sizes import sizes_after
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.state.examples import NeedsRealValues
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refusal, stopping
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -69,7 +69,7 @@ def record_compiled_method(
     """Record the call of a method of a module that TorchScript has compiled, which runs on real values only."""
     path, module = _owner_of(recorder, method)
     if not recorder.examples.is_real:
-        raise NeedsRealValues(f"{path} was compiled by TorchScript")
+        raise stopping(NeedsRealValues(f"{path} was compiled by TorchScript"))
     run = getattr(recorder.examples.module(module), method.name)
     if method.name == "forward":
         return record_opaque(recorder, "call_module", path, run, args, kwargs)
@@ -148,7 +148,7 @@ def record_foreign_call(
     Raises NeedsRealValues where it takes tensors and the examples are fake.
     """
     if not recorder.examples.is_real and any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
-        raise NeedsRealValues("an array is made of the data of a tensor")
+        raise stopping(NeedsRealValues("an array is made of the data of a tensor"))
     return recorder.record("call_function", function, run or function, args, kwargs, gives_data=True)
 
 

@@ -29,7 +29,7 @@ from graphwright.capture.flow.plain_attempts import either_leaves, giving, is_of
 from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_example, object_node
 from graphwright.capture.state.regions import Region, Writing
-from graphwright.capture.state.running import Refusal
+from graphwright.capture.state.running import Refusal, again
 from graphwright.capture.state.samples import Grows, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of
@@ -155,7 +155,7 @@ class AttemptRegion:
                 self._ended_by(error)
                 has_raised = True
         if recorder.pending is not None:
-            raise recorder.pending
+            raise again(recorder.pending)
         check_end(recorder, depth, lambda: self._given_up("a context is entered or left in a `try`"))
         try:
             state.check()

@@ -17,6 +17,7 @@ from graphwright.capture.effects.branch_state import State
 from graphwright.capture.flow.deciding import held
 from graphwright.capture.flow.loop_regions import LoopRegion, is_open
 from graphwright.capture.state.regions import Region, Writing
+from graphwright.capture.state.running import again
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -47,7 +48,7 @@ class Loops:
         pending = self._recorder.pending
         if pending is not None:
             if iterable_of(iterable, False) is not None:
-                raise pending
+                raise again(pending)
             return any(_truth(body(item), pending) for item in iterable)
         place, way = self._place()
         opened = iterable_of(iterable, way == "region")
@@ -201,5 +202,5 @@ def _no() -> bool:
 def _truth(value: HasTruth, pending: BaseException) -> bool:
     """What decides a loop on the way out of a pass, where what is to be done in the end is done: data cannot."""
     if is_open(value):
-        raise pending
+        raise again(pending)
     return bool(value)

@@ -26,6 +26,7 @@ from graphwright.capture.ladder.refuse import Refusals
 from graphwright.capture.ladder.slices import is_of_slice
 from graphwright.capture.ladder.stage import Staging
 from graphwright.capture.state.plan import Restart
+from graphwright.capture.state.running import again
 from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import user_frame
@@ -71,7 +72,7 @@ class Questions:
         """
         capture = self._capture
         if capture.pending is not None:
-            raise capture.pending
+            raise again(capture.pending)
         told = self.knowledge.told(subject, self.subjects.key_of(subject))
         if told is not None and (kind is bool or type(told) is not bool):  # that a size is true is not what it is
             return told
@@ -115,7 +116,7 @@ class Questions:
         """Run the side that is known to be taken, or capture both."""
         capture = self._capture
         if capture.pending is not None:
-            raise capture.pending
+            raise again(capture.pending)
         subject = self.subjects.subject_of(test)
         if capture.plan.control_flow != "stage":
             kind = bool if isinstance(subject, TensorProxy) else subject.kind
@@ -148,8 +149,8 @@ class Questions:
         """Have the capture start again; whatever the program does until then is ignored."""
         if isinstance(why, Restart):
             why.at = why.at or self._capture.where() or ""
-        self._capture.pending = why
-        return why
+        goes_on, self._capture.pending = self._capture.pending is not None, why
+        return again(why) if goes_on else why
 
 
 def _asks_itself(asking: FrameType | None, frame: FrameType | None) -> bool:

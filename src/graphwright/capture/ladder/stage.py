@@ -21,7 +21,7 @@ from graphwright.capture.conversion.generators import gathers
 from graphwright.capture.outside.outside_modules import is_outside_call
 from graphwright.capture.outside.said import tells
 from graphwright.capture.python.entering import converted_function, initializer
-from graphwright.capture.state.running import BOUNDARIES
+from graphwright.capture.state.running import BOUNDARIES, again
 from graphwright.source import is_ours, user_frame
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Staging:
 
     def stage(self, frame: FrameType | None) -> None:
         """Start again with the function of a frame converted, where that can be and is not done."""
+        if self._capture.pending is not None:
+            raise again(self._capture.pending)
         if self._capture.plan.control_flow == "stage":
             self.convert_all(self.convertible(frame))
 

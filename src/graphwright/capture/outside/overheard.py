@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.interception import Entry
 from graphwright.capture.state.leaf_modules import runs
-from graphwright.capture.state.running import running
+from graphwright.capture.state.running import again, running
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import CallSite, is_internal, user_frame
 
@@ -135,7 +135,7 @@ def heard(
         if recorder is None or recorder.examples.is_running:
             return original(*args, **kwargs)
         if recorder.pending is not None and any(isinstance(each, TensorProxy) for each in args):
-            raise recorder.pending  # a `finally` on the way out; C gets nothing that stands for a tensor
+            raise again(recorder.pending)  # a `finally` on the way out; C gets nothing that stands for a tensor
         capture = hears(recorder)
         frame = None if capture is None else caller_of(sys._getframe(1), files)
         if frame is None and capture is not None and sys._getframe(1).f_code in inner:

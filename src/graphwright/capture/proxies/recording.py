@@ -25,6 +25,7 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.made_parameters import MARKS, erase_steps, made_in
 from graphwright.capture.proxies.objects import constructor_fields, late_fields
 from graphwright.capture.proxies.proxy import Attribute, Proxy
+from graphwright.capture.state.running import refusal
 from graphwright.errors import TraceError
 from graphwright.ir import (
     ATOMS,
@@ -130,11 +131,9 @@ class TracerBase:
         counts = Counter((site.code, site.instruction) for site in sites)
         (code, instruction), count = counts.most_common(1)[0] if counts else ((None, 0), 0)
         if code is not None and count >= MOST_OPERATIONS:
-            raise TraceError(
-                NO_END,
-                at=CallSite(code, instruction, self.scope).line(),
-                fix="bound it by a number, or keep the function as one node: wrap() it",
-            )
+            at = CallSite(code, instruction, self.scope).line()
+            fix = "bound it by a number, or keep the function as one node: wrap() it"
+            raise refusal(TraceError(NO_END, at=at, fix=fix))
 
     def _place(self, node: Node, frame: FrameType | None) -> None:
         """Note where in the user's program a node comes from, and the meta that it inherits."""

@@ -37,7 +37,7 @@ from graphwright.capture.python.calls import call
 from graphwright.capture.python.reached import asking_from, asking_in
 from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.running import BOUNDARIES, RUN, refusal
+from graphwright.capture.state.running import BOUNDARIES, RUN, again, refusal
 from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.errors import CaptureError
 from graphwright.source import cache_around, stored_globals, user_frame
@@ -255,7 +255,7 @@ class Callers:
         """What to raise where a tensor of the program reaches C++: start again with the caller converted, or refuse."""
         recorder = self._recorder
         if recorder.pending is not None:
-            return recorder.pending
+            return again(recorder.pending)
         frame = user_frame(sys._getframe(1))
         if recorder.is_running and frame is not None:
             found = _between(sys._getframe(1), frame) or _outermost(frame)

@@ -24,7 +24,7 @@ from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.python.messages import is_known
 from graphwright.capture.state.examples import NeedsRealValues
-from graphwright.capture.state.running import running
+from graphwright.capture.state.running import running, stopping
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.source import user_frame
 
@@ -119,7 +119,7 @@ def complex_number(
     if typed is None or not any(isinstance(arg, torch.Tensor) or is_symbolic(arg) for arg in (*args, *kwargs.values())):
         return NotImplemented
     if not typed.examples.is_real:
-        raise NeedsRealValues("a complex number is made of the data of a tensor")
+        raise stopping(NeedsRealValues("a complex number is made of the data of a tensor"))
     return typed.record("call_function", complex, complex, args, kwargs, gives_data=True)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from graphwright.capture.state.running import again
 from graphwright.ir import Node
 from graphwright.ops import TRANSFORMS
 
@@ -37,7 +38,7 @@ class Transformed:
         if not recorder.is_running or recorder.examples.is_running:
             return TRANSFORMS[self._name].function(self._function, **self._options)(*args, **kwargs)
         if recorder.pending is not None:
-            raise recorder.pending
+            raise again(recorder.pending)
         return recorder.transforms.record(self._name, self._function, self._options, args, kwargs)
 
 

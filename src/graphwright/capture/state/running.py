@@ -2,29 +2,35 @@
 
 What a capture has to tell its caller is raised through the program's own frames, whose handlers must not take it for an
 error of theirs. So it travels as a BaseException, and the recorder remembers it: a bare `except:` only puts it off
-until the next operation.
+until the next operation, which raises it `again` and has the program be left: one that tries until nothing fails would
+be stopped for ever. What a handler or a `finally` does on the way out is done whole.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, copy_context
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
+
+from graphwright.source import is_internal
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
 __all__ = [
-    "BOUNDARIES", "RUN", "Refusal", "capturing", "is_in_context", "refusal", "run", "running", "set_in_context",
-    "stopping", "value_outside",
+    "BOUNDARIES", "RUN", "Refusal", "again", "capturing", "is_in_context", "refusal", "run", "running",
+    "set_in_context", "stopping", "value_outside",
 ]  # fmt: skip
 
 _thread = threading.local()
 _outside: ContextVar[list[Context]] = ContextVar("_outside")  # what the program starts with
 _UNSET = object()
+_MOST_TIMES = 100  # so often what handlers call may go on; then they are left, too
 
 
 def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -33,7 +39,8 @@ def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
     outside: list[Context] = []
     context.run(_outside.set, outside)
     outside.append(context.copy())
-    result = context.run(function, *args, **kwargs)
+    with leaving(RUN):
+        result = context.run(function, *args, **kwargs)
     recorder = running()
     if recorder is not None and recorder.typed is not None:
         for variable in _differing(context, outside[0]):
@@ -115,6 +122,76 @@ def stopping(why: BaseException) -> BaseException:
     recorder = running()
     if recorder is None:
         return why
-    if recorder.pending is None:
-        recorder.pending = why
-    return recorder.pending
+    if recorder.pending is not None:
+        return again(recorder.pending)
+    recorder.pending = why
+    return why
+
+
+def again(pending: BaseException) -> BaseException:
+    """What to raise where the program goes on although this has stopped it: the same, and in its next line, too."""
+    current: leaving | None = getattr(_thread, "leaving", None)
+    if current is not None:
+        current.go(pending, sys._getframe(1))
+    return pending
+
+
+class leaving:
+    """While it is entered, a program runs that may have to be left; then the thread is traced as before.
+
+    A trace function raises what stops the capture once more, in the next line of the program that runs outside of the
+    handler that has swallowed it. Python does without a trace function once it has raised; a profile function sets it
+    again as the function that was left ends.
+    """
+
+    def __init__(self, run: CodeType) -> None:
+        self._run = run  # the code of the function that calls the program
+        self._pending: BaseException | None = None
+        self._before: tuple[Any, Any] = None, None
+        self._times = 0
+
+    def __enter__(self) -> None:
+        self._outer = getattr(_thread, "leaving", None)
+        _thread.leaving = self
+
+    def __exit__(self, *error: object) -> None:
+        _thread.leaving = self._outer
+        trace, profile = self._before
+        if self._pending is not None and sys.gettrace() in (None, _unheard):
+            sys.settrace(trace)
+        if self._pending is not None and sys.getprofile() is _returned:
+            sys.setprofile(profile)
+        self._pending = None
+
+    def go(self, pending: BaseException, frame: FrameType | None) -> None:
+        """Have each function of the program that runs be left at its next line."""
+        if self._pending is None:
+            self._before = sys.gettrace(), sys.getprofile()
+        self._pending, self._times = pending, self._times + 1
+        while frame is not None and frame.f_code is not self._run:
+            if not is_internal(frame.f_code.co_filename):
+                frame.f_trace = self._line
+            frame = frame.f_back
+        sys.settrace(_unheard)
+        sys.setprofile(_returned)
+
+    def _line(self, frame: FrameType, event: str, argument: object) -> Any:
+        if event == "line" and self._pending is not None and not self._is_handled():
+            raise self._pending
+        return self._line
+
+    def _is_handled(self) -> bool:
+        """Tell whether this runs in a handler of what stops the capture, or in one of what failed there."""
+        error = sys.exc_info()[1] if self._times < _MOST_TIMES else None
+        while error is not None and error is not self._pending:
+            error = error.__context__
+        return error is not None
+
+
+def _unheard(frame: FrameType, event: str, argument: object) -> None:
+    """Functions that are called meanwhile are not traced."""
+
+
+def _returned(frame: FrameType, event: str, argument: object) -> None:
+    if event == "return" and sys.gettrace() is None:
+        sys.settrace(_unheard)

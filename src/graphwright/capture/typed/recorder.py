@@ -72,7 +72,7 @@ from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.members import Members
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region
-from graphwright.capture.state.running import Refusal, capturing, refusal, run
+from graphwright.capture.state.running import Refusal, again, capturing, refusal, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
@@ -275,11 +275,9 @@ class Recorder:
     def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record one call of torch, or answer it from what is known."""
         if function is torch._C._set_grad_enabled and (self.pending is not None or self.examples.is_running):
-            return function(*args)
+            return function(*args)  # a context of the program is left, or this is no part of it
         if self.pending is not None:
-            if function is torch._C._set_grad_enabled:  # a context of the program is left
-                return function(*args)
-            raise self.pending
+            raise again(self.pending)
         function, prop, name, plain, is_compiled = SEEN[function]
         if prop is not None:
             return read_property(self, prop, function, args)
