@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -50,6 +50,74 @@ def told_by_class(x: Tensor) -> Any:
     pairs = zip(x, x, strict=True)
     more = map(abs, x)
     return type(pairs).__name__, isinstance(more, map), iter(pairs) is pairs, next(more)
+
+
+def products(x: Tensor) -> Iterator[Tensor]:
+    i = 0
+    while True:
+        yield x * i
+        i += 1
+
+
+def sums(_: Tensor) -> Generator[Any, Any, None]:
+    total = torch.zeros(())
+    while True:
+        total = total + (yield total)
+
+
+def taken_on_a_side(x: Tensor) -> Any:
+    rows = products(x)
+    found = next(rows) if x.sum() > 0 else next(rows) - next(rows)
+    return found, next(rows)
+
+
+def sent_in_a_loop(x: Tensor) -> Any:
+    running = sums(x)
+    found = next(running)
+    for i in range(x.shape[0]):
+        found = running.send(x[i])
+    return found
+
+
+def sent_on_a_side(x: Tensor) -> Any:
+    running = sums(x)
+    next(running)
+    found = running.send(x[0]) if x.sum() > 0 else running.send(x[1])
+    return found, running.send(x[2])
+
+
+def left_in_a_loop(x: Tensor) -> Any:
+    rows, found = products(x), []
+    for _ in range(x.shape[0]):
+        for row in rows:
+            found.append(row)
+            break
+    return found
+
+
+def closed_where_it_is_left(x: Tensor) -> Any:
+    closed = []
+
+    def rows() -> Iterator[Tensor]:
+        try:
+            yield from x
+        finally:
+            closed.append(x.sum())
+
+    for row in rows():
+        if row > 0:
+            break
+    return row, len(closed)
+
+
+PROGRAMS = [taken_on_a_side, sent_in_a_loop, sent_on_a_side, left_in_a_loop, closed_where_it_is_left]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of passes that end in the loop
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("x", [X3, -X3])
+def test_a_generator_is_where_it_was_only_if_it_holds_the_same(program: Any, x: Tensor) -> None:
+    assert told(lambda: program, lambda p: p(x.clone()), X3) == "same"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def how_far(value: Iterator[Any]) -> Any:
     """How far an iterator of Python's or a generator is, None for one of which that is not known."""
     kind = type(value)
     if isinstance(value, types.GeneratorType):
-        return None if value.gi_frame is None else (value.gi_frame.f_lasti, value.gi_frame.f_lineno)
+        return None if value.gi_frame is None else (value.gi_frame.f_lasti, _Held(value))
     if kind.__module__ not in _OF_PYTHON:
         return None
     if kind is itertools.count or kind is itertools.repeat:
@@ -119,6 +119,19 @@ def how_far(value: Iterator[Any]) -> Any:
     except (TypeError, AttributeError):
         return None
     return _numbers_in(made_by[1:], kind.__name__.startswith(("dict", "set")))
+
+
+class _Held:
+    """What a generator has in its variables, and in the loops that it is in: the very objects, and how far they are."""
+
+    def __init__(self, generator: types.GeneratorType[Any, Any, Any]) -> None:
+        self._values = gc.get_referents(generator, generator.gi_frame)
+        self._how_far = [how_far(each) if isinstance(each, Iterator) else None for each in self._values]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and (
+            [*map(id, self._values)] == [*map(id, other._values)] and self._how_far == other._how_far
+        )
 
 
 def _numbers_in(part: Any, are_left: bool) -> Any:

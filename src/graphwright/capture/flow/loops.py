@@ -6,8 +6,10 @@ condition, the capture starts again and makes the whole of it a region, if what 
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,8 +59,10 @@ class Loops:
             return loop.capture()
         if way is None and iterable_of(iterable, True) is None:
             way = "unroll"  # what it goes over has to be known
+        is_alone = type(iterable) is GeneratorType and sys.getrefcount(iterable) <= _OF_CALLS
         items: Any = iterable if type(iterable) in _INDEXED else iter(iterable)
         self.going_over.append(items)
+        items = _Alone(items) if is_alone else items
         try:
             return self._go_on(items, 0, body, names, place, way)
         finally:
@@ -66,7 +70,7 @@ class Loops:
 
     def _go_on(
         self,
-        items: Sequence[Any] | Iterator[Any],
+        items: Sequence[Any] | Iterator[Any] | _Alone,
         done: int,
         body: Callable[[Any], Any],
         names: tuple[str, ...],
@@ -74,7 +78,7 @@ class Loops:
         way: Way | None,
     ) -> Any:
         """Run the body for items that the program knows, after some of a sequence; an iterator is after them itself."""
-        for item in _after(items, done):
+        for item in items if isinstance(items, Iterator) else _after(items, done):
             stop, done = body(item), done + 1
             if stop is None or stop is False:
                 continue
@@ -86,7 +90,7 @@ class Loops:
 
     def _rest(
         self,
-        items: Sequence[Any] | Iterator[Any],
+        items: Sequence[Any] | Iterator[Any] | _Alone,
         done: int,
         _gw_body: Callable[[Any], Any],
         names: tuple[str, ...],
@@ -181,14 +185,33 @@ class Loops:
 _INDEXED = (list, tuple, torch.Size, range)  # an iterator over one would be a value that a side of a branch changes
 
 
-def _after(items: Sequence[Any] | Iterator[Any], done: int) -> Iterator[Any]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Alone:
+    """A generator that nothing but the loop has: as in Python, it is closed where the loop is left."""
+
+    generator: Iterator[Any]
+
+
+def _after(items: Sequence[Any] | _Alone, done: int) -> Iterator[Any]:
     """The items that are left; those of a list are looked up one by one, as in Python, which may make it longer."""
-    if isinstance(items, Iterator):
-        yield from items
+    if isinstance(items, _Alone):
+        yield from items.generator
         return
     while done < len(items):
         yield items[done]
         done += 1
+
+
+def _references(called: Callable[[Any], int]) -> int:
+    """How many references to a value there are that calls like those of a loop of the program hold."""
+
+    def each(iterable: Iterable[Any]) -> int:
+        return called(iterable)
+
+    return each(iter([object()]))
+
+
+_OF_CALLS = _references(lambda iterable: sys.getrefcount(iterable))
 
 
 def _yes() -> bool:
