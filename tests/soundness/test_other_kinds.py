@@ -427,6 +427,9 @@ WITH_NUMPY: list[Callable[[Tensor], Any]] = [
     lambda x: torch.zeros(x.size(0) * numpy.int64(2)),
     lambda x: math.floor(x.size(0) * numpy.float32(0.7)),
     lambda x: numpy.array([1.0, 2.0]) * x.size(0),
+    lambda x: numpy.prod(x.shape),
+    lambda x: numpy.array(x.shape).sum() / 2,
+    lambda x: numpy.cumsum(x.shape)[-1],
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import sys
@@ -598,3 +599,36 @@ def test_what_has_no_end_is_told_on_small_stacks_too(frames: int) -> None:
             script(lambda x: never_ends(x))
     finally:
         sys.setrecursionlimit(before)
+
+
+class Draws(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand(2, generator=self.generator)
+
+
+class Steps(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.optimizer = torch.optim.SGD([self.weight], lr=1.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        loss = (self.weight * x).sum()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return self.weight.detach().clone()
+
+
+@pytest.mark.parametrize("kind", [Draws, Steps])
+def test_a_copy_has_what_objects_hold_for_itself(kind: type[nn.Module]) -> None:
+    wanted, model = kind(), kind()
+    scripted = script(model)
+    copied = copy.deepcopy(scripted)
+    for program in (copied, scripted):
+        again = copy.deepcopy(wanted)
+        assert [program(ONES).tolist() for _ in range(2)] == [again(ONES).tolist() for _ in range(2)]

@@ -108,3 +108,24 @@ def test_a_tag_that_the_program_writes_is_refused_and_left_as_it_was() -> None:
     with pytest.raises(CaptureError, match=r"writes 'count' of self\.weight, which is a tensor of its modules"):
         trace(model, (UP,))
     assert not hasattr(model.weight, "count")
+
+
+class LooksForATag(nn.Module):
+    """No tensor has the tag that it looks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if hasattr(self.weight, "scale") else x + getattr(self.weight, "shift", 0)
+
+
+@pytest.mark.parametrize("tag", ["scale", "shift"])
+def test_a_tag_that_no_tensor_had(tag: str) -> None:
+    def story(program: Any) -> Any:
+        first = program(UP)
+        setattr(program.weight, tag, 3.0)
+        return first, program(UP)
+
+    assert told(LooksForATag, story).startswith(f"loud: self.weight has got an attribute {tag!r}")

@@ -49,13 +49,12 @@ class Tags:
                     del state_of(tensor)[tag]
 
     def take(self, ledger: Ledger, names: frozenset[str], looked_for: frozenset[str]) -> None:
-        """Take for granted the tags that the program may read, and those missing that other tensors have."""
-        missing = looked_for.intersection(*[[tag for *_, before in self._before for tag in before]])
-        for path, name, _, before in self._before:
+        """Take for granted the tags that the program may read, and that those are missing which it may look for."""
+        for path, name, tensor, before in self._before:
             plain = [
                 tag for tag in before if tag in names and (is_atom(before[tag]) or is_plain_container(before[tag]))
             ]
-            lacks = sorted(missing - before.keys())
+            lacks = sorted(tag for tag in looked_for - before.keys() if not hasattr(type(tensor), tag))
             if plain or lacks:
                 tags = {tag: spelled(before[tag]) for tag in plain}
                 ledger.module(path).setdefault("tags", {})[name] = {"has": tags, "lacks": lacks}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import operator
+import os
+import sys
 from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from graphwright.capture.numbers.classes import (
@@ -22,6 +25,7 @@ from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.state.symbols import UNKNOWN, Number, Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Argument, Node
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SAMPLES", "Numbers"]
 
 SAMPLES: dict[type, Number] = {int: 3, float: 1.5, bool: True}  # for numbers that only a run knows
+_NUMPY = os.path.join(os.path.dirname(numpy.__file__), "")
 _COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})
 
 
@@ -48,11 +53,21 @@ class Numbers:
     ) -> Symbol:
         known = self._symbols.get(key)
         if known is None:
-            known = Symbol(self._recorder, hint, function, args, self._recorder.site())
+            site = self._recorder.site()
+            if site is not None and site.code.co_filename.startswith(_NUMPY):
+                self._stage_behind_numpy()
+            known = Symbol(self._recorder, hint, function, args, site)
             known.key = key
             self._symbols[key] = known
             self._recorder.attempts.computed(known)
         return known
+
+    def _stage_behind_numpy(self) -> None:
+        """NumPy computes with numbers of the program as with objects, which gives others: have its caller converted."""
+        frame = user_frame(sys._getframe(1))
+        while frame is not None and frame.f_code.co_filename.startswith(_NUMPY):
+            frame = user_frame(frame.f_back)
+        self._recorder.questions.staging.stage(frame)
 
     def size_symbol(self, tensor: TensorProxy, dim: int) -> Symbol:
         """The symbol of one size of a tensor. Raises IndexError for a dimension that it does not have."""

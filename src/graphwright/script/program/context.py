@@ -364,6 +364,10 @@ class Context:
         """What a value is among the arguments of a node in the body being written."""
         if isinstance(value, Runtime):
             return self.body.lift(self.body.latest(value.node))
+        if isinstance(value, Instance) and value.place is not None:  # one that a module holds, as each copy of it does
+            path = ".".join(filter(None, value.place))
+            read = self.make("get_attr", path, (), value.type, self.frame.statement, name=path.rpartition(".")[2])
+            return self.argument(read)
         if isinstance(value, Const | Instance | Reference):
             return value.value
         if isinstance(value, Group):
