@@ -343,6 +343,38 @@ def test_a_buffer_that_a_program_registers_is_one() -> None:
     assert list(gm.state_dict()) == list(model.state_dict()) == ["pe"]
 
 
+class Grown(nn.Module):
+    """Positions, made anew where there are too few: as a buffer, or as a parameter."""
+
+    def __init__(self, is_buffer: bool) -> None:
+        super().__init__()
+        if is_buffer:
+            self.register_buffer("pe", torch.zeros(0), persistent=False)
+        else:
+            self.pe = nn.Parameter(torch.zeros(0), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.pe.shape[0] < x.shape[0]:
+            made = torch.arange(float(x.shape[0]))
+            self.pe = made if "pe" in self._buffers else nn.Parameter(made, requires_grad=False)
+        return x + self.pe[: x.shape[0]]
+
+
+def test_a_buffer_that_a_program_makes_anew_may_be_of_any_size() -> None:
+    model = Grown(is_buffer=True)
+    gm = trace(copy.deepcopy(model), (torch.ones(2),))
+    for n in (2, 4, 3):
+        assert torch.equal(gm(torch.ones(n)), model(torch.ones(n)))
+        assert gm.pe.shape == model.pe.shape
+
+
+def test_a_parameter_that_a_program_makes_anew_is_of_the_size_that_it_asked_for() -> None:
+    gm = trace(Grown(is_buffer=False), (torch.ones(2),))
+    gm(torch.ones(2))
+    with pytest.raises(GuardError, match=r"self.pe was of torch.Size\(\[0\]\) when"):
+        gm(torch.ones(4))
+
+
 def _keep_it(x: Tensor) -> Tensor:
     return x
 

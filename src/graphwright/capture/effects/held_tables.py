@@ -98,13 +98,13 @@ def holds_the_same(container: Any, held: dict[Any, Any]) -> bool:
 def put(container: Any, key: Hashable, value: Any) -> None:
     """Have a list, dict or object hold a value; sets, deques and tuples keep theirs.
 
-    So do the tables of modules keep their tensors, which are known by themselves.
+    So do the tables of modules keep their parameters, which are known by themselves.
     """
     if isinstance(key, Field):
         set_attribute(container, str(key), value)
     elif type(container) in (list, dict, Variables):
         container[key] = value
-    elif type(container) in WATCHED and dict.get(container, key) is None:
+    elif type(container) in WATCHED and (container.table == "_buffers" or dict.get(container, key) is None):
         dict.__setitem__(container, key, value)
 
 

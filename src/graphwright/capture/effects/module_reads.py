@@ -265,7 +265,7 @@ class ModuleReads:
             prefix = f"{path}." if path else ""
             own: dict[str, Any] = {}
             for fact, held in facts.items():
-                if fact in ("values", "is_none", "dtypes", "devices", "shapes", "asked"):
+                if fact in ("values", "is_none", "dtypes", "devices", "asked"):
                     held = {name: value for name, value in held.items() if prefix + name not in kept}
                 elif fact == "names":
                     below = _names_below(kept | self._recorder.ledger.unset, prefix)
