@@ -292,7 +292,10 @@ def test_a_call_sees(change: Callable[[Any], Any], form: Callable[[GraphModule],
     after = gm(X)
     torch.testing.assert_close(after, node_by_node(gm), rtol=0, atol=0)
     torch.testing.assert_close(gm(X), after, rtol=0, atol=0)
-    assert torch.allclose(after, before) == (change in SAME)
+    is_same = (
+        torch.allclose if change is CHANGES["weight norm"] else torch.equal
+    )  # whose norm rounds, with some kernels
+    assert is_same(after, before) == (change in SAME)
 
 
 def test_a_class_that_is_patched(monkeypatch: pytest.MonkeyPatch) -> None:
