@@ -4,6 +4,7 @@ import contextlib
 import gc
 import itertools
 import os
+import queue
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from torch import Tensor
 
 import graphwright
 from graphwright.capture.proxies import recording
-from graphwright.capture.python import callers
+from graphwright.capture.python import callers, substitutes
 
 
 def endless_while(x: Tensor) -> Tensor:
@@ -194,3 +195,20 @@ def test_a_loop_that_is_not_converted_ends_in_an_error(monkeypatch) -> None:
         graphwright.trace(names["f"], (torch.ones(2),))
     with pytest.raises(graphwright.TraceError, match="may have no end"):
         graphwright.symbolic_trace(names["f"])
+
+
+def test_a_queue_that_is_empty_where_a_loop_is_captured_is_not_waited_for(monkeypatch) -> None:
+    monkeypatch.setattr(substitutes, "_LONGEST_WAIT", 0.01)
+
+    def program(x: Tensor) -> Tensor:
+        rows: queue.Queue[Tensor] = queue.Queue()
+        for row in x:
+            rows.put(row)
+        total = torch.zeros(())
+        while not rows.empty():
+            total = total * 0.5 + rows.get()
+        return total
+
+    gm = graphwright.trace(program, (torch.ones(3),))
+    for x in (torch.ones(3), torch.arange(3.0)):
+        assert torch.equal(gm(x), program(x))

@@ -632,3 +632,29 @@ def test_a_copy_has_what_objects_hold_for_itself(kind: type[nn.Module]) -> None:
     for program in (copied, scripted):
         again = copy.deepcopy(wanted)
         assert [program(ONES).tolist() for _ in range(2)] == [again(ONES).tolist() for _ in range(2)]
+
+
+class CallsItself(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        return super().__call__(*args)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.calls
+
+
+class HoldsOne(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = CallsItself()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) + 1
+
+
+def test_a_module_with_a_call_of_its_own_is_called_by_it() -> None:
+    assert thrice(script(HoldsOne())) == thrice(HoldsOne())

@@ -38,7 +38,7 @@ def call_module(
     is_whole = is_compiled(module) or isinstance(module, GraphModule) or modifier_of(forward) == "ignore"
     if is_whole or c.is_leaf(module, ref.path):
         return _whole(c, ref, args, kwargs, node, named, _result(module))
-    if _has_backward_hooks(module):  # which torch calls around the module's own call only
+    if _has_backward_hooks(module) or _calls_itself(type(module)):  # which is around what its forward does
         return _whole(c, ref, args, kwargs, node, named, annotated_method_result(type(module), "forward") or ANY)
     if type(module).forward is nn.Sequential.forward and len(args) == 1 and not kwargs and not _has_hooks(module):
         value = args[0]
@@ -82,10 +82,16 @@ def _whole(
     tables = [table for inside in module.modules() for table in _hook_tables(inside)]
     hooks = [hook for table in tables for hook in table.values()]
     inner = [inside for inside in module.modules() if not is_compiled(inside)]
-    own = [type(inside).forward for inside in inner if not _is_of_torch(type(inside))]
+    kinds = [type(inside) for inside in inner if not _is_of_torch(type(inside))]
+    own = [function for kind in kinds for function in (kind.forward, *([kind.__call__] if _calls_itself(kind) else []))]
     if hooks or own:
         c.attributes.run([*hooks, *own])
     return c.make("call_module", ref.path, args, kind, node, kwargs, named=named)
+
+
+def _calls_itself(kind: type[nn.Module]) -> bool:
+    """Tell whether modules of a class have a `__call__` of their own."""
+    return kind.__call__ is not nn.Module.__call__
 
 
 def _is_of_torch(kind: type) -> bool:
