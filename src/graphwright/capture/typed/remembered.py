@@ -19,7 +19,7 @@ from torch import nn
 
 from graphwright.capture.state.plan import Conversions, Plan
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
-from graphwright.runtime import MODULE_TABLES, ReportEntry, facts_of_modules
+from graphwright.runtime import MODULE_TABLES, ReportEntry, facts_of_modules, state_of
 from graphwright.source import content_of
 from graphwright.values import Kind
 
@@ -207,7 +207,7 @@ class Likeness:
             held = [value.__defaults__, *map(content_of, value.__closure__ or ())]
             kind = value.__code__
         elif kind.__dictoffset__:
-            held = [part for item in object.__getattribute__(value, "__dict__").items() for part in item]
+            held = [part for item in state_of(value).items() for part in item]
         return id(kind), *[self._told(item, depth + 1) for item in held]
 
 
