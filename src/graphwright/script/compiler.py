@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from types import FunctionType
-from typing import Any
 
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.calls.calls import call, sizes, spread
@@ -16,7 +14,7 @@ from graphwright.script.expressions.conditions import Known, condition
 from graphwright.script.expressions.expressions import expression, key_of
 from graphwright.script.expressions.named_values import wrap
 from graphwright.script.expressions.subscripts import subscript
-from graphwright.script.program.context import Context, Kinds
+from graphwright.script.program.context import Context
 from graphwright.script.program.values import Bad, Bound, Const, Group, ModuleRef, Reference, Runtime, Value
 from graphwright.script.statements.statements import assign, block, declared, with_type
 from graphwright.script.types import ANY, ObjectType, OptionalType, Type, resolved, without_none
@@ -27,55 +25,18 @@ __all__ = ["Compiler"]
 class Compiler:
     """The parts of the compiler, under the names by which they call each other: see `context.Parts`."""
 
-    def expression(self, c: Context, node: ast.expr) -> Value:
-        """Compile an expression."""
-        return expression(c, node)
-
-    def condition(self, c: Context, node: ast.expr) -> tuple[Value, tuple[Known, Known]]:
-        """Compile a condition; say what is known of variables where it holds, and where it does not."""
-        return condition(c, node)
-
-    def block(self, c: Context, statements: Sequence[ast.stmt]) -> Kinds:
-        """Compile statements, and say how they may end."""
-        return block(c, statements)
-
-    def assign(self, c: Context, target: ast.expr, value: Value, at: ast.AST) -> None:
-        """Give a target of an assignment a value."""
-        assign(c, target, value, at)
-
-    def augmented(self, c: Context, node: ast.AugAssign, left: Value) -> Value:
-        """Compile the value of `a += b`."""
-        return augmented(c, node, left)
-
-    def key(self, c: Context, node: ast.expr) -> Any:
-        """Compile what stands between brackets."""
-        return key_of(c, node)
-
-    def item(self, c: Context, owner: Value, key: Any, node: ast.AST) -> Value:
-        """Compile `owner[key]`, of which both are known."""
-        return subscript(c, owner, key, node)
-
-    def wrap(self, c: Context, value: Any, at: ast.AST) -> Value:
-        """What a Python object stands for."""
-        return wrap(c, value, at)
-
-    def module_items(self, c: Context, value: Value) -> list[Value] | None:
-        """What going over a container of modules gives."""
-        return module_items(c, value)
-
-    def sizes(self, c: Context, callee: Value, nodes: list[ast.expr]) -> Value | None:
-        """Sizes that are passed as `*shape, n`, in one."""
-        return sizes(c, callee, nodes)
-
-    def spread(self, c: Context, given: Value, callee: Value, is_alone: bool, node: ast.expr) -> list[Value] | None:
-        """What `*given` passes."""
-        return spread(c, given, callee, is_alone, node)
-
-    def call(
-        self, c: Context, callee: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str = ""
-    ) -> Value:
-        """Compile a call."""
-        return call(c, callee, args, kwargs, node, named)
+    expression = staticmethod(expression)
+    condition = staticmethod(condition)
+    block = staticmethod(block)
+    assign = staticmethod(assign)
+    augmented = staticmethod(augmented)
+    key = staticmethod(key_of)
+    item = staticmethod(subscript)
+    wrap = staticmethod(wrap)
+    module_items = staticmethod(module_items)
+    sizes = staticmethod(sizes)
+    spread = staticmethod(spread)
+    call = staticmethod(call)
 
     def refining(self, c: Context, node: ast.expr) -> tuple[Value, tuple[Known, Known]]:
         """Compile an expression that may tell something of a variable."""
