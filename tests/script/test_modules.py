@@ -211,6 +211,21 @@ class Subs(nn.Module):
         return F.dropout(y, 0.5, self.training) * w, F.linear(x, self.inner.lin.weight)
 
 
+@module([(P, 0, "plain"), (P, 1, "sharp")])
+class Chosen(nn.Module):
+    """What only a run knows is which module it is of which something is read."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.heads = nn.ModuleDict({"plain": nn.Sequential(nn.ReLU()), "sharp": nn.Sequential(nn.Tanh())})
+
+    def forward(self, x, i: int, name: str):
+        y = x @ self.layers[i].weight + self.layers[i].forward(x)
+        sizes = set([i, 2, 2])
+        return self.heads[name][0](y) * pow(i, 2) + len(sizes) + callable(self.heads) + callable(i)
+
+
 @pytest.mark.parametrize(("kind", "inputs"), MODULES, ids=[kind.__name__ for kind, _ in MODULES])
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_it_does_what_python_does(kind: type[nn.Module], inputs: Any, training: bool) -> None:

@@ -30,7 +30,7 @@ from graphwright.values.kinds import (
     without_none,
 )
 
-__all__ = ["NoJoin", "Policy", "covers", "join"]
+__all__ = ["NoJoin", "Policy", "join"]
 
 
 class NoJoin(Exception):
@@ -100,19 +100,6 @@ def join(one: Kind | None, other: Kind | None, policy: Policy) -> Kind | None:
     if joined is None:
         joined = _unlike(one, other, policy)
     return one if joined == one else joined
-
-
-def covers(one: Kind, other: Kind, policy: Policy) -> bool:
-    """Tell whether all values of another kind are of this kind, too.
-
-    >>> numbers = Policy((int, float), (NumberKind,))
-    >>> covers(NumberKind(float), NumberKind(int), numbers), covers(NumberKind(int), NumberKind(float), numbers)
-    (True, False)
-    """
-    try:
-        return join(one, other, policy) is one
-    except NoJoin:
-        return False
 
 
 def _unlike(one: Kind, other: Kind, policy: Policy) -> Kind:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
-from types import CodeType, MethodType
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ import torch
 from graphwright.capture.containers.body_replay import Replay
 from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item, seen
 from graphwright.capture.containers.loop_holders import value_of_kind
-from graphwright.capture.containers.loop_lists import LoopList, OfRun
+from graphwright.capture.containers.loop_lists import OfRun
 from graphwright.capture.containers.rows import rows
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.proxies.growing import is_growing
@@ -39,18 +39,9 @@ from graphwright.values import Kind, leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["is_ordering", "ordering"]
+__all__ = ["ordering"]
 
 _ORDERINGS: dict[Any, str] = {sorted: "sorted", max: "max", min: "min"}
-
-
-def is_ordering(function: Callable[..., Any]) -> bool:
-    """Tell whether a function is `sorted`, `max`, `min`, or the `sort` of a list."""
-    if type(function) is MethodType:
-        return function.__func__ is LoopList.sort
-    if type(function) is not type(len):
-        return False
-    return function in _ORDERINGS or (function.__name__ == "sort" and type(getattr(function, "__self__", None)) is list)
 
 
 def ordering(

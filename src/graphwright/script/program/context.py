@@ -40,13 +40,10 @@ from graphwright.script.types import (
     BOOL,
     NONE,
     TENSOR,
-    ListType,
     ObjectType,
-    TupleType,
     Type,
     class_of,
     is_number,
-    resolved,
 )
 
 __all__ = ["Context", "Kinds", "Parts"]
@@ -417,14 +414,6 @@ class Context:
         return self.make("get_attr", known, (), TENSOR, at)
 
     # ---- what nodes of a value are
-
-    def items_of(self, value: Value, count: int, at: ast.AST) -> list[Value]:
-        """Take the items of a tuple that the graph computes."""
-        kind = resolved(value.type)
-        kinds = (
-            kind.items if isinstance(kind, TupleType) else [kind.item if isinstance(kind, ListType) else ANY] * count
-        )
-        return [self.function(operator.getitem, (value, i), kinds[i], at) for i in range(count)]
 
     def path_of(self, ref: ModuleRef, name: str) -> str:
         """The dotted path of an attribute of a module."""
