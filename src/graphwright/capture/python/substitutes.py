@@ -35,7 +35,7 @@ from graphwright.errors import CaptureError
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.protocol import Capture, TypedCapture
+    from graphwright.capture.state.protocol import Capture
 
 __all__ = ["is_refused", "substitute"]
 
@@ -47,17 +47,18 @@ def substitute(
 ) -> Substitute:
     """What takes a call over; None where the function itself, or its conversion, is to be called."""
     if recorder.typed is None and _looks_for_proxies(function, args):
-        return functools.partial(_of_torch, recorder, function)
+        return _taking(recorder.torch_function, function)
     plan = recorder.plan
     is_leaf = plan.leaves and (
         id(function) in plan.leaf_ids or id(getattr(function, "__func__", None)) in plan.leaf_ids
     )
     if is_leaf or (plan.outlined and _code_of(function) in plan.outlined):
-        return functools.partial(_leaf_called, with_examples(recorder), function)
+        return _taking(record_leaf_function, with_examples(recorder), function)
     if plan.leaves and type(function) not in _THEMSELVES:
         leaf = called_with(function, plan.leaf_ids)
         if leaf is not None:
-            return functools.partial(_leaf_called, with_examples(recorder), leaf.func, *leaf.args, **leaf.keywords)
+            taken = _taking(record_leaf_function, with_examples(recorder), leaf.func)
+            return functools.partial(taken, *leaf.args, **leaf.keywords)
     kind = type(function)
     if kind is BuiltinFunctionType and type(getattr(function, "__self__", None)) is TensorProxy:
         return _by_arguments(recorder, function, args, kwargs)
@@ -68,9 +69,9 @@ def substitute(
         return function  # type: ignore[no-any-return]
     if kind is not FunctionType and recorder.typed is not None:
         if is_draw(function):
-            return functools.partial(_drawn, recorder.typed, function)
+            return _taking(record_draw, recorder.typed, function)
         if kind is BuiltinFunctionType and isinstance(function.__self__, torch._C.Generator):
-            return functools.partial(_generator_called, recorder.typed, function)
+            return _taking(record_generator_call, recorder.typed, function.__name__, function.__self__)
     by_type: Callable[..., Substitute] = _BY_TYPE.get(kind, _of_object)
     return recorder.transforms.handler(function) or by_type(recorder, function, args, kwargs)
 
@@ -85,12 +86,13 @@ def _looks_for_proxies(function: Callable[..., Any], args: tuple[Any, ...]) -> b
     return any(map(is_growing, args)) and is_torch(function)
 
 
-def _of_torch(recorder: Capture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return recorder.torch_function(function, args, kwargs)
+def _taking(handle: Callable[..., Any], *first: Any) -> Callable[..., Any]:
+    """Have something called with the arguments of a call, after these, as a tuple and a dict."""
 
+    def taken(*args: Any, **kwargs: Any) -> Any:
+        return handle(*first, args, kwargs)
 
-def _leaf_called(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return record_leaf_function(recorder, function, args, kwargs)
+    return taken
 
 
 def _code_of(function: Callable[..., Any]) -> CodeType | None:
@@ -113,7 +115,7 @@ def _of_class(recorder: Capture, function: type, args: tuple[Any, ...], kwargs: 
     """A class; what an exception is made of is noted."""
     found = _by_arguments(recorder, function, args, kwargs)
     if found is None and issubclass(function, BaseException):
-        return functools.partial(_error_made, recorder, function)
+        return _taking(_error_made, recorder, function)
     return found
 
 
@@ -128,27 +130,15 @@ def _of_object(
     return _by_arguments(recorder, function, args, kwargs)
 
 
-def _drawn(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return record_draw(recorder, function, args, kwargs)
-
-
-def _generator_called(recorder: TypedCapture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return record_generator_call(recorder, function.__name__, function.__self__, args, kwargs)  # type: ignore[attr-defined]
-
-
 def _of_module(recorder: Capture, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Substitute:
     """A module: the shell of one of the captured program, or one from outside of it."""
     shells = recorder.shells
     if shells is None or shells.path(shell := shells.shell(module)) is None:
-        return functools.partial(_outside_called, recorder, module)
-    return _by_arguments(recorder, shell, args, kwargs) or functools.partial(_shell_called, recorder, shell)
+        return _taking(call_outside, module, recorder.questions.staging.conversion)
+    return _by_arguments(recorder, shell, args, kwargs) or _taking(_shell_called, recorder, shell)
 
 
-def _outside_called(recorder: Capture, module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-    return call_outside(module, recorder.questions.staging.conversion, args, kwargs)
-
-
-def _shell_called(recorder: Capture, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+def _shell_called(recorder: Capture, shell: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         return shell(*args, **kwargs)
     except TypeError as error:
@@ -157,7 +147,7 @@ def _shell_called(recorder: Capture, shell: nn.Module, /, *args: Any, **kwargs: 
         return recorder.torch_function(shell, args, kwargs)
 
 
-def _error_made(recorder: Capture, kind: type[BaseException], /, *args: Any, **kwargs: Any) -> Any:
+def _error_made(recorder: Capture, kind: type[BaseException], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return recorder.attempts.made(recorder.questions.staging.converted(kind)(*args, **kwargs), args, kwargs)
 
 
@@ -181,12 +171,14 @@ def _by_arguments(
     takes_arrays = is_foreign(function)
     if takes_arrays or (recorder.has_objects and holds_objects(args, kwargs)):
         if takes_arrays or not isinstance(function, FunctionType | MethodType) or is_torch(function):
-            return functools.partial(_foreign_called, recorder, function)
+            return _taking(_foreign_called, recorder, function)
         questions.staging.convert_called(function)
     return None
 
 
-def _foreign_called(recorder: Capture, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _foreign_called(
+    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Call what takes arrays, or what takes a value outside of torch: one node where values of the program go in."""
     if isinstance(function, ObjectMethod) or not holds_values((args, kwargs)):
         return function(*args, **kwargs)
