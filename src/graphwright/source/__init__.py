@@ -31,7 +31,7 @@ It knows nothing of captures. Read frames.py first.
 from graphwright.source.annotations import annotate, annotations_of
 from graphwright.source.attribute_writes import place_of_name, place_of_write
 from graphwright.source.caches import cache_around, without_cache
-from graphwright.source.code_table import CodeTable
+from graphwright.source.code_table import CodeTable, by_code
 from graphwright.source.definitions import (
     Definition,
     definition_of,
@@ -142,16 +142,16 @@ __all__ = [
     "SCOPES", "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler",
     "Liveness", "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern",
     "Use", "all_placed", "annotate", "annotations_of", "argument_at", "as_attempt", "as_loop", "assigned", "blocks_of",
-    "bound_in_loops", "cache_around", "call_of_locals", "calls_the_same", "catches", "children", "closure_of",
-    "codes_of", "content_of", "compares_identity", "compares_sizes", "copied_tree", "definition_line", "definition_of",
-    "exit_signal", "exiting", "falls_through", "function_of", "function_of_call", "held_by", "holds", "ignores",
-    "is_convertible", "is_foreign", "is_foreign_class", "is_foreign_file", "is_from_conversion", "is_handled",
-    "is_installed", "is_internal", "is_bound_once", "is_of_library", "is_ours", "is_returned", "is_user_raise",
-    "lambda_of", "leaves_loop", "line_of_error", "loop_of", "lower_attempt", "lower_loop", "lower_match", "may_wait",
-    "mentions", "name_of", "names_counted", "names_in", "names_read", "note_compiled", "note_made_from_source",
-    "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write", "placed", "plain_names",
-    "private_to", "qualname_of", "role_of", "returns", "runs_as_it_is_left", "source_behind", "source_of",
-    "statements_in", "steps_of", "stored_globals", "target_names", "targets_in", "template_of", "texts_in", "texts_of",
-    "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all", "walk_own", "why_no_definition", "with_rest",
-    "with_test_inside", "without_cache",
+    "bound_in_loops", "by_code", "cache_around", "call_of_locals", "calls_the_same", "catches", "children",
+    "closure_of", "codes_of", "content_of", "compares_identity", "compares_sizes", "copied_tree", "definition_line",
+    "definition_of", "exit_signal", "exiting", "falls_through", "function_of", "function_of_call", "held_by", "holds",
+    "ignores", "is_convertible", "is_foreign", "is_foreign_class", "is_foreign_file", "is_from_conversion",
+    "is_handled", "is_installed", "is_internal", "is_bound_once", "is_of_library", "is_ours", "is_returned",
+    "is_user_raise", "lambda_of", "leaves_loop", "line_of_error", "loop_of", "lower_attempt", "lower_loop",
+    "lower_match", "may_wait", "mentions", "name_of", "names_counted", "names_in", "names_read", "note_compiled",
+    "note_made_from_source", "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write", "placed",
+    "plain_names", "private_to", "qualname_of", "role_of", "returns", "runs_as_it_is_left", "source_behind",
+    "source_of", "statements_in", "steps_of", "stored_globals", "target_names", "targets_in", "template_of", "texts_in",
+    "texts_of", "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all", "walk_own", "why_no_definition",
+    "with_rest", "with_test_inside", "without_cache",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Generic, TypeVar
 
-__all__ = ["CodeTable", "by_instruction"]
+__all__ = ["CodeTable", "by_code", "by_instruction"]
 
 Value = TypeVar("Value")
 
@@ -46,6 +46,26 @@ class CodeTable(Generic[Value]):
     def __setitem__(self, code: CodeType, value: Value) -> None:
         key, known = id(code), self.known
         known[key] = weakref.ref(code, lambda _: known.pop(key, None)), value
+
+
+def by_code(find: Callable[[CodeType], Value]) -> Callable[[CodeType], Value]:
+    """Have what a function finds out about a code object found out once.
+
+    >>> names = by_code(lambda code: [*code.co_names])
+    >>> names(names.__code__) is names(names.__code__)
+    True
+    """
+    table: CodeTable[Value] = CodeTable()
+
+    @functools.wraps(find)
+    def found(code: CodeType) -> Value:
+        known = table.known.get(id(code))
+        if known is not None and known[0]() is code:
+            return known[1]
+        table[code] = value = find(code)
+        return value
+
+    return found
 
 
 def by_instruction(

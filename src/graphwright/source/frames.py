@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import inspect
 import linecache
 import os
@@ -48,41 +49,29 @@ _INTERNAL = (
     os.path.join(os.path.dirname(os.path.abspath(errors.__file__)), ""),
     copy.__file__,
 )
-_is_internal: dict[str, bool] = {}  # by file name
-_is_ours: dict[str, bool] = {}
-_MOST_FILES = 10_000
+_MOST_FILES = 10_000  # generated code has a name of its own each time
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """Return the nearest frame, from this one outwards, that runs neither torch's nor this library's code."""
     while frame is not None:
-        filename = frame.f_code.co_filename
-        internal = _is_internal.get(filename)
-        if not (is_internal(filename) if internal is None else internal):
+        if not is_internal(frame.f_code.co_filename):
             return frame
         frame = frame.f_back
     return None
 
 
+@functools.lru_cache(_MOST_FILES)
 def is_internal(filename: str) -> bool:
     """Tell whether a file has torch's or this library's code, and no program."""
-    known = _is_internal.get(filename)
-    if known is None:
-        if len(_is_internal) >= _MOST_FILES:  # generated code has a name of its own each time
-            _is_internal.clear()
-        is_program = filename.startswith(_PROGRAMS) and filename != _MODULE
-        known = _is_internal[filename] = filename.startswith(_INTERNAL) and not is_program
-    return known
+    is_program = filename.startswith(_PROGRAMS) and filename != _MODULE
+    return filename.startswith(_INTERNAL) and not is_program
 
 
+@functools.lru_cache(_MOST_FILES)
 def is_ours(filename: str) -> bool:
     """Tell whether a file has this library's code, and no program."""
-    known = _is_ours.get(filename)
-    if known is None:
-        if len(_is_ours) >= _MOST_FILES:
-            _is_ours.clear()
-        known = _is_ours[filename] = filename.startswith(_INTERNAL[1]) and is_internal(filename)
-    return known
+    return filename.startswith(_INTERNAL[1]) and is_internal(filename)
 
 
 # Python in the place of torch's operators: it runs as the program does, and is none of the user's.

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from graphwright.source.code_table import by_code
+
 __all__ = ["EMPTY", "closure_of", "codes_of", "content_of", "held_by", "names_in", "texts_in"]
 
 EMPTY: Any = object()  # the content of a cell without one
@@ -19,10 +21,10 @@ def codes_of(code: CodeType) -> Iterator[CodeType]:
             yield from codes_of(const)
 
 
-def names_in(code: CodeType) -> Iterator[str]:
+@by_code
+def names_in(code: CodeType) -> frozenset[str]:
     """The names of globals and attributes that a code object and those inside it mention."""
-    for part in codes_of(code):
-        yield from part.co_names
+    return frozenset(name for part in codes_of(code) for name in part.co_names)
 
 
 def texts_in(code: CodeType) -> Iterator[str]:

@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator
 from types import CodeType
 
-from graphwright.source.code_table import CodeTable
+from graphwright.source.code_table import by_code
 from graphwright.source.frames import STANDS_FOR_TORCH, is_internal
 from graphwright.source.function_parts import codes_of, names_in, texts_in
 from graphwright.source.steps import imports_of, rebound_in, steps_of
@@ -59,14 +59,13 @@ DISPATCHERS = frozenset({  # of Python's own: functions that choose another one 
     functools.singledispatch(len).__code__,  # type: ignore[attr-defined]
     functools.singledispatchmethod(len).__get__(None, object).__code__,
 })  # fmt: skip
-_known: CodeTable[Mentions] = CodeTable()
-_stored: CodeTable[frozenset[str]] = CodeTable()
 _STORE_GLOBAL = dis.opmap["STORE_GLOBAL"]
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
 _LOOKS_UP = frozenset({"getattr", "hasattr", "setattr", "vars", "globals", "__dict__", "attrgetter"})
 _COPIES = ("COPY", "DUP_TOP")  # of what an augmented assignment reads and writes
 
 
+@by_code
 def mentions(code: CodeType) -> Mentions:
     """Read what a function mentions, once.
 
@@ -74,35 +73,6 @@ def mentions(code: CodeType) -> Mentions:
     >>> sorted(found.paths)
     [('math',), ('math', 'pi')]
     """
-    known = _known.get(code)
-    if known is None:
-        known = _known[code] = _read(code)
-    return known
-
-
-def stored_globals(code: CodeType) -> frozenset[str]:
-    """The global variables that a function assigns: this is asked of many functions, most of which assign none."""
-    known = _stored.get(code)
-    if known is None:
-        parts = [part for part in codes_of(code) if _STORE_GLOBAL in part.co_code[::2]]
-        names = frozenset(name for part in parts for kind, name, _ in steps_of(part) if kind == "STORE_GLOBAL")
-        known = _stored[code] = names
-    return known
-
-
-def catches(code: CodeType) -> bool:
-    """Tell whether a function has a handler for exceptions of some class, or suppresses them.
-
-    >>> catches(catches.__code__), catches(os.path.exists.__code__)
-    (False, True)
-    """
-    return not _MATCHES.isdisjoint(code.co_code[::2]) or "suppress" in code.co_names
-
-
-_MATCHES = frozenset(dis.opmap[name] for name in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH") if name in dis.opmap)
-
-
-def _read(code: CodeType) -> Mentions:
     paths: set[tuple[str, ...]] = set()
     attributes: set[str] = set()
     stored: set[str] = set()
@@ -145,6 +115,25 @@ def _read(code: CodeType) -> Mentions:
     )
 
 
+@by_code
+def stored_globals(code: CodeType) -> frozenset[str]:
+    """The global variables that a function assigns: this is asked of many functions, most of which assign none."""
+    parts = [part for part in codes_of(code) if _STORE_GLOBAL in part.co_code[::2]]
+    return frozenset(name for part in parts for kind, name, _ in steps_of(part) if kind == "STORE_GLOBAL")
+
+
+def catches(code: CodeType) -> bool:
+    """Tell whether a function has a handler for exceptions of some class, or suppresses them.
+
+    >>> catches(catches.__code__), catches(os.path.exists.__code__)
+    (False, True)
+    """
+    return not _MATCHES.isdisjoint(code.co_code[::2]) or "suppress" in code.co_names
+
+
+_MATCHES = frozenset(dis.opmap[name] for name in ("CHECK_EXC_MATCH", "JUMP_IF_NOT_EXC_MATCH") if name in dis.opmap)
+
+
 def _imports(code: CodeType) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """The modules that code imports, by statements or by names that it has as strings."""
     yield from imports_of(code)
@@ -165,19 +154,16 @@ def _folders() -> tuple[str, ...]:
 
 
 _FOLDERS = _folders()
-_installed: dict[str, bool] = {}
 
 
+@functools.lru_cache(4096)
 def is_installed(filename: str) -> bool:
     """Tell whether a file belongs to Python itself or to an installed package, rather than to the user's own program.
 
     >>> is_installed(os.__file__), is_installed(os.path.join(os.sep, "home", "me", "train.py"))
     (True, False)
     """
-    known = _installed.get(filename)
-    if known is None:
-        known = _installed[filename] = filename.startswith((*_FOLDERS, "<frozen"))
-    return known
+    return filename.startswith((*_FOLDERS, "<frozen"))
 
 
 _LIBRARY = sysconfig.get_paths()["stdlib"]
@@ -203,19 +189,15 @@ def is_foreign(code: CodeType) -> bool:
     return is_foreign_file(code.co_filename)
 
 
-_foreign: dict[str, bool] = {}
-
-
 def is_foreign_class(kind: type) -> bool:
     """Tell whether a class is no part of the user's program."""
-    name = kind.__module__
-    known = _foreign.get(name)
-    if known is None:
-        module = sys.modules.get(name)
-        file = getattr(module, "__file__", None)
-        if file is None:
-            known = name == "builtins" or (module is not None and name != "__main__")
-        else:
-            known = is_foreign_file(file)
-        _foreign[name] = known
-    return known
+    return _is_foreign_module(kind.__module__)
+
+
+@functools.lru_cache(4096)
+def _is_foreign_module(name: str) -> bool:
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return name == "builtins" or (module is not None and name != "__main__")
+    return is_foreign_file(file)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from graphwright.source.code_table import CodeTable
+from graphwright.source.code_table import by_code
 from graphwright.source.function_parts import codes_of
 from graphwright.source.uses import Place, Use, definition_around, expression_of, parameter_uses, stores_of
 
@@ -167,11 +167,11 @@ def _mentions(code: CodeType, name: str) -> bool:
     """Tell whether code uses a variable, or all of them."""
     if name in code.co_freevars or name in code.co_cellvars or looks_at_all(code):
         return True
-    used = _used.get(code)
-    if used is None:
-        steps = [step.argval for step in dis.get_instructions(code) if "FAST" in step.opname]
-        used = _used[code] = frozenset(name for step in steps for name in (step if type(step) is tuple else (step,)))
-    return name in used
+    return name in _used(code)
 
 
-_used: CodeTable[frozenset[str]] = CodeTable()  # variables that code uses, of its own
+@by_code
+def _used(code: CodeType) -> frozenset[str]:
+    """The variables that code uses, of its own."""
+    steps = [step.argval for step in dis.get_instructions(code) if "FAST" in step.opname]
+    return frozenset(name for step in steps for name in (step if type(step) is tuple else (step,)))

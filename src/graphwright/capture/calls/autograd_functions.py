@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 
-from graphwright.source import CodeTable
+from graphwright.source import by_code
 
 __all__ = ["APPLY", "applied_by", "caller_of", "is_apply"]
 
 _FUNCTION: Any = torch.autograd.Function
 _apply: Any = getattr(_FUNCTION.apply, "__func__", None)
 APPLY: CodeType | None = getattr(_apply, "__code__", None)
-_forwards: CodeTable[Any] = CodeTable()  # whose forward a code object is, None for others
 
 
 def is_apply(function: Callable[..., Any]) -> bool:
@@ -36,9 +35,13 @@ def applied_by(frame: FrameType) -> Any:
     code = frame.f_code
     if APPLY is not None:
         return frame.f_locals.get("cls") if code is APPLY else None
-    if code not in _forwards:
-        _forwards[code] = next((kind for kind in _all_functions(_FUNCTION) if _forward_code(kind) is code), None)
-    return _forwards.get(code)
+    return _whose_forward(code)
+
+
+@by_code
+def _whose_forward(code: CodeType) -> Any:
+    """The autograd function whose forward a code object is; None for others."""
+    return next((kind for kind in _all_functions(_FUNCTION) if _forward_code(kind) is code), None)
 
 
 def caller_of(frame: FrameType) -> FrameType | None:

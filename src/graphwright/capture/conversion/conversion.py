@@ -39,6 +39,7 @@ from graphwright.source import (
     TYPE_PARAMETERS,
     CodeTable,
     all_placed,
+    by_code,
     closure_of,
     codes_of,
     compares_identity,
@@ -79,19 +80,12 @@ _codes: CodeTable[dict[frozenset[int], CodeType | None]] = CodeTable()
 _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original
 _made: CodeTable[bool] = CodeTable()
 _convertible: CodeTable[bool] = CodeTable()
-_conditional: CodeTable[bool] = CodeTable()
-_identical: CodeTable[bool] = CodeTable()
-_flagged: CodeTable[bool] = CodeTable()
-_classes: CodeTable[Asked] = CodeTable()
-_tested: CodeTable[frozenset[str]] = CodeTable()
-_of_class: CodeTable[bool] = CodeTable()  # whether it uses `type`
 _ASKING = frozenset(code for name, code in opcode.opmap.items() if name in ("MATCH_CLASS", "IS_OP") or "_NONE" in name)
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
 _ASK = frozenset({"id", "is_", "is_not"})  # functions that tell objects apart
 _STANDARD = os.path.dirname(os.__file__)  # what `contextlib` and its like ask is about what they made
 _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, errors.__file__))
-_looking: CodeTable[bool] = CodeTable()
 _LOOKS = _CONDITIONAL_JUMPS | {_IS, opcode.opmap["CONTAINS_OP"]}
 _OWN_TOOLS = frozenset(tool.__file__ for tool in (ast, inspect, linecache, tokenize, traceback, re, weakref))
 _WORDS = frozenset({"isinstance", "issubclass", "type", "hasattr", "getattr", "callable", "id", "map", "filter"})
@@ -166,55 +160,44 @@ def _has_conversion(code: CodeType) -> bool:
     return known
 
 
+@by_code
 def may_ask(code: CodeType) -> bool:
     """Tell whether a function of the program has conditions: whether it may ask whether a value is true."""
-    known = _conditional.get(code)
-    if known is None:
-        known = _conditional[code] = not code.co_filename.startswith(_LIBRARIES) and any(
-            instruction in _CONDITIONAL_JUMPS for instruction in code.co_code[::2]
-        )
-    return known
+    return not code.co_filename.startswith(_LIBRARIES) and not _CONDITIONAL_JUMPS.isdisjoint(code.co_code[::2])
 
 
+@by_code
 def may_look(code: CodeType) -> bool:
     """Tell whether a function may ask what a value is: None, of a class, in a container. Others pass it on."""
-    known = _looking.get(code)
-    if known is None:
-        known = _looking[code] = code.co_filename not in _OWN_TOOLS and (
-            not _WORDS.isdisjoint(code.co_names)
-            or any(instruction in _LOOKS for instruction in code.co_code[::2])
-            or any(isinstance(const, CodeType) for const in code.co_consts)
-        )
-    return known
+    return code.co_filename not in _OWN_TOOLS and (
+        not _WORDS.isdisjoint(code.co_names)
+        or not _LOOKS.isdisjoint(code.co_code[::2])
+        or any(isinstance(const, CodeType) for const in code.co_consts)
+    )
 
 
+@by_code
 def asks_identity(code: CodeType) -> bool:
     """Tell whether a function of the program asks whether two values that may be tensors are one."""
-    known = _identical.get(code)
-    if known is None:
-        definition = None
-        if not code.co_filename.startswith(_LIBRARIES) and _has_identity(code):
-            definition = definition_of(code)
-        known = _identical[code] = definition is not None and any(
-            (isinstance(each, ast.Compare) and compares_identity(each)) or _is_id(each) for each in walk(definition)
-        )
-    return known
+    may_ask = not code.co_filename.startswith(_LIBRARIES) and any(
+        _IS in part.co_code[::2] or not _ASK.isdisjoint(part.co_names) for part in codes_of(code)
+    )
+    definition = definition_of(code) if may_ask else None
+    return definition is not None and any(
+        (isinstance(each, ast.Compare) and compares_identity(each)) or _is_id(each) for each in walk(definition)
+    )
 
 
 def _is_id(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in _ASK
 
 
+@by_code
 def asks_class(code: CodeType) -> bool:
     """Tell whether a function of the program uses `type`, which Python itself answers with the class of a stand-in."""
-    known = _of_class.get(code)
-    if known is None:
-        names = {*names_in(code)}
-        of_parameters = any("Parameter" in name for name in names) and not names.isdisjoint(
-            ("isinstance", "issubclass")
-        )
-        known = _of_class[code] = ("type" in names or of_parameters) and _asked(code).class_of
-    return known
+    names = names_in(code)
+    of_parameters = any("Parameter" in name for name in names) and not names.isdisjoint(("isinstance", "issubclass"))
+    return ("type" in names or of_parameters) and _asked(code).class_of
 
 
 def asks_kind(code: CodeType) -> bool:
@@ -251,44 +234,29 @@ def asked_for_none(code: CodeType) -> frozenset[str]:
     return _asked(code).given
 
 
+@by_code
 def asked_for_truth(code: CodeType) -> frozenset[str]:
     """The arguments whose truth a function of the program asks for."""
-    known = _tested.get(code)
-    if known is None:
-        definition = None if code.co_filename.startswith(_LIBRARIES) else definition_of(code)
-        known = _tested[code] = tested_in(definition)
-    return known
+    return tested_in(None if code.co_filename.startswith(_LIBRARIES) else definition_of(code))
 
 
+@by_code
 def _asked(code: CodeType) -> Asked:
-    known = _classes.get(code)
-    if known is None:
-        definition = None
-        if not code.co_filename.startswith(_LIBRARIES) and (
-            not _OF_CLASSES.isdisjoint(names_in(code)) or not _ASKING.isdisjoint(code.co_code[::2])
-        ):
-            definition = definition_of(code)
-        known = _classes[code] = asked_in(definition)
-    return known
+    may_ask = not code.co_filename.startswith(_LIBRARIES) and (
+        not _OF_CLASSES.isdisjoint(names_in(code)) or not _ASKING.isdisjoint(code.co_code[::2])
+    )
+    return asked_in(definition_of(code) if may_ask else None)
 
 
-def _has_identity(code: CodeType) -> bool:
-    return any(_IS in part.co_code[::2] or not _ASK.isdisjoint(part.co_names) for part in codes_of(code))
-
-
+@by_code
 def compares_with_flag(code: CodeType) -> bool:
     """Tell whether a function asks whether a value is True or False itself: `x.requires_grad is True`."""
-    known = _flagged.get(code)
-    if known is None:
-        definition = definition_of(code) if _IS in code.co_code[::2] else None
-        known = _flagged[code] = definition is not None and any(
-            isinstance(each, ast.Compare)
-            and any(
-                isinstance(side, ast.Constant) and type(side.value) is bool for side in (each.left, *each.comparators)
-            )
-            for each in walk(definition)
-        )
-    return known
+    definition = definition_of(code) if _IS in code.co_code[::2] else None
+    return definition is not None and any(
+        isinstance(each, ast.Compare)
+        and any(isinstance(side, ast.Constant) and type(side.value) is bool for side in (each.left, *each.comparators))
+        for each in walk(definition)
+    )
 
 
 def is_converted(code: CodeType) -> bool:

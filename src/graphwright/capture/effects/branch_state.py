@@ -15,7 +15,7 @@ from graphwright.capture.proxies.contents import content, is_still, is_unchanged
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.running import is_in_context, set_in_context
 from graphwright.capture.state.samples import Unlike
-from graphwright.source import EMPTY, PREFIX, CodeTable, closure_of, codes_of, content_of, mentions
+from graphwright.source import EMPTY, PREFIX, closure_of, content_of, mentions, names_in
 from graphwright.values import Given, Template, filled
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["Bound", "OneSided", "State", "cells_of", "names_in", "set_cell"]
+__all__ = ["Bound", "OneSided", "State", "cells_of", "names_reached", "set_cell"]
 
 
 class Bound(Template):
@@ -212,23 +212,13 @@ def _functions_in(functions: Sequence[Any]) -> list[FunctionType]:
     return [*found.values()]
 
 
-def names_in(function: Any) -> frozenset[str]:
+def names_reached(function: Any) -> frozenset[str]:
     """The names that a function mentions, and those that it closes over."""
     return _names_of((function, *_functions_in((function,))))
 
 
 def _names_of(functions: Sequence[Any]) -> frozenset[str]:
-    found: set[str] = set()
-    for function in functions:
-        known = _names.get(function.__code__)
-        if known is None:
-            parts = [part.co_names for part in codes_of(function.__code__)]
-            known = _names[function.__code__] = frozenset(itertools.chain(*parts))
-        found |= known
-    return frozenset(found)
-
-
-_names: CodeTable[frozenset[str]] = CodeTable()
+    return frozenset().union(*[names_in(function.__code__) for function in functions])
 
 
 def set_cell(cell: CellType, value: Any) -> None:

@@ -35,7 +35,7 @@ from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Target
 from graphwright.ops import is_impure
 from graphwright.runtime import expect_class
-from graphwright.source import CodeTable, is_internal, source_behind, user_frame
+from graphwright.source import by_code, is_internal, source_behind, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.rungs import Raisable
 
 __all__ = ["Attempts"]
-
-_lines: CodeTable[list[tuple[int, int]]] = CodeTable()  # that a function runs in a `try`
-_lines_of_keys: CodeTable[list[tuple[int, int]]] = CodeTable()  # those where a `KeyError` may be caught
-
 
 _FIX = "have the `try` leave values of the same kinds on all ways, or put it into a function of its own"
 
@@ -314,7 +310,7 @@ class Attempts(MadeErrors):
         frame = user_frame(sys._getframe(1))
         is_by_data = any(is_symbolic(arg) and recorder.questions.subjects.is_data(arg) for arg in args)
         if frame is not None and not self._is_noting:
-            trying = [(at, tried) for at in _frames_around(frame) if (tried := _tried_lines(at.f_code, of_keys=True))]
+            trying = [(at, tried) for at in _frames_around(frame) if (tried := _tried_lines_of_keys(at.f_code))]
             self._note((type(error),), lambda: is_by_data, trying)
         if any(entry.kept is not None and isinstance(error, entry.errors) for entry in self._open):
             return
@@ -352,7 +348,7 @@ class Attempts(MadeErrors):
         """A key is about to be looked up that a dict of the program may not have: see whether it catches that."""
         frame = user_frame(sys._getframe(1))
         if frame is not None and not self._is_noting:
-            trying = [(at, tried) for at in _frames_around(frame) if (tried := _tried_lines(at.f_code, of_keys=True))]
+            trying = [(at, tried) for at in _frames_around(frame) if (tried := _tried_lines_of_keys(at.f_code))]
             self._note((KeyError,), lambda: True, trying)
 
     def _note(
@@ -555,25 +551,28 @@ def _frames_around(frame: FrameType) -> list[FrameType]:
     return found
 
 
-def _tried_lines(code: CodeType, of_keys: bool = False) -> list[tuple[int, int]]:
-    """The first and last lines that a function of the program runs in a `try` that may catch what operations raise.
+@by_code
+def _tried_lines(code: CodeType) -> list[tuple[int, int]]:
+    """The first and last lines that a function of the program runs in a `try` that may catch what operations raise."""
+    return _lines_caught(code, _OTHERS)
 
-    Or, `of_keys`, what looking up a key raises.
-    """
+
+@by_code
+def _tried_lines_of_keys(code: CodeType) -> list[tuple[int, int]]:
+    """Those in one that may catch what looking up a key raises."""
+    return _lines_caught(code, _OTHERS - {"KeyError"})
+
+
+def _lines_caught(code: CodeType, others: frozenset[str]) -> list[tuple[int, int]]:
     if is_internal(code.co_filename):
         return []
-    lines = _lines_of_keys if of_keys else _lines
-    others = _OTHERS - {"KeyError"} if of_keys else _OTHERS
-    known: list[tuple[int, int]] | None = lines.get(code)
-    if known is None:
-        may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
-        statements = source_behind(code).handlers(code.co_firstlineno, _last_line(code)) if may_catch else []
-        known = lines[code] = [
-            (node.body[0].lineno, node.body[-1].end_lineno or 0)
-            for node in statements
-            if any(_catches_more(handler, others) for handler in node.handlers)
-        ]
-    return known
+    may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
+    statements = source_behind(code).handlers(code.co_firstlineno, _last_line(code)) if may_catch else []
+    return [
+        (node.body[0].lineno, node.body[-1].end_lineno or 0)
+        for node in statements
+        if any(_catches_more(handler, others) for handler in node.handlers)
+    ]
 
 
 def _catches_more(handler: ast.ExceptHandler, others: frozenset[str]) -> bool:

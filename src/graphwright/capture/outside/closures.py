@@ -127,7 +127,7 @@ def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
         yield from held_by(function).items()
         names = function.__globals__
         if not stored_globals(function.__code__):
-            for name in {*names_in(function.__code__)}:
+            for name in names_in(function.__code__):
                 if isinstance(names.get(name), nn.Module):
                     yield name, names[name]
     elif is_plain_object(function):
@@ -190,7 +190,7 @@ class _Copy:
         changed = {name for name, value in held.items() if mine[name] is not value}
         names, found = function.__globals__, {}
         if not stored_globals(function.__code__):
-            for name in {*names_in(function.__code__)}:
+            for name in names_in(function.__code__):
                 if id(names.get(name)) in self._modules:
                     found[name] = self._modules[id(names[name])]
         if not changed and not found:

@@ -22,7 +22,7 @@ from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.state.tracer_warnings import warn_at
-from graphwright.source import CodeTable, names_in, place_of, user_frame
+from graphwright.source import names_in, place_of, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log
@@ -41,17 +41,8 @@ CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the firs
 
 def tells(function: FunctionType) -> bool:
     """Tell whether a function prints, or warns: that is to be known before it is called."""
-    names = _telling.get(function.__code__)
-    if names is None:
-        mentioned = {*names_in(function.__code__)}
-        names = _telling[function.__code__] = frozenset({"print", "warn"} & mentioned)
-    if not names:
-        return False
-    space = function.__globals__
+    names, space = names_in(function.__code__), function.__globals__
     return ("print" in names and "print" not in space) or ("warn" in names and space.get("warnings") is warnings)
-
-
-_telling: CodeTable[frozenset[str]] = CodeTable()  # which of `print` and `warn` a function mentions
 
 
 def warn(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

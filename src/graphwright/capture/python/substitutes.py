@@ -18,7 +18,7 @@ from torch import nn
 from graphwright.capture.calls.opaque import holds_values, record_foreign_call, record_leaf_function
 from graphwright.capture.calls.refusals import is_misfit, is_refused_value
 from graphwright.capture.containers.loop_holders import Holder
-from graphwright.capture.effects.branch_state import names_in
+from graphwright.capture.effects.branch_state import names_reached
 from graphwright.capture.outside.drawing import is_draw, record_draw
 from graphwright.capture.outside.outside_modules import call_outside
 from graphwright.capture.outside.overheard import hear
@@ -107,7 +107,7 @@ def _of_method(recorder: Capture, function: MethodType, args: tuple[Any, ...], k
     owner = function.__self__
     if isinstance(owner, nn.Module):  # an object that no state knows has been made on the side
         for state in recorder.states:
-            state.watch(owner, names_in(function.__func__))
+            state.watch(owner, names_reached(function.__func__))
     return _by_arguments(recorder, function, args, kwargs)
 
 

@@ -28,7 +28,7 @@ from torch.autograd.function import FunctionCtx
 from graphwright.capture.python.calls import call
 from graphwright.capture.state.interception import is_watch
 from graphwright.capture.state.running import RUN
-from graphwright.source import is_internal, is_of_library
+from graphwright.source import by_code, is_internal, is_of_library
 
 if TYPE_CHECKING:
     from graphwright.capture.state.examples import Examples
@@ -218,17 +218,16 @@ def _is_harmless(function: Callable[..., Any] | None) -> bool:
         return False
 
 
-_stored: weakref.WeakKeyDictionary[CodeType, frozenset[tuple[str, str | None]]] = weakref.WeakKeyDictionary()
+@by_code
+def _stored(code: CodeType) -> frozenset[tuple[str, str | None]]:
+    """In which ways a function stores, into values of which variables."""
+    return frozenset((kind, name) for _, kind, name in _stores_in(code))
 
 
 def _stores_of(frame: FrameType) -> frozenset[str] | None:
     """The variables into whose values a function that starts may store, its own aside; None for any place."""
-    code = frame.f_code
-    stores = _stored.get(code)
-    if stores is None:
-        stores = _stored[code] = frozenset((kind, name) for _, kind, name in _stores_in(code))
     found = set()
-    for kind, name in stores:
+    for kind, name in _stored(frame.f_code):
         if name is None:
             return None
         if kind == "STORE_SUBSCR":

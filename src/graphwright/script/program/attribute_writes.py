@@ -34,7 +34,7 @@ class Written:
             for methods in self._methods.values():
                 for name, function in methods:
                     if name in new:
-                        found |= _mentioned(function)
+                        found |= names_in(function.__code__)
             new = found - mentioned
         self._running = mentioned
 
@@ -75,11 +75,6 @@ def _methods(kind: Any) -> list[tuple[str, types.FunctionType]]:
             if isinstance(function, types.FunctionType) and name != "__init__":
                 found.append((name, function))
     return found
-
-
-@functools.lru_cache(4096)
-def _mentioned(function: types.FunctionType) -> frozenset[str]:
-    return frozenset(names_in(function.__code__))
 
 
 @functools.lru_cache(4096)
