@@ -13,8 +13,6 @@ from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import cond
 from graphwright.runtime import Interpreter
 
-__all__ = ["BothSides", "inputs_of"]
-
 
 def inputs_of(body: Graph) -> list[Node]:
     """The placeholders of a body."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CaseReport", "Difference", "Verdict", "VerifyReport", "format_columns"]
-
 Verdict = Literal["equal", "raises", "differs", "refused"]
 
 

@@ -18,8 +18,6 @@ from graphwright.ops import Call, functional_call, is_region, loop_parts, module
 from graphwright.ops import cond as branch
 from graphwright.runtime import graph_of, read_attribute
 
-__all__ = ["FILL", "ValueFact", "ValueFacts", "value_facts"]
-
 FILL = -1e4  # numbers up to this one are taken for those that a mask puts in the place of what does not count
 
 

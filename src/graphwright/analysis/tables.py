@@ -7,8 +7,6 @@ from typing import Any
 
 from graphwright.analysis.report import format_columns
 
-__all__ = ["Table", "bytes_as_text", "number_as_text"]
-
 
 class Table:
     """Titles, rows of text, and lines under them. `str` aligns the columns; rich draws it where it prints it.

@@ -21,17 +21,6 @@ from torch import Tensor, nn
 
 from graphwright.analysis.report import Difference
 
-__all__ = [
-    "Fact",
-    "Tolerance",
-    "compare_facts",
-    "copied_inputs",
-    "describe_inputs",
-    "facts_of",
-    "largest_difference",
-    "tensors_in",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fact:

@@ -14,8 +14,6 @@ from graphwright.cli.failures import BadInput
 from graphwright.cli.looking import doctor_command, profile_command, show, summary_command, trace_command, view
 from graphwright.version import __version__
 
-__all__ = ["app"]
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "--version", "-V", prog_name="graphwright", message="%(prog)s %(version)s")

@@ -18,8 +18,6 @@ from graphwright.errors import did_you_mean
 from graphwright.interop import save_export, to_export
 from graphwright.runtime import save
 
-__all__ = ["export", "quantize", "run_passes"]
-
 
 @click.command("export")
 @of_target

@@ -16,8 +16,6 @@ from graphwright.cli.targets import read_model
 from graphwright.errors import GraphError
 from graphwright.runtime import GraphModule
 
-__all__ = ["diff", "verify_command"]
-
 
 @click.command("diff")
 @of_target

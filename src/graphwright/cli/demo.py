@@ -29,8 +29,6 @@ from graphwright.errors import GraphwrightError
 from graphwright.ir import Node, qualified_name
 from graphwright.runtime import GraphModule, graph_of, guards_of
 
-__all__ = ["demo", "demonstrate"]
-
 _LINES = 100  # of a listing, at most
 _WIDTH = 50  # characters of a table's cell, at most
 

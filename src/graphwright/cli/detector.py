@@ -16,8 +16,6 @@ from graphwright.analysis import verify
 from graphwright.cli.subject import Call, Effect, Subject
 from graphwright.passes import fuse_conv_batch_norm
 
-__all__ = ["Bottleneck", "Detector", "detector_subject", "make_detector"]
-
 
 class Bottleneck(nn.Module):
     """A residual block: narrow, convolve, widen by four, add what came in."""

@@ -10,8 +10,6 @@ import click
 
 from graphwright.errors import GraphwrightError
 
-__all__ = ["BadInput", "one_line", "told"]
-
 
 class BadInput(click.ClickException):
     """What the command line says cannot be: a target, an input or an option. Told in one line; the status is 2.

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from graphwright.cli.failures import BadInput, one_line
 
-__all__ = ["Call", "read_call", "read_input"]
-
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 _INPUT = re.compile(

@@ -29,8 +29,6 @@ from graphwright.hierarchy import source, unflatten
 from graphwright.ir import format_table, qualified_name
 from graphwright.runtime import GraphModule, graphs_of, guards_of
 
-__all__ = ["doctor_command", "profile_command", "show", "summary_command", "trace_command", "view"]
-
 
 @click.command("trace")
 @of_target

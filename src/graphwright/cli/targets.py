@@ -17,8 +17,6 @@ from graphwright.cli.failures import BadInput, one_line
 from graphwright.errors import LoadError
 from graphwright.runtime import load
 
-__all__ = ["read_model", "read_target"]
-
 _FORMS = "package.module:expression, file.py:expression, or the path of a saved module"
 
 

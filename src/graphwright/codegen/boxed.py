@@ -6,8 +6,6 @@ import re
 
 from graphwright.codegen.custom import CodeGen
 
-__all__ = ["BoxedCodeGen"]
-
 _NAME = re.compile(r"\w+")
 
 

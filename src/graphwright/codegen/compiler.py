@@ -11,8 +11,6 @@ from typing import Any
 from graphwright.errors import GraphError
 from graphwright.source import note_shown_as
 
-__all__ = ["compile_source"]
-
 _numbers = itertools.count()
 _freed: list[str] = []  # file names whose functions are gone, whose source goes at the next compile
 

@@ -18,8 +18,6 @@ from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.regions import region_exits
 from graphwright.ir import Graph, Node, NodeList
 
-__all__ = ["CodeGen", "is_plain", "on_generate_code"]
-
 TransformCode = Callable[[list[str]], list[str]]
 
 _COUNTER = re.compile(r"# COUNTER: (\d+)")

@@ -13,8 +13,6 @@ from graphwright.codegen.function import Writer
 from graphwright.codegen.stack_traces import parse_stack_trace
 from graphwright.ir import Graph, Node
 
-__all__ = ["Details", "DetailedWriter", "dtype_abbrs", "node_comment", "paint", "tensor_of", "tensor_text"]
-
 _COLORS = {"red": "\033[31m", "blue": "\033[34m", "dim": "\033[2m"}
 _COLORS |= {"dim_blue": _COLORS["dim"] + _COLORS["blue"], "dim_green": _COLORS["dim"] + "\033[32m"}
 _RESET = "\033[0m"

@@ -8,8 +8,6 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
-__all__ = ["FLATTEN", "FlattenFuncSpec", "children_of", "register_pytree_flatten_spec", "tree_flatten_spec"]
-
 FlattenFuncSpec = Callable[[Any, pytree.TreeSpec], list[Any]]
 FLATTEN: dict[Any, FlattenFuncSpec] = {
     dict: lambda value, spec: [value[key] for key in spec.context],

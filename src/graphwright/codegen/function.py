@@ -40,8 +40,6 @@ from graphwright.errors import GraphError
 from graphwright.ir import ATOMS, Graph, Node, nodes_in
 from graphwright.ops import owner_of, read_variable, write_attribute, write_variable
 
-__all__ = ["Writer", "attribute", "graph_to_source", "is_plain_name", "last_uses", "quoted"]
-
 _PLAIN = frozenset({int, bool, str, type(None)})  # written by repr
 _KEEPING = frozenset({"placeholder", "output"})  # free nothing
 _NUMBERS = frozenset({int, float})

@@ -7,8 +7,6 @@ from typing import Any
 
 from graphwright.ir import Node
 
-__all__ = ["PythonCode"]
-
 
 class PythonCode:
     """Generated source, the global names that it needs, and which node each line comes from.

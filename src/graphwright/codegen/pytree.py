@@ -12,8 +12,6 @@ from graphwright.codegen import flattening
 from graphwright.codegen.custom import CodeGen
 from graphwright.codegen.flattening import children_of, tree_flatten_spec
 
-__all__ = ["PyTreeCodeGen", "PyTreeInfo"]
-
 _UNFLATTEN = "pytree.tree_unflatten"
 
 

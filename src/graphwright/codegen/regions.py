@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from graphwright.ir import Node
 from graphwright.ops import enter_context, exit_context
 
-__all__ = ["region_exits"]
-
 
 def region_exits(nodes: Iterable[Node]) -> dict[Node, Node]:
     """Map each node that enters a context to the one that leaves it, where the two can be written as `with`.

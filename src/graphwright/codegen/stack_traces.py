@@ -6,8 +6,6 @@ import dataclasses
 import re
 from collections.abc import Callable
 
-__all__ = ["ParsedStackTrace", "parse_stack_trace"]
-
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)\n\s*(\S.*)', re.MULTILINE)
 
 

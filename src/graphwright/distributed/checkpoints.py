@@ -16,8 +16,6 @@ from torch import Tensor, nn
 
 from graphwright.errors import LoadError
 
-__all__ = ["Checkpoint", "copy_with", "load_module", "names_of"]
-
 _INDEX = "model.safetensors.index.json"
 _FILE = "model.safetensors"
 

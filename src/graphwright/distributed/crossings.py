@@ -18,8 +18,6 @@ from graphwright.ops import cond, is_impure
 from graphwright.passes import Split, module_of
 from graphwright.runtime import graph_of, read_attribute
 
-__all__ = ["Check", "Constant", "Crossings", "Device", "Form", "Leaf", "Nested", "Remade"]
-
 _NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 _CONSTANTS = (str, bytes, type(None), torch.dtype, torch.layout, torch.memory_format, type(...))
 _CONTAINERS = (tuple, list, dict, torch.Size)

@@ -14,8 +14,6 @@ from graphwright.distributed.crossings import Crossings
 from graphwright.errors import GuardError
 from graphwright.ir import Node
 
-__all__ = ["Inputs", "Outputs"]
-
 _Kinds = list[tuple[tuple[int, ...], Any]]
 
 

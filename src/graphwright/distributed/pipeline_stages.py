@@ -20,8 +20,6 @@ from graphwright.errors import PassError
 from graphwright.passes import Tied
 from graphwright.runtime import GraphModule
 
-__all__ = ["PipelinePart", "Stages"]
-
 
 @dataclass(frozen=True, slots=True)
 class PipelinePart:

@@ -21,8 +21,6 @@ from graphwright.ir import Node, map_arg
 from graphwright.passes import split
 from graphwright.runtime import as_captured, graph_of
 
-__all__ = ["pipeline"]
-
 Balance = Literal["flops", "params", "memory", "time"]
 
 

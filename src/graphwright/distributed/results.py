@@ -14,8 +14,6 @@ from torch import Tensor
 from graphwright.errors import PassError, UnknownNameError
 from graphwright.ir import Graph, Node
 
-__all__ = ["Output", "Result"]
-
 Output = str | int | tuple[Any, ...] | list[Any] | None
 _Step = tuple[str, Any]  # "item" or "attribute", and which
 

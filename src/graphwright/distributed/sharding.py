@@ -16,8 +16,6 @@ from graphwright.hierarchy import as_flat
 from graphwright.passes import Split, Stage, split
 from graphwright.runtime import GraphModule, as_captured
 
-__all__ = ["ShardPlan", "ShardUnit", "shard_plan"]
-
 
 @dataclass(frozen=True, slots=True)
 class ShardUnit:

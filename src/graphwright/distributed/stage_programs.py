@@ -14,8 +14,6 @@ from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.runtime import GraphModule, expect, expect_state, part_module
 
-__all__ = ["number_to_tensor", "put_numbers_on", "stage_program"]
-
 
 def number_to_tensor(number: bool | int | float, dtype: torch.dtype, device: Any = "cpu") -> Tensor:
     """A number as a tensor without dimensions, on the way to another process. Raises PassError for another kind.

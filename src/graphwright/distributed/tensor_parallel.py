@@ -19,8 +19,6 @@ from graphwright.hierarchy import as_flat
 from graphwright.ir import Node
 from graphwright.runtime import as_captured, graph_of
 
-__all__ = ["Refusal", "TensorParallelPlan", "tensor_parallel_plan"]
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from graphwright.passes import Tied
 
-__all__ = ["add_up"]
-
 
 def add_up(tied: Iterable[Tied], modules: Mapping[int, nn.Module], group: dist.ProcessGroup | None = None) -> None:
     """Give all copies of each parameter the sum of their gradients.

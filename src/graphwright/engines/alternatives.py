@@ -16,20 +16,6 @@ from torch import Tensor
 
 from graphwright.engines.pack import itself
 
-__all__ = [
-    "ACTIVATIONS",
-    "Activation",
-    "Calls",
-    "Convolution",
-    "Kernel",
-    "Linear",
-    "Site",
-    "activated",
-    "as_image",
-    "as_vectors",
-    "off_by",
-]
-
 _mkldnn, _mkl = torch.ops.mkldnn, torch.ops.mkl
 
 

@@ -33,8 +33,6 @@ from graphwright.runtime import (
     unrolled_reads,
 )
 
-__all__ = ["Binding", "Facts", "Leaf", "Place", "place_of", "tensors_of"]
-
 _TABLES = ("_parameters", "_buffers")
 _ITEM = operator.getitem
 

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from graphwright.runtime import FoundModules, Plainness
 
-__all__ = ["Unchanged"]
-
 _IS = operator.is_
 
 

@@ -20,8 +20,6 @@ from graphwright.engines.sites import Found
 from graphwright.ir import Node
 from graphwright.passes import substitute
 
-__all__ = ["Choice", "Writing", "choose", "choose_merged", "numerics_of", "put_kernel", "reason_against"]
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:

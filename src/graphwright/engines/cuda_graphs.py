@@ -27,8 +27,6 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import is_impure, is_inplace, is_random, is_region, read_variable, unpack
 from graphwright.runtime import STATE, Entry, GraphModule, entry_points_of, expect_outside, is_guard
 
-__all__ = ["CudaGraph", "cuda_graph", "launch", "recorded_for", "recorded_on"]
-
 _LAUNCHING = "forward_launching"
 _WARM_UPS = 3  # libraries choose kernels and make work spaces in the first runs
 

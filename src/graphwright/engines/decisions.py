@@ -18,8 +18,6 @@ import torch
 
 from graphwright.settings import config
 
-__all__ = ["Decisions"]
-
 
 class Decisions:
     """The kernels of layers on this machine, by key: read when made, written by `keep`.

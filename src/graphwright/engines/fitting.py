@@ -9,17 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = [
-    "Sizes",
-    "example_of",
-    "facts_of",
-    "fits",
-    "is_watched",
-    "other_sizes",
-    "tensors_of_facts",
-    "with_open_sizes",
-]
-
 _ATOMS = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout)
 _len_dispatch, _len_function = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack
 _transforms, _tracing_state = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state

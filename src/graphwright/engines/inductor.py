@@ -10,8 +10,6 @@ from torch import Tensor
 
 from graphwright.runtime import GraphModule
 
-__all__ = ["open_program"]
-
 
 def open_program(gm: GraphModule, args: tuple[Tensor, ...], threads: int) -> Callable[..., Sequence[Tensor]]:
     """Compile a program that gives a tuple of tensors; it is compiled when it is first called."""

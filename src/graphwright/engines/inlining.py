@@ -25,8 +25,6 @@ from graphwright.ops import FunctionalForm, is_of_function, written_attributes
 from graphwright.passes import use_function
 from graphwright.runtime import Entry, GraphModule, entry_points_of, graphs_of, in_form, is_called_plainly
 
-__all__ = ["Inlined", "binding_of", "inline"]
-
 
 def inline(gm: GraphModule) -> GraphModule:
     """Copy a captured module, with calls of functions in the place of calls of modules; the copy shares its tensors.

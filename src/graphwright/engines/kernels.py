@@ -13,8 +13,6 @@ import torch.nn.functional as F
 
 from graphwright.ir import Node
 
-__all__ = ["relu_over", "reuse_memory", "use_kernel"]
-
 _FUNCTIONS = FunctionType, BuiltinFunctionType
 _Call = tuple[Any, tuple[Any, ...]]
 

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["Measured", "fastest"]
-
 MARGIN = 0.03  # of the time of what is there already
 _SAMPLE_S = 0.0005
 _LONG_S = 0.002  # a call that needs no other one before it to have its caches warm

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from graphwright.ir import Graph, Namespace
 
-__all__ = ["free_names", "names_of_tensors", "path_of_several"]
-
 
 def names_of_tensors(paths: Iterable[str]) -> dict[str, str]:
     """A name for each of some paths of tensors: that of its layer, as much of it as tells it from others, and its own.

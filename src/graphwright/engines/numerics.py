@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Numerics", "numerics"]
-
 
 @dataclass(frozen=True, slots=True)
 class Numerics:

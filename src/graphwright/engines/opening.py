@@ -7,8 +7,6 @@ from typing import Any
 
 from graphwright.ir import Graph, Node
 
-__all__ = ["opening"]
-
 _WIDTH = 96  # of what stands before `=` without brackets, in which it may be broken
 
 

@@ -30,8 +30,6 @@ from graphwright.passes import substitute
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import STATE, Entry, GraphModule, Interpreter, entry_points_of, facts_of_modules
 
-__all__ = ["Optimized", "Plan", "Prepared", "Program", "held_for", "packed_for"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:

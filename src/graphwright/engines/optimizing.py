@@ -32,8 +32,6 @@ from graphwright.ir import Node
 from graphwright.progress import shown
 from graphwright.runtime import GraphModule, entry_points_of
 
-__all__ = ["Search", "calling", "engines_of_auto", "fastest_form", "optimize_for_inference"]
-
 _PRECISIONS = {"fp32": 0.0, "bf16": 0.03}  # each with how far off its results are, if nothing else is asked
 _SECONDS_A_SITE, _SECONDS_A_PROGRAM = 0.05, 1.0
 

@@ -18,8 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Held", "Packs", "Recipe", "is_trained", "itself", "kind_of"]
-
 _VERSION, _POINTER, _TRAINED = operator.attrgetter("_version"), Tensor.data_ptr, operator.attrgetter("requires_grad")
 _IS = operator.is_
 _forks = [0]  # how many forks lie between the first process and this one

@@ -10,8 +10,6 @@ import torch.nn.functional as F
 
 from graphwright.ir import Node
 
-__all__ = ["activation_of", "arguments_of", "is_sum", "is_written_sum", "only_user"]
-
 
 def arguments_of(node: Node, names: tuple[str, ...]) -> dict[str, Any]:
     """The arguments of a call by the names of its parameters; None for those that are left out."""

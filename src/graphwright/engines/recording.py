@@ -15,8 +15,6 @@ from torch import Tensor
 from graphwright.analysis import tensors_in
 from graphwright.errors import PassError
 
-__all__ = ["CUDA", "Recorder", "Recording", "copied_with", "nothing_is_written_to"]
-
 
 class Recorder(Protocol):
     """What records the kernels that a function launches."""

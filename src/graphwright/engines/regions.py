@@ -30,8 +30,6 @@ from graphwright.ops import is_impure, is_inplace, is_random, is_region, unpack
 from graphwright.passes import substitute
 from graphwright.runtime import GraphModule, is_guard
 
-__all__ = ["ENGINES", "Engine", "Opened", "Region", "ends_of", "find_regions", "installed", "put_regions", "run_region"]
-
 _DTYPES = (torch.float32, torch.int64, torch.int32, torch.bool, torch.uint8, torch.int8)
 _NODES_AT_LEAST = 3
 

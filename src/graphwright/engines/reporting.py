@@ -9,8 +9,6 @@ from typing import Any
 from graphwright.engines.numerics import Numerics
 from graphwright.runtime import CaptureReport, GraphModule
 
-__all__ = ["OptimizedReport", "ReportOfOptimized", "RunsOn", "add_notes"]
-
 META = "optimized_for_inference"  # the key in the meta of a module
 
 

@@ -17,8 +17,6 @@ from graphwright.ir import Node
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
-__all__ = ["Finder", "FloatLayers", "Found", "Searched", "together"]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:

@@ -25,8 +25,6 @@ from graphwright.ops import is_impure
 from graphwright.passes import FoldConditions, UseScaledDotProductAttention, put_in_place, substitute, use_function
 from graphwright.runtime import GraphModule, is_guard
 
-__all__ = ["by_parameter", "reads_sizes", "runs_with", "shapes_with", "specialized"]
-
 _OF_TENSORS = frozenset({"size", "dim", "numel", "ndimension", "is_floating_point"})
 _OF_SIZES = frozenset({"size", "numel", "shape"})
 _OF_NUMBERS = frozenset({

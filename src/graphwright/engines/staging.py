@@ -17,8 +17,6 @@ from graphwright.errors import PassError
 from graphwright.ops import is_impure, written_attributes
 from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
 
-__all__ = ["INLINED", "bound_values", "computes_gradients", "staged", "writes_state"]
-
 INLINED = "forward_inlined"
 
 

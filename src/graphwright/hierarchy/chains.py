@@ -14,8 +14,6 @@ from graphwright.ops import enter_context, exit_context, write_attribute
 from graphwright.runtime import is_guard
 from graphwright.source import CallSite
 
-__all__ = ["Chain", "Chains", "call_in", "contexts_are_whole", "keys_of", "path_of", "relative_path"]
-
 Chain = tuple[str, ...]  # from the outermost call inwards, the root left out
 
 

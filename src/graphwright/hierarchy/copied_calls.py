@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from graphwright.hierarchy.chains import path_of
 from graphwright.ir import Graph, Node
 
-__all__ = ["CopiedCall", "NotAsCopied", "copied_call", "instead_of", "paths_in"]
-
 
 @dataclasses.dataclass(eq=False, slots=True)
 class CopiedCall:

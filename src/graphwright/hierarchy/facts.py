@@ -12,8 +12,6 @@ from collections.abc import Collection
 
 from graphwright.ir import Graph, Node
 
-__all__ = ["Facts", "facts_of", "leaves_of"]
-
 Facts = dict[Node, tuple[Node, ...]]  # each with the values, and the facts, that it is found by
 
 _METHODS = {"size", "dim", "ndimension", "numel", "nelement", "is_floating_point", "is_complex", "element_size"}

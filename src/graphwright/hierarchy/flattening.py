@@ -30,8 +30,6 @@ from graphwright.runtime import (
 )
 from graphwright.source import CallSite, Scope
 
-__all__ = ["as_flat", "flatten"]
-
 
 def flatten(gm: nn.Module, keep: Callable[[str, nn.Module], bool] | None = None) -> Any:
     """Write a nested capture as one graph: what `unflatten` undoes.

@@ -24,8 +24,6 @@ from graphwright.runtime import (
     why_not_captured,
 )
 
-__all__ = ["unflatten", "unflatten_in_place"]
-
 
 def unflatten(gm: nn.Module) -> Any:
     """Make the modules of a captured program modules again: each that it entered has a graph and a forward of its own.

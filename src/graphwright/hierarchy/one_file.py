@@ -28,8 +28,6 @@ from graphwright.runtime import (
     roll,
 )
 
-__all__ = ["source"]
-
 
 def source(gm: nn.Module, *, standalone: bool = False, original_classes: bool = False, comments: bool = True) -> str:
     """Write a captured module as the text of a Python file, as one would write it by hand.

@@ -10,8 +10,6 @@ from graphwright.hierarchy.chains import Chain, Chains, contexts_are_whole, path
 from graphwright.hierarchy.facts import Facts, leaves_of
 from graphwright.ir import Node
 
-__all__ = ["Part", "Program", "parts_of"]
-
 
 @dataclass
 class Program:

@@ -7,8 +7,6 @@ from typing import Any
 
 from graphwright.ir import ATOMS, Graph, Node
 
-__all__ = ["plain", "rows_of"]
-
 _NUMBERS = frozenset({float, complex})
 _AS_THEY_ARE = ATOMS - _NUMBERS
 

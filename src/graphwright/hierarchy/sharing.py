@@ -23,8 +23,6 @@ from graphwright.runtime import (
     share_graph,
 )
 
-__all__ = ["Written", "apart", "write_nested"]
-
 _MOST_ROUNDS = 20
 _Modules = Mapping[str, nn.Module]  # by path
 _Rows = Mapping[Graph, tuple[Hashable, ...]]

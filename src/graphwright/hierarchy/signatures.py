@@ -11,8 +11,6 @@ from typing import Any
 
 from graphwright.ir import Node
 
-__all__ = ["Given", "Parameter", "given_by", "names_in", "parameters_of", "stem_of"]
-
 _NUMBERED = re.compile(r"^(.*?[^_0-9].*?)_\d+$")
 
 

@@ -21,8 +21,6 @@ from graphwright.ops import write_attribute
 from graphwright.runtime import own_class
 from graphwright.source import CallSite
 
-__all__ = ["Sketch", "Sketches"]
-
 
 class Sketch:
     """`rows` compare; `nodes` are the values in them by number: equal sketches have the same ones at each number."""

@@ -20,8 +20,6 @@ from graphwright.ops import unpack, write_attribute, written_attributes
 from graphwright.runtime import calls_of_modules
 from graphwright.source import CallSite, Scope, is_returned, place_of
 
-__all__ = ["Nested", "Writing"]
-
 
 @dataclasses.dataclass
 class Nested:

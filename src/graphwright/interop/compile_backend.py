@@ -11,8 +11,6 @@ from graphwright.errors import PassError
 from graphwright.interop.fx import from_fx, to_fx
 from graphwright.passes import MergeSubexpressions, Pipeline, RemoveDeadValues
 
-__all__ = ["compile_backend", "graphwright_backend"]
-
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
 

@@ -27,8 +27,6 @@ from graphwright.interop.lower.appended_lists import collect_appended
 from graphwright.ir import Graph
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["from_export", "save_export", "to_export"]
-
 
 def save_export(program: ExportedProgram, path: str | os.PathLike[str]) -> None:
     """Write an exported program to a file, as `torch.export.save` does."""

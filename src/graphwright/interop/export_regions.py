@@ -27,8 +27,6 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import cond, for_loop, while_loop
 from graphwright.runtime import Interpreter, expect
 
-__all__ = ["Exporting"]
-
 
 class Exporting(Interpreter):
     """Runs a graph under torch.export: a branch that data decides is `cond`, a loop `while_loop` of torch's.

@@ -37,8 +37,6 @@ from graphwright.runtime import (
     is_readable,
 )
 
-__all__ = ["from_fx", "to_fx"]
-
 _READABLE = "graphwright_signature"  # in the meta of torch.fx's modules: of what was captured, and is to be read
 _HANDED_ON = "_user_preserved_attributes"  # in `meta`: what deep copies get, too
 

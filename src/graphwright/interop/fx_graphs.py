@@ -16,8 +16,6 @@ from graphwright.interop.operands import kept
 from graphwright.ir import Graph, Origin
 from graphwright.ops import cond, while_loop
 
-__all__ = ["ORIGIN", "REGIONS", "bodies_named", "read_nodes", "stack_trace"]
-
 ORIGIN = "graphwright_origin"  # in the meta of torch.fx's nodes
 REGIONS: dict[Any, Any] = {
     torch.ops.higher_order.cond: cond,

@@ -13,8 +13,6 @@ from torch.utils import _pytree as pytree
 from graphwright.interop.operands import kept
 from graphwright.runtime import EXPECTATIONS
 
-__all__ = ["checking", "recorded"]
-
 
 def _recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     @torch.fx.node.has_side_effect

@@ -12,8 +12,6 @@ from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node
 from graphwright.runtime import expect
 
-__all__ = ["is_of_call", "nest"]
-
 
 def is_of_call(in_spec: pytree.TreeSpec) -> bool:
     """Tell whether a structure is that of a call, `(args, kwargs)`, as torch.export has it."""

@@ -12,8 +12,6 @@ from torch.fx.immutable_collections import immutable_list as fx_list
 
 from graphwright.ir import Node
 
-__all__ = ["Constants", "is_constant"]
-
 CONSTANT = "graphwright_constant"  # in the meta of a get_attr node of torch.fx's: it stands for an argument
 # By exact class: what a class of one's own writes of itself, as NumPy's floats do, need not be code.
 _WRITTEN = frozenset({

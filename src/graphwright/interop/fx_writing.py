@@ -19,8 +19,6 @@ from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import cond, is_impure, is_inplace, is_region, while_loop, write_attribute
 from graphwright.runtime import read_attribute
 
-__all__ = ["GraphWriter"]
-
 _OPERATORS = {ours: theirs for theirs, ours in REGIONS.items()}
 _NAMES = {  # of bodies, as torch has them
     cond: ("true_graph", "false_graph"),

@@ -14,8 +14,6 @@ from graphwright.ir import Node
 from graphwright.passes import remove_guards
 from graphwright.runtime import GraphModule, expect_modules, expect_outside, graph_of, is_conditional, read_attribute
 
-__all__ = ["Guards", "check_outside", "frozen_attributes", "warn_of_frozen", "with_guards"]
-
 Guards = Literal["keep", "drop"]
 
 

@@ -7,8 +7,6 @@ import copy
 from graphwright.passes import FoldConditions, SetTraining
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["in_its_mode"]
-
 
 def in_its_mode(module: GraphModule) -> tuple[GraphModule, dict[str, bool]]:
     """A copy whose branches on training flags are decided, and these flags by the paths of their modules.

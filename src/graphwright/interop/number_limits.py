@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["LIMITS", "limits_of"]
-
 LIMITS = ("eps", "max", "min", "resolution", "smallest_normal", "tiny", "bits")  # what `limits_of` gives, in its order
 
 

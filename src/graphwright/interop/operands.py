@@ -9,8 +9,6 @@ import torch
 from graphwright.errors import GuardError
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth
 
-__all__ = ["NUMBERS", "as_bool", "as_tensor", "kept", "number_as_tensor", "number_of_rows"]
-
 NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 

@@ -31,8 +31,6 @@ from graphwright.passes import (
 )
 from graphwright.runtime import GraphModule, graph_of, read_attribute
 
-__all__ = ["in_operator_form"]
-
 
 def in_operator_form(module: GraphModule) -> tuple[GraphModule, bool]:
     """A copy whose branches and loops torch's operators can say, and whether it is one of its mode, training or not.

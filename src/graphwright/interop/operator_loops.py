@@ -17,8 +17,6 @@ from graphwright.passes import (
     put_in_place,
 )
 
-__all__ = ["carry_whether_it_goes_on", "count"]
-
 
 def count(node: Node) -> None:
     """Have a `for` be a `while` that counts."""

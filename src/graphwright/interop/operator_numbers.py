@@ -21,8 +21,6 @@ from graphwright.passes import (
 )
 from graphwright.runtime import GraphModule, read_attribute
 
-__all__ = ["Numbers"]
-
 
 class Numbers:
     """Finds the values that are numbers, as far as the graph tells, and hands them to operators as tensors."""

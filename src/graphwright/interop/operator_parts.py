@@ -11,8 +11,6 @@ from graphwright.passes import (
     inputs_of,
 )
 
-__all__ = ["CONTAINERS", "call", "names_of", "no_operator"]
-
 CONTAINERS = (enumerate, zip, reversed, list, tuple, dict, set, map, filter, sorted)
 
 

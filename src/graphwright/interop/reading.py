@@ -6,8 +6,6 @@ import torch.fx
 
 from graphwright.ir import Graph
 
-__all__ = ["note_back"]
-
 
 def note_back(module: torch.fx.GraphModule, graph: Graph) -> None:
     """Give the nodes of a module of torch.fx what was noted on those of the graph that was read of it."""

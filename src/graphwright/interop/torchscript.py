@@ -34,8 +34,6 @@ from graphwright.runtime import (
     is_guard,
 )
 
-__all__ = ["write_for_torchscript"]
-
 
 def write_for_torchscript(module: GraphModule) -> None:
     """Change a captured module so that torch.jit.script reads it. Raises ExportError for what it cannot know."""

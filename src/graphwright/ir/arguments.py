@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["ATOMS", "EMPTY_KWARGS", "immutable_dict", "immutable_list", "map_aggregate"]
-
 # What is neither a node nor a container, by exact type: the walks stop here at once.
 ATOMS = frozenset({int, float, str, bool, type(None), complex, type(...), bytes})
 

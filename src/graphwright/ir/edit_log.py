@@ -5,8 +5,6 @@ from __future__ import annotations
 from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node
 
-__all__ = ["EditLog"]
-
 
 class EditLog:
     """The nodes of one graph that were made, erased, moved or given something else to call or read since one asked.

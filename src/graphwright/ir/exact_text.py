@@ -27,8 +27,6 @@ from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node
 from graphwright.ir.text import qualified_name
 
-__all__ = ["PlainSpelling", "Spelling", "graph_to_text", "text_to_graph"]
-
 
 class Spelling(Protocol):
     """How values without a literal are written: functions, classes, dtypes, devices.

@@ -25,8 +25,6 @@ from graphwright.ir.node import (
 )
 from graphwright.ir.order import place
 
-__all__ = ["Graph", "NodeList", "own_bodies"]
-
 _new_node = Node.__new__
 
 

@@ -13,8 +13,6 @@ from graphwright.ir.names import has_reserved, is_parameter, is_reserved
 from graphwright.ir.node import OPCODES, Node, bodies_of, nodes_in
 from graphwright.ir.text import format_node
 
-__all__ = ["CHECKS", "lint", "register_signature", "register_writer"]
-
 # Number -> what must hold. `lint` raises "[GW3] ..." for the first that does not.
 CHECKS = {
     1: "the nodes form one ring through the root, and know their number, their order and their graph",

@@ -6,8 +6,6 @@ from typing import Any
 
 from graphwright.errors import GraphError
 
-__all__ = ["EXAMPLES", "Meta"]
-
 EXAMPLES = ("tensor_meta", "val", "example_value")  # where passes note what a value is like
 
 

@@ -13,8 +13,6 @@ from graphwright.ir.lint import lint as check_graph
 from graphwright.ir.restoring import copied_graph
 from graphwright.ir.text import format_graph, format_table
 
-__all__ = ["bind"]
-
 
 def lint(self: Graph) -> None:
     """Check every invariant of the graph; raise GraphError naming the first that is broken. O(n)."""

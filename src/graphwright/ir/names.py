@@ -9,8 +9,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["Namespace", "candidate_for", "has_reserved", "is_parameter", "is_reserved", "snake_case"]
-
 # Names that generated code uses for itself; a value of that name would hide them.
 _GENERATED_CODE_USES = ("inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree")
 _RESERVED = frozenset(keyword.kwlist) | frozenset(dir(builtins)) | frozenset(_GENERATED_CODE_USES)

@@ -9,8 +9,6 @@ from graphwright.ir.arguments import ATOMS
 from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node, map_arg
 
-__all__ = ["NestedGraph", "first_operation", "shared_operands"]
-
 
 def first_operation(graph: Graph) -> Node | None:
     """The first node of a graph that is no input."""

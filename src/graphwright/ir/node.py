@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
     from graphwright.ir.origin import Origin
 
-__all__ = ["OPCODES", "Argument", "ArgumentT", "Node", "Opcode", "Target", "bodies_of", "map_arg", "nodes_in"]
-
 Opcode = Literal["placeholder", "get_attr", "call_function", "call_method", "call_module", "output"]
 Target = Callable[..., Any] | str
 Argument = Any  # a node, an atom, or a tuple, list, dict or slice of arguments

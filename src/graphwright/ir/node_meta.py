@@ -18,25 +18,6 @@ if TYPE_CHECKING:
     from graphwright.ir.graph import Graph
     from graphwright.ir.node import Node
 
-__all__ = [
-    "INHERITED_META",
-    "NodeSource",
-    "NodeSourceAction",
-    "annotate",
-    "annotate_fn",
-    "format_stack",
-    "get_current_meta",
-    "get_current_replay_node",
-    "get_graph_provenance_json",
-    "has_preserved_node_meta",
-    "preserve_node_meta",
-    "reset_grad_fn_seq_nr",
-    "set_current_meta",
-    "set_current_replay_node",
-    "set_grad_fn_seq_nr",
-    "set_stack_trace",
-]
-
 # What a node takes over from the current meta; its stack trace comes with it. Tools add keys of their own.
 INHERITED_META = [
     *("nn_module_stack", "torch_fn", "source_fn_stack", "original_aten", "recompute", "ac_graph_id"),

@@ -11,8 +11,6 @@ from __future__ import annotations
 from math import inf, ulp
 from typing import Protocol
 
-__all__ = ["Placed", "place"]
-
 
 class Placed(Protocol):
     """What stands in an order: it knows its neighbours, and gets a position."""

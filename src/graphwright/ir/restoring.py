@@ -10,8 +10,6 @@ from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS
 from graphwright.ir.graph import Graph, own_bodies
 from graphwright.ir.node import Argument, Node, Target, map_arg, nodes_in
 
-__all__ = ["copied_graph", "restore_node"]
-
 _new_node = Node.__new__
 
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from graphwright.ir.graph import Graph
 from graphwright.ir.node import Argument, Node, Target, nodes_in
 
-__all__ = ["GraphSnapshot"]
-
 
 class _Saved(NamedTuple):
     node: Node

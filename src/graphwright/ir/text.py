@@ -13,17 +13,6 @@ from graphwright.errors import GraphError
 from graphwright.ir.graph import Graph
 from graphwright.ir.node import Node, bodies_of
 
-__all__ = [
-    "argument_text",
-    "format_graph",
-    "format_node",
-    "format_table",
-    "qualified_name",
-    "register_home",
-    "short_name",
-    "type_text",
-]
-
 # Modules and classes to search for functions that do not say where they live (`torch.relu.__module__` is None).
 # Filled by whoever knows them: the ir knows no torch.
 _HOMES: list[ModuleType | type] = []

@@ -13,8 +13,6 @@ import torch
 
 from graphwright.onnx.program import OnnxProgram
 
-__all__ = ["run_apart"]
-
 SCRIPT = Path(__file__).with_name("running_apart.py")
 LONGEST = 60  # seconds of one such process
 

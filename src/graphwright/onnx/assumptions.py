@@ -25,8 +25,6 @@ from graphwright.onnx.program import OnnxProgram
 from graphwright.onnx.sizes import Place, Sizes, at_sizes, empty_places, facts_of
 from graphwright.onnx.torch_private import as_python, assumed_of
 
-__all__ = ["Assumed", "try_assumptions"]
-
 MOST = 24  # runs of the program, beyond which a condition is said not to have been tried
 WAYS = 3  # to break one condition, before it is taken for one of the program's own
 

@@ -13,8 +13,6 @@ from graphwright.onnx.original import Original
 from graphwright.onnx.program import OnnxProgram
 from graphwright.onnx.sizes import Sizes, at_sizes
 
-__all__ = ["check", "difference", "difference_of", "written"]
-
 TOLERANCE = 1e-3  # of the largest value, and the least that counts is 1
 TOLERANCE_OF_INTEGERS = 0.1  # what is between two integers may be rounded either way, layer after layer
 

@@ -45,8 +45,6 @@ from graphwright.onnx.translation import translations
 from graphwright.onnx.values import Maybe
 from graphwright.runtime import GraphModule
 
-__all__ = ["export", "export_at_sizes"]
-
 _OPSET = 18
 _Way = Callable[..., tuple[ExportedProgram, Sizes, list[str]]]
 

@@ -13,8 +13,6 @@ from onnxscript import opset18
 
 from graphwright.onnx.torch_private import constant, translation_of
 
-__all__ = ["translations_for_runtimes"]
-
 
 def _write_gelu(x: Any, approximate: str = "none") -> Any:
     """`x * (1 + erf(x / sqrt(2))) * 0.5`, in this order: ONNX Runtime makes one operator of it, and not of others."""

@@ -13,8 +13,6 @@ from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
 
-__all__ = ["Arguments", "Input", "resized"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Input:

@@ -10,8 +10,6 @@ from torch.overrides import TorchFunctionMode
 
 from graphwright.onnx.torch_private import recurrent_operator
 
-__all__ = ["Kept"]
-
 
 class Kept(TorchFunctionMode):
     """Keeps `torch.gru` and `torch.lstm` of tensors as they are: torch.export would fix the length.

@@ -18,8 +18,6 @@ from graphwright.onnx.regions import Around
 from graphwright.onnx.torch_private import call_operator
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["DOMAIN", "call_as_function", "check_asked_for", "is_asked_for", "keep_functions"]
-
 DOMAIN = "graphwright.functions"
 
 

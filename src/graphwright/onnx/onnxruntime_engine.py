@@ -17,8 +17,6 @@ from graphwright.onnx.overflow import open_session
 from graphwright.onnx.program import OnnxProgram
 from graphwright.runtime import GraphModule
 
-__all__ = ["open_program"]
-
 
 def open_program(gm: GraphModule, args: tuple[Tensor, ...], threads: int) -> _Session:
     """Export a program that gives a tuple of tensors, for inputs of these sizes, and open it on so many threads."""

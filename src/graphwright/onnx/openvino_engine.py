@@ -15,8 +15,6 @@ from graphwright.onnx.export import export_at_sizes
 from graphwright.onnx.program import OnnxProgram
 from graphwright.runtime import GraphModule
 
-__all__ = ["open_program"]
-
 
 def open_program(gm: GraphModule, args: tuple[Tensor, ...], threads: int) -> _Compiled:
     """Export a program that gives a tuple of tensors, for inputs of these sizes, and compile it for so many threads."""

@@ -12,8 +12,6 @@ import onnxscript.optimizer
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 from onnxscript.rewriter.onnx_fusions import fuse
 
-__all__ = ["optimized"]
-
 
 def optimized(model: ir.Model, weights: Collection[str], inline: bool = True) -> ir.Model:
     """A model that does the same with fewer nodes; initializers of these names are there as before.

@@ -20,8 +20,6 @@ from graphwright.onnx.sizes import Sizes, at_sizes
 from graphwright.ops import while_loop
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["Original"]
-
 
 class Original:
     """A program at sizes of its inputs: what it gives there, and whether it takes them at all.

@@ -15,8 +15,6 @@ import onnxruntime  # type: ignore[import-untyped]
 
 from graphwright.runtime import sums_bytes_exactly
 
-__all__ = ["open_session"]
-
 _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 

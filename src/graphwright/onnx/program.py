@@ -20,8 +20,6 @@ from graphwright.onnx.inputs import Arguments
 from graphwright.onnx.overflow import open_session
 from graphwright.onnx.sizes import Place, empty_places
 
-__all__ = ["Leaf", "OnnxProgram", "OnnxReport", "Outputs", "Part"]
-
 LARGEST = 2**31 - 2**20  # bytes of one protobuf file, with room for what is no weight
 
 

@@ -23,9 +23,6 @@ from graphwright.interop import (
 )
 from graphwright.ops import unpack
 
-__all__ = ["FUNCTIONS", "METHODS", "Text", "is_of_a_run", "is_text_of_a_run", "written_out"]
-
-
 # ---- texts
 
 

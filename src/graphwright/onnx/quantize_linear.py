@@ -15,8 +15,6 @@ from onnxscript import opset18
 
 from graphwright.onnx.torch_private import constant, translation_of
 
-__all__ = ["translations_of_integers"]
-
 
 def _numpy_dtype(dtype: Any) -> Any:
     if isinstance(dtype, torch.dtype):

@@ -15,8 +15,6 @@ from graphwright.ir import Graph, Node
 from graphwright.onnx.torch_private import either, if_operator, known_sizes, loop_operator
 from graphwright.onnx.values import IsNone, Kind, Maybe, flatten, joined, kind_of, opened, packed
 
-__all__ = ["Around", "body_attributes", "branch", "loop"]
-
 Body = Callable[..., Any]
 
 

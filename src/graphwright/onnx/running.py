@@ -39,8 +39,6 @@ from graphwright.onnx.values import IsNone, Maybe
 from graphwright.ops import cond, expect_bound, for_loop, raise_error, transformed, while_loop
 from graphwright.runtime import GraphModule, Interpreter, expect, graph_of, is_guard
 
-__all__ = ["Running", "is_differentiated"]
-
 
 class Running(Interpreter):
     """Runs a graph for ONNX; `note` is told of what is not in the model, and of each region what it became."""

@@ -11,10 +11,6 @@ import torch
 from graphwright.errors import ExportError
 from graphwright.onnx.inputs import Arguments, Input, resized
 
-__all__ = [
-    "Facts", "Sizes", "at_sizes", "empty_places", "export_at_example", "export_open", "facts_of", "said_of_fixed",
-]  # fmt: skip
-
 Place = tuple[int, int]  # an input, and a dimension of it
 Sizes = list[list[int]]  # of each input
 

@@ -22,24 +22,6 @@ from torch.utils import _pytree as pytree
 from graphwright.errors import ExportError
 from graphwright.interop import quietly
 
-__all__ = [
-    "SUPPORTED",
-    "as_python",
-    "assumed_of",
-    "call_operator",
-    "constant",
-    "if_operator",
-    "loop_operator",
-    "check_release",
-    "either",
-    "known_sizes",
-    "parsed_once",
-    "record",
-    "recurrent_operator",
-    "translation_of",
-    "without_transforms",
-]
-
 # The releases of torch whose private names are as this file expects: the tests ran with each of them.
 SUPPORTED = ("2.13", "2.14", "2.15")
 

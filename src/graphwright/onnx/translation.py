@@ -22,8 +22,6 @@ from graphwright.onnx.torch_private import (
     translation_of,
 )
 
-__all__ = ["translations"]
-
 
 def _write_if(
     pred: ir.Value, true: ir.Function, false: ir.Function, operands: Sequence[Any], sizes: Any

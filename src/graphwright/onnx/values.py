@@ -13,8 +13,6 @@ from graphwright.errors import ExportError
 from graphwright.interop import as_number_tensor, as_truth, is_symbolic
 from graphwright.ir import Node
 
-__all__ = ["IsNone", "Kind", "Maybe", "flatten", "joined", "kind_of", "opened", "packed"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Maybe:

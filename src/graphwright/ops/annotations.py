@@ -8,8 +8,6 @@ from typing import Any, Union, get_args, get_origin
 
 import torch
 
-__all__ = ["create_type_hint", "type_matches"]
-
 
 def type_matches(signature_type: Any, argument_type: Any) -> bool:
     """Tell whether an argument of `argument_type` may be passed where an operator's signature says `signature_type`.

@@ -9,8 +9,6 @@ from torch.utils import _pytree as pytree
 
 from graphwright.ir import immutable_dict, immutable_list
 
-__all__ = ["BASE_TYPES", "register_containers"]
-
 # What an argument may be besides nodes and containers.
 BASE_TYPES: tuple[type, ...] = (
     *(str, int, float, bool, complex),

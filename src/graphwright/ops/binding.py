@@ -21,8 +21,6 @@ from graphwright.ir import qualified_name
 from graphwright.ops.annotations import type_matches
 from graphwright.ops.schemas import get_signature_for_torch_op
 
-__all__ = ["ArgsKwargsPair", "check_for_mutable_operation", "normalize_function", "normalize_module"]
-
 Arguments = tuple[Any, ...]
 Keywords = Mapping[str, Any]
 

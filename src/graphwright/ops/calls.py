@@ -19,11 +19,6 @@ from graphwright.ops.lookup import module_called, operator_of, operator_of_targe
 from graphwright.ops.modules import functional_form
 from graphwright.ops.operators import Operator, forms_of, is_on
 
-__all__ = [
-    "Call", "Picked", "call_of", "function_call", "functional_call", "module_call", "parameters_of",
-    "required_parameters",
-]  # fmt: skip
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:

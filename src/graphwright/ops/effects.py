@@ -21,11 +21,6 @@ from graphwright.ops.modules import ModuleOfFunction, functional_form, is_known_
 from graphwright.ops.operators import Operator, flag_of, is_on
 from graphwright.ops.regions import is_region
 
-__all__ = [
-    "DECLARED_IMPURE", "RANDOM_FUNCTIONS", "aliases_of", "draws_alone", "has_side_effect", "is_impure", "is_inplace",
-    "is_random", "written_and_given",
-]  # fmt: skip
-
 # The functions that draw random numbers though no tensor is passed to them.
 RANDOM_FUNCTIONS = frozenset(
     getattr(torch, name)

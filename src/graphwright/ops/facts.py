@@ -13,12 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = [
-    "ACTING", "ALIASES", "COMMUTATIVE", "DRAWS", "DROPPED", "IN_FUNCTIONAL", "MAKES_NEW", "METHODS",
-    "OF_DISPATCHER", "PRIVATE_METHODS", "PROPERTIES", "PYTHON_OPERATORS", "RENAMED", "RETURNS_ARGUMENT", "SECOND",
-    "SHAPE_ONLY", "SIGNATURES", "SIGNATURES_OF_METHODS", "WRITES_IF", "WRITING_METHODS", "Alias", "Flags",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Alias:

@@ -18,8 +18,6 @@ import torch
 
 from graphwright.ir import Node
 
-__all__ = ["Form", "bind", "form_of_schema", "form_of_signature", "form_of_text", "kind_of", "merged"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:

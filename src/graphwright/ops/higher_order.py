@@ -15,8 +15,6 @@ from torch._higher_order_ops.scan import scan as _scan
 from torch._higher_order_ops.while_loop import while_loop as _while_loop
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["IN_PYTHON", "call_item_at", "item_at", "value_at", "value_or"]
-
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     """`torch.cond`.

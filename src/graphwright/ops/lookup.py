@@ -33,15 +33,6 @@ from graphwright.ops.operators import (
 )
 from graphwright.ops.state import delete_attribute, set_attribute
 
-__all__ = [
-    "has_no_side_effect",
-    "key_of",
-    "module_called",
-    "module_operator",
-    "operator_of",
-    "operator_of_target",
-]
-
 
 def operator_of(node: Node, module: nn.Module | None = None) -> Operator | None:
     """The operator that a node calls; None where it is not known, which may then do anything.

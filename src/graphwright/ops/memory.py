@@ -12,8 +12,6 @@ from graphwright.ops.lookup import operator_of
 from graphwright.ops.modules import is_known_module
 from graphwright.ops.scratch import gives_fresh_value
 
-__all__ = ["may_share_memory", "shared_inputs", "sources_of"]
-
 ModuleOf = Callable[[Node], "nn.Module | None"]
 
 

@@ -19,17 +19,6 @@ from torch import nn
 from graphwright.ops.lookup import module_operator, operator_of_target
 from graphwright.ops.operators import Operator, forms_of
 
-__all__ = [
-    "FunctionalForm",
-    "ModuleOfFunction",
-    "functional_form",
-    "is_known_module",
-    "is_of_function",
-    "is_plain_module",
-    "is_untouched",
-    "positional_inputs",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FunctionalForm:

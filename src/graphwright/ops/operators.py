@@ -22,11 +22,6 @@ from graphwright.ops import facts
 from graphwright.ops.facts import Alias, Flags
 from graphwright.ops.forms import Form, form_of_schema, form_of_signature, form_of_text, merged
 
-__all__ = [
-    "CHECKS", "Operator", "flag_of", "forms_of", "forms_of_python", "has_schemas", "is_on", "method_named",
-    "operator_named", "operator_of_class", "operator_of_overload", "operator_of_packet",
-]  # fmt: skip
-
 _ALWAYS = Flags()
 
 

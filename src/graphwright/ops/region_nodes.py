@@ -16,8 +16,6 @@ from graphwright.ops.regions import cond, for_loop, is_region, while_loop
 from graphwright.ops.statements import evaluated
 from graphwright.ops.transforms import transformed
 
-__all__ = ["Make", "write_attempt", "write_branch", "write_loop"]
-
 Make = Callable[[Callable[..., Any], tuple[Any, ...], str], Node]  # of a function, its arguments and a name, if any
 
 

@@ -14,11 +14,6 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, register_signature
 from graphwright.ops.statements import raise_error
 
-__all__ = [
-    "Body", "LoopParts", "cond", "for_loop", "gives_several", "is_loop", "is_region", "loop_parts", "results_of",
-    "run_body", "values_for", "while_loop",
-]  # fmt: skip
-
 Body = Graph | Callable[..., Any]
 
 

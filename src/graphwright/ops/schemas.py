@@ -18,8 +18,6 @@ from typing import Any, Dict, List, Optional, Tuple, TypeVar  # noqa: UP035
 
 import torch
 
-__all__ = ["get_signature_for_torch_op", "operator_name", "python_type_of", "schemas_of", "signature_of_schema"]
-
 Schema = Any  # torch.FunctionSchema
 
 

@@ -12,8 +12,6 @@ from graphwright.ops.lookup import operator_of
 from graphwright.ops.modules import functional_form, is_plain_module
 from graphwright.ops.operators import Operator
 
-__all__ = ["gives_fresh_value", "is_scratch_write"]
-
 ModuleOf = Callable[[Node], "nn.Module | None"]
 
 

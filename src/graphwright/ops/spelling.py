@@ -9,8 +9,6 @@ import torch
 
 from graphwright.ir import PlainSpelling
 
-__all__ = ["TorchSpelling"]
-
 _NAMED_BY_REPR = (torch.dtype, torch.layout, torch.memory_format)
 
 

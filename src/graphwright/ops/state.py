@@ -23,18 +23,6 @@ from torch import nn
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, register_writer
 
-__all__ = [
-    "Names",
-    "delete_attribute",
-    "may_set_attribute",
-    "owner_of",
-    "read_variable",
-    "set_attribute",
-    "write_attribute",
-    "write_variable",
-    "written_attributes",
-]
-
 
 def write_attribute(path: str, value: Any) -> NoReturn:
     """Stand in a graph for `self.path = value`; called by itself it has no module to write to and raises GraphError.

@@ -13,11 +13,6 @@ from typing import Any
 
 from graphwright.errors import GuardError
 
-__all__ = [
-    *("Entering", "close_over", "enter_context", "evaluated", "exit_context", "expect_bound", "generated"),
-    *("raise_error", "unpack"),
-]
-
 
 def enter_context(manager: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make a context manager, enter it and return it.

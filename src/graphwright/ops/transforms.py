@@ -19,8 +19,6 @@ from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node, register_signature
 from graphwright.ops.regions import Body, run_body
 
-__all__ = ["TRANSFORMS", "TransformKind", "is_attempt", "transformed"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TransformKind:

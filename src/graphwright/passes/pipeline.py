@@ -26,8 +26,6 @@ from graphwright.runtime import (
     transaction,
 )
 
-__all__ = ["Pipeline", "PipelineResult", "Step"]
-
 Mode = Literal["train", "eval"]
 
 

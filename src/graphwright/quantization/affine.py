@@ -17,16 +17,6 @@ from graphwright.errors import QuantizationError
 from graphwright.ops import has_no_side_effect
 from graphwright.quantization.schemes import PerAxis, PerGroup, PerTensor, Scheme
 
-__all__ = [
-    "Grid",
-    "dequantize",
-    "dequantize_by",
-    "fake_quantize_by",
-    "grid_of_range",
-    "quantize",
-    "quantize_by",
-]
-
 _LEAST_SCALE = 1e-12  # what divides by a scale stays finite
 _BOUNDS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 

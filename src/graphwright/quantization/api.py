@@ -24,8 +24,6 @@ from graphwright.quantization.record import QUANTIZED, say, slower_layers
 from graphwright.quantization.schemes import QConfig
 from graphwright.runtime import GraphModule
 
-__all__ = ["quantize_model"]
-
 _SECONDS = 1.0  # of measuring the result against the module that it was made of
 
 

@@ -15,8 +15,6 @@ from graphwright.ir import Node
 from graphwright.ops import is_untouched, unpack
 from graphwright.runtime import GraphModule, forget_module, graphs_of
 
-__all__ = ["open_attention", "why_closed"]
-
 _NAMES = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask", "average_attn_weights", "is_causal")
 
 

@@ -8,8 +8,6 @@ from types import MappingProxyType
 
 import torch
 
-__all__ = ["BACKENDS", "Backend", "onnxruntime", "openvino", "tensorrt", "x86"]
-
 _CONVS = ("conv1d", "conv2d", "conv3d")
 _RECURRENT = ("lstm", "gru", "lstm_cell", "gru_cell")
 _TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")

@@ -15,8 +15,6 @@ from graphwright.quantization.preparing import preparation_of
 from graphwright.quantization.programs.state import as_it_was, fresh
 from graphwright.runtime import GraphModule
 
-__all__ = ["calibrate", "call_of_batch", "no_data"]
-
 _KEPT = 32  # batches that algorithms see again
 
 

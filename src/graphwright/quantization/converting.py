@@ -44,8 +44,6 @@ from graphwright.quantization.sites import Program, after
 from graphwright.quantization.training.preparing import evaluated
 from graphwright.runtime import GraphModule
 
-__all__ = ["Parts", "convert", "converted", "parts_of", "put_on_grids"]
-
 
 @shown("converting")
 def convert(gm: GraphModule) -> GraphModule:

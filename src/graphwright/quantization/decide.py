@@ -15,8 +15,6 @@ from graphwright.quantization.recurrent_layers import RECURRENT_KINDS, fitting_r
 from graphwright.quantization.schemes import PerAxis, PerGroup, QConfig, Scheme
 from graphwright.quantization.sites import Program, Site
 
-__all__ = ["Decision", "decide", "put_sums"]
-
 _FLOAT_ALWAYS = {
     **dict.fromkeys(("rnn", "rnn_cell"), "of recurrent layers, LSTM and GRU alone have a form with integers"),
     "attention": "attention as one module stays in float",

@@ -24,8 +24,6 @@ from graphwright.quantization.schemes import QConfig, Scheme
 from graphwright.quantization.sites import Program
 from graphwright.runtime import GraphModule, entry_points_of
 
-__all__ = ["DIALECTS", "example_of", "in_dialect"]
-
 DIALECTS: Mapping[str, Backend] = {
     "ort": BACKENDS["onnxruntime"],
     "openvino": BACKENDS["openvino"],

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["Bar", "bars_as_svg"]
-
 Bar = tuple[str, str, "float | None"]  # what it is of, the kind, and how long it is: None for no bar
 
 _ROW, _FONT, _TOP, _SCALE = 15, 11, 58, 8  # pixels; the last: of a decibel

@@ -13,8 +13,6 @@ from graphwright.quantization.dialects import example_of, in_dialect
 from graphwright.quantization.record import record_in
 from graphwright.runtime import GraphModule
 
-__all__ = ["to_onnx"]
-
 
 def to_onnx(
     gm: GraphModule,

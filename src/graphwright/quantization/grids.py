@@ -16,17 +16,6 @@ from graphwright.quantization.decide import Decision
 from graphwright.quantization.schemes import QConfig, Scheme
 from graphwright.quantization.sites import Program
 
-__all__ = [
-    "Range",
-    "ValueGrid",
-    "activation_scheme",
-    "grid_for",
-    "grid_of_input",
-    "range_of",
-    "root_of",
-    "value_grids",
-]
-
 _LEAST_SQNR = 20.0  # dB, of each part of values that are joined
 
 

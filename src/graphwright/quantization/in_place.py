@@ -13,8 +13,6 @@ from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.recurrent_layers import RECURRENT_FORMS, fitting_recurrent
 from graphwright.quantization.schemes import PerGroup, PerToken, QConfig
 
-__all__ = ["quantize_"]
-
 Filter = Callable[[nn.Module, str], bool]
 
 

@@ -14,19 +14,6 @@ from torch import Tensor
 from graphwright.errors import QuantizationError
 from graphwright.ops import has_no_side_effect
 
-__all__ = [
-    "ACTIVATIONS",
-    "dequantized_weight",
-    "pack_int4",
-    "quantized_conv",
-    "quantized_conv_transpose",
-    "quantized_embedding",
-    "quantized_linear",
-    "range_of_call",
-    "rounded_in_call",
-    "unpack_int4",
-]
-
 ACTIVATIONS = ("float", "tensor", "token")
 _LEAST_SCALE = 1e-12
 

@@ -23,21 +23,6 @@ from graphwright.quantization.layer_functions import (
     quantized_linear,
 )
 
-__all__ = [
-    "FORMS",
-    "KINDS",
-    "QuantizedConv1d",
-    "QuantizedConv2d",
-    "QuantizedConv3d",
-    "QuantizedConvTranspose1d",
-    "QuantizedConvTranspose2d",
-    "QuantizedConvTranspose3d",
-    "QuantizedEmbedding",
-    "QuantizedLayer",
-    "QuantizedLinear",
-    "with_tensors",
-]
-
 _Form = tuple[Callable[..., Any], Mapping[str, str], Mapping[str, str]]
 
 

@@ -17,8 +17,6 @@ from graphwright.quantization.programs.state import as_it_was
 from graphwright.quantization.record import QUANTIZED
 from graphwright.runtime import GraphModule
 
-__all__ = ["lower"]
-
 _DIALECTS: Mapping[Engine, str] = {"onnxruntime": "ort", "openvino": "openvino"}
 _SECONDS = 1.0
 

@@ -13,8 +13,6 @@ from torch import nn
 from graphwright.errors import QuantizationError
 from graphwright.quantization.schemes import QConfig
 
-__all__ = ["QConfigMapping", "Rule"]
-
 _LEVELS = ("global", "object type", "module name regex", "module name")  # what comes later counts more
 
 

@@ -29,17 +29,6 @@ from graphwright.quantization.sites import Program
 from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
 from graphwright.runtime import GraphModule
 
-__all__ = [
-    "PREPARED",
-    "Preparation",
-    "add_observers",
-    "as_module",
-    "mapping_of",
-    "preparation_of",
-    "prepare",
-    "with_mapping",
-]
-
 PREPARED = "prepared for quantization"  # the key in the meta of a module
 
 

@@ -22,18 +22,6 @@ from graphwright.quantization.grids import Range, ValueGrid
 from graphwright.quantization.layers import KINDS
 from graphwright.runtime import GraphModule
 
-__all__ = [
-    "QUANTIZED",
-    "Explanation",
-    "Quantization",
-    "Row",
-    "quantization_of",
-    "record_in",
-    "record_of",
-    "say",
-    "slower_layers",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:

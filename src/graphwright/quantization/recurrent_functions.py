@@ -15,20 +15,6 @@ from torch import Tensor
 from graphwright.ops import has_no_side_effect
 from graphwright.quantization.layer_functions import dequantized_weight, rounded_in_call
 
-__all__ = [
-    "Run",
-    "State",
-    "directions",
-    "fused",
-    "in_steps",
-    "of_cell",
-    "quantized_gru",
-    "quantized_gru_cell",
-    "quantized_lstm",
-    "quantized_lstm_cell",
-    "stacked",
-]
-
 State = tuple[Tensor, ...]  # what goes from one step to the next (batch, size): h and c of an LSTM, h of a GRU
 Run = Callable[[str, Tensor, State | None], tuple[Tensor, State]]  # of one layer in one direction, by its suffix
 Product = Callable[[Tensor], Tensor]

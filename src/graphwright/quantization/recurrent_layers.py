@@ -19,17 +19,6 @@ from graphwright.quantization.recurrent_functions import (
 )
 from graphwright.quantization.schemes import PerAxis, PerGroup, PerToken, QConfig, Scheme
 
-__all__ = [
-    "RECURRENT_FORMS",
-    "RECURRENT_KINDS",
-    "QuantizedGRU",
-    "QuantizedGRUCell",
-    "QuantizedLSTM",
-    "QuantizedLSTMCell",
-    "QuantizedRecurrent",
-    "fitting_recurrent",
-]
-
 
 class QuantizedRecurrent(ModuleOfFunction):
     """What all quantized recurrent layers and cells have.

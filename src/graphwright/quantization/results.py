@@ -8,8 +8,6 @@ from graphwright.ir import Node
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.sites import Program
 
-__all__ = ["results_of"]
-
 _LAYERS = ("conv1d", "conv2d")
 _ARITHMETIC = ("add", "mul", "mean", "adaptive_avg_pool2d")
 _ACTIVATIONS = ("hardsigmoid", "hardswish", "sigmoid", "silu")  # written where arithmetic reads them

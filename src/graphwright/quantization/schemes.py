@@ -9,20 +9,6 @@ import torch
 
 from graphwright.errors import QuantizationError
 
-__all__ = [
-    "Granularity",
-    "PerAxis",
-    "PerGroup",
-    "PerTensor",
-    "PerToken",
-    "QConfig",
-    "Scheme",
-    "dynamic_int8",
-    "static_int8",
-    "weight_only_int4",
-    "weight_only_int8",
-]
-
 OBSERVERS = ("minmax", "moving_average", "histogram", "percentile", "entropy")
 ALGORITHMS = ("round", "gptq", "adaround", "awq")
 

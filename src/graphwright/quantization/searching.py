@@ -24,8 +24,6 @@ from graphwright.quantization.programs.state import Call, as_it_was, fresh
 from graphwright.quantization.schemes import QConfig, dynamic_int8
 from graphwright.runtime import GraphModule
 
-__all__ = ["Sensitivity", "search", "sensitivity"]
-
 Metric = str | Callable[..., float]
 _ORDERED_BY = 1  # batches that say in which order layers are lifted; all say whether that is enough
 

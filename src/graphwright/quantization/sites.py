@@ -19,8 +19,6 @@ from graphwright.quantization.recurrent_layers import RECURRENT_FORMS, RECURRENT
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
-__all__ = ["LAYERS", "Program", "Site", "after", "owners_of_tensors"]
-
 LAYERS = tuple(FORMS)  # the classes that have a form with an integer weight
 _QUANTIZED = (*FORMS.values(), *RECURRENT_FORMS.values())
 _RECURRENT = tuple(RECURRENT_FORMS)

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from graphwright.ir import Graph, Node
 from graphwright.rewrite.steps import Attempt, Step, Then, match_all, show
 
-__all__ = ["Bodies", "Body", "parts_of"]
-
 
 class Body(NamedTuple):
     """One body of a pattern's region: the inputs that are its own, what it gives, how many values are carried."""

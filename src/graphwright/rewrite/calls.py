@@ -11,8 +11,6 @@ from graphwright.ir import Node
 from graphwright.ops import Call, functional_call, is_scratch_write, operator_of
 from graphwright.runtime import read_attribute
 
-__all__ = ["Calls"]
-
 
 class Calls:
     """What the nodes of a module call. An edit of a node is seen; modules are taken to stay what they are."""

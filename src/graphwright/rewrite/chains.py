@@ -10,8 +10,6 @@ from graphwright.rewrite import words
 from graphwright.rewrite.operations import ModuleStep
 from graphwright.rewrite.steps import Attempt, Step, Then, match_value, parts_in, same
 
-__all__ = ["Chain", "Choice", "Hole"]
-
 
 class Choice(Step):
     """One of several."""

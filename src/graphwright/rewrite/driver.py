@@ -21,8 +21,6 @@ from graphwright.rewrite.match import Match
 from graphwright.rewrite.rule import Rule
 from graphwright.runtime import Snapshot, graphs_of, transaction
 
-__all__ = ["Refusal", "RewriteResult", "RuleCount", "replay", "rewrite"]
-
 _GENERATIONS = 1_000  # so often may what was written in one place be rewritten again
 
 

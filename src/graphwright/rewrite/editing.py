@@ -15,8 +15,6 @@ from graphwright.rewrite.pattern import Pattern
 from graphwright.rewrite.replacement import Function, Template
 from graphwright.rewrite.steps import Step
 
-__all__ = ["Edit", "Refused", "apply", "check"]
-
 
 class Refused(Exception):
     """A match that cannot be replaced; the text says why, and `fix` what would help."""

@@ -20,8 +20,6 @@ from graphwright.ops import (
 from graphwright.rewrite.calls import Calls
 from graphwright.rewrite.match import Match
 
-__all__ = ["WITHOUT_WRITES", "GraphEffects"]
-
 WITHOUT_WRITES = "run graphwright.passes.RemoveInPlace() before it: operations then give new values"
 
 

@@ -17,8 +17,6 @@ from graphwright.rewrite.rule import Rule
 from graphwright.rewrite.steps import Failures, show
 from graphwright.runtime import Snapshot
 
-__all__ = ["Explanation", "explain"]
-
 
 @dataclass(frozen=True, slots=True)
 class Explanation:

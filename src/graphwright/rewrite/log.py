@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from graphwright.rewrite.match import Match
     from graphwright.rewrite.rule import Rule
 
-__all__ = ["Application", "RewriteLog"]
-
 
 @dataclass(frozen=True, slots=True)
 class Application:

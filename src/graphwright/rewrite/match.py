@@ -11,8 +11,6 @@ from graphwright.errors import PatternError
 from graphwright.ir import Node
 from graphwright.rewrite.steps import Attempt
 
-__all__ = ["Match"]
-
 
 class Match:
     """A pattern that was found. Its variables are attributes: `m.x` is a node or a literal, `m.linear` a module.

@@ -14,9 +14,6 @@ from graphwright.rewrite import words
 from graphwright.rewrite.effects import WITHOUT_WRITES
 from graphwright.rewrite.steps import Attempt, Step, Then, match_all, match_value, show
 
-__all__ = ["Attribute", "ModuleStep", "Operation"]
-
-
 _WITH_INDEX = ("getitem", "setitem")  # lists are not tuples there, as the canonical form tells
 
 

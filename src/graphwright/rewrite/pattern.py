@@ -19,8 +19,6 @@ from graphwright.rewrite.operations import Attribute, ModuleStep, Operation
 from graphwright.rewrite.steps import Step, Wildcard, parts_in
 from graphwright.runtime import graph_of, has_attribute, read_attribute
 
-__all__ = ["Pattern", "captured"]
-
 
 class Pattern:
     """What a part of a graph has to look like.

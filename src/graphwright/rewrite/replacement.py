@@ -19,8 +19,6 @@ from graphwright.rewrite.match import Match
 from graphwright.rewrite.pattern import Pattern, captured, place_of
 from graphwright.runtime import add_constant, assign_attribute, copy_attribute, delete_attribute, has_attribute
 
-__all__ = ["Function", "Installed", "Template", "replacement_of"]
-
 MATCH = "match"  # the parameter that takes the match itself
 
 

@@ -16,8 +16,6 @@ from graphwright.rewrite.pattern import Pattern, place_of
 from graphwright.rewrite.replacement import Function, Template, replacement_of
 from graphwright.rewrite.steps import Attempt, Failures, Step, match_value
 
-__all__ = ["Rule", "find", "rule"]
-
 Condition = Callable[[Match], Any]
 
 

@@ -18,8 +18,6 @@ from graphwright.ops import Picked
 from graphwright.rewrite import words
 from graphwright.rewrite.calls import Calls
 
-__all__ = ["Attempt", "Failures", "Step", "Wildcard", "match_all", "match_value", "parts_in", "same", "show"]
-
 Then = Callable[[], bool]
 
 

@@ -20,10 +20,6 @@ from graphwright.rewrite.rule import find
 from graphwright.rewrite.steps import Attempt
 from graphwright.runtime import graph_of
 
-__all__ = [
-    "InternalMatch", "SubgraphMatcher", "SubgraphMatcherWithNameNodeMap", "internal_match", "nodes_map", "places_of",
-]  # fmt: skip
-
 
 @dataclass
 class InternalMatch:

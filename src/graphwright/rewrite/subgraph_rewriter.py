@@ -20,8 +20,6 @@ from graphwright.rewrite.replacement import Template
 from graphwright.rewrite.subgraph_matcher import InternalMatch, internal_match, nodes_map, places_of
 from graphwright.runtime import delete_attribute, graphs_of, transaction
 
-__all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]
-
 Filter = Callable[[InternalMatch, Graph, Graph], bool]
 
 

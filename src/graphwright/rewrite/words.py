@@ -20,22 +20,6 @@ from torch import nn
 from graphwright.capture import find_tracer
 from graphwright.errors import PatternError
 
-__all__ = [
-    "Any",
-    "Called",
-    "Expression",
-    "Lit",
-    "ModuleOf",
-    "OneOf",
-    "Repeat",
-    "Var",
-    "Word",
-    "maybe",
-    "mod",
-    "one_of",
-    "repeat",
-]
-
 
 class Word:
     """What stands in a pattern for more than one value or operation. `name` is what a match calls what it stood for."""

@@ -21,8 +21,6 @@ from graphwright.runtime.inside import HOOKS
 from graphwright.runtime.unrolled import unrolled_checks
 from graphwright.runtime.watching import Watched
 
-__all__ = ["Called", "FoundModules", "Plainness", "calls_are_plain", "is_called_plainly", "modules_at"]
-
 _CALL, _IMPLEMENTATION = nn.Module._wrapped_call_impl, nn.Module._call_impl
 _GLOBAL_HOOKS = [
     getattr(_torch_module, name)

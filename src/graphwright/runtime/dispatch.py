@@ -17,8 +17,6 @@ from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
 from graphwright.ops import cond
 
-__all__ = ["captures_of", "choose", "refuse_call"]
-
 _LONGEST = 60  # characters of a value in a message
 
 

@@ -13,8 +13,6 @@ from graphwright.runtime.entries import STATE
 from graphwright.runtime.premises import asked_dtypes
 from graphwright.runtime.premises_text import dtypes_in
 
-__all__ = ["refuse_conversion"]
-
 
 def refuse_conversion(module: nn.Module, convert: Callable[[Any], Any]) -> None:
     """Raise GuardError where a tensor would get another dtype than a program in a module takes for granted."""

@@ -21,22 +21,6 @@ from graphwright.runtime.dispatch import captures_of
 from graphwright.runtime.graph_facts import Facts, Forwards, facts_of_modules, forwards_of
 from graphwright.runtime.premises import Bound, bound
 
-__all__ = [
-    "STATE",
-    "Entry",
-    "Form",
-    "Graphs",
-    "callables",
-    "changes_modules",
-    "entry_points_of",
-    "expect_forwards",
-    "expect_modules",
-    "expectation",
-    "is_readable",
-    "overhear",
-    "refuse_forms",
-]
-
 STATE = "_graphwright_state"  # the attribute of a captured module that holds what is ours
 
 

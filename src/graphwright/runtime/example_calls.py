@@ -11,8 +11,6 @@ from graphwright.errors import GraphError
 from graphwright.runtime.foreign import as_captured
 from graphwright.runtime.graph_module import GraphModule
 
-__all__ = ["call_of", "capture_with", "captured_for"]
-
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 

@@ -10,10 +10,6 @@ from torch import nn
 
 from graphwright.ir import Graph
 
-__all__ = [
-    "ForeignModules", "as_captured", "how_to_read", "note_back", "prepared_for_script", "read_foreign", "write_scripts",
-]  # fmt: skip
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ForeignModules:

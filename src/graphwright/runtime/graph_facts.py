@@ -9,13 +9,6 @@ from typing import Any
 
 from graphwright.ir import Graph, Node
 
-__all__ = [
-    "Facts", "Forwards", "are_facts", "buffers_of", "code_of_function",
-    "facts_of_modules", "forget_module", "forget_modules", "forget_tensor", "forwards_of", "is_conditional",
-    "calls_of_modules", "keep_buffers", "keep_calls", "keep_forwards", "keep_modules", "meta_with_modules",
-    "keep_unset", "meta_for_files", "names_of_values", "take_facts", "unset_in",
-]  # fmt: skip
-
 _MODULES = "modules"  # in the meta of a graph: the facts of each module, by its path
 _BUFFERS = "buffers"
 _UNSET = "unset"

@@ -45,8 +45,6 @@ from graphwright.runtime.reporting.showing import as_html, as_text, in_a_line
 from graphwright.runtime.shared_code import SharedCode, method_of
 from graphwright.runtime.state import State, own_state
 
-__all__ = ["PRESERVED_ATTRIBUTES", "GraphModule", "graph_of", "graphs_of"]
-
 # torch.fx copies plain attributes only where this key of `meta` holds them; here every copy has all attributes.
 PRESERVED_ATTRIBUTES = "_user_preserved_attributes"
 

@@ -22,27 +22,6 @@ from graphwright.runtime.graph_facts import facts_of_modules
 from graphwright.runtime.outside import ABSENT, METHODS, NAMES, Outside
 from graphwright.runtime.premises_text import any_of, said_of_modules
 
-__all__ = [
-    "EXPECTATIONS",
-    "CAPTURE",
-    "Guard",
-    "class_of_tensor",
-    "device_of_each",
-    "expect",
-    "expect_class",
-    "expect_kinds",
-    "expect_outside",
-    "expect_state",
-    "expect_tensors",
-    "expect_values",
-    "guards_of",
-    "is_guard",
-    "summed_up",
-    "shared",
-    "unlike",
-    "unlike_inputs",
-]
-
 CAPTURE = "capture"  # in the meta of a node that asks one of the questions: which capture it is asked for
 
 

@@ -11,8 +11,6 @@ from torch import nn
 
 from graphwright.runtime.objects import attributes_of, state_of
 
-__all__ = ["ABSENT", "HOOKS", "TABLES", "held_at", "held_by", "holder_of", "inside_of", "places_of"]
-
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 TABLES = ("_modules", "_parameters", "_buffers")
 ABSENT: Any = object()

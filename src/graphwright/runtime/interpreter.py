@@ -29,8 +29,6 @@ from graphwright.runtime.foreign import as_captured, note_back
 from graphwright.runtime.graph_module import graph_of
 from graphwright.values import sequence
 
-__all__ = ["Interpreter"]
-
 
 class Interpreter:
     """Runs the graph of a module node by node; override a method to see or change what happens.

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from graphwright.ops import set_attribute
 
-__all__ = ["MOST_BYTES", "array_facts", "attribute_names", "attributes_of", "layer_facts", "new_object", "state_of"]
-
 Kind = TypeVar("Kind")
 MOST_BYTES = 1 << 16  # of an array whose content is compared at each call; of a larger one, which it is
 

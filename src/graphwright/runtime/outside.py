@@ -21,21 +21,6 @@ import numpy
 from graphwright.runtime.graph_facts import code_of_function
 from graphwright.runtime.objects import MOST_BYTES, attributes_of, slots_of, state_of
 
-__all__ = [
-    "ABSENT",
-    "METHODS",
-    "NAMES",
-    "NOTHING",
-    "NOT_SET",
-    "Found",
-    "Methods",
-    "Outside",
-    "bound_in",
-    "codes_beside",
-    "differs",
-    "kept",
-]
-
 _EXACT = (int, float, bool, str, bytes, complex)
 _BOUND = frozenset({MethodType, staticmethod, classmethod})
 _SHORT = 60  # how long what a message shows of a container is

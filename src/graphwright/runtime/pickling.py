@@ -21,8 +21,6 @@ from graphwright.runtime.entries import entry_points_of
 from graphwright.runtime.references import Reference, describe, is_definition, reference_to, why_unimportable
 from graphwright.values import is_named_tuple
 
-__all__ = ["graph_to_record", "record_to_graph", "reduce_graph", "reduce_node"]
-
 # Of the records; raised when an older version could not read a newer record. Format 1 had a tuple for each node.
 _FORMAT = 2
 

@@ -22,11 +22,6 @@ import torch
 
 from graphwright.runtime.objects import MOST_BYTES
 
-__all__ = [
-    "BYTES", "copied_around", "holds_tensors", "is_atom", "is_equal", "is_plain", "is_plain_container", "is_same",
-    "is_told", "kinds_in", "names_constants", "spelled", "with_renamed",
-]  # fmt: skip
-
 _SEQUENCES, _UNORDERED = (list, tuple, collections.deque), (set, frozenset)
 BYTES = (bytearray, numpy.ndarray, array.array)
 _FUNCTIONS = (FunctionType, BuiltinFunctionType)

@@ -47,19 +47,6 @@ from graphwright.runtime.plain_values import (
 from graphwright.runtime.premises_text import NAMED, OF_TENSORS, dotted, dtypes_in, shown, shown_now
 from graphwright.runtime.watching import Watch, Watched
 
-__all__ = [
-    "Bound",
-    "asked_dtypes",
-    "bound",
-    "class_name",
-    "generators_in",
-    "name_of_class",
-    "own_class",
-    "own_names",
-    "take_code",
-    "unlike_modules",
-]
-
 _CONTAINERS = (list, dict, set, collections.deque)  # whose content may become another
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from graphwright.runtime.graph_facts import Facts
 
-__all__ = ["NAMED", "OF_TENSORS", "any_of", "dotted", "dtypes_in", "said_of_modules", "shown", "shown_now"]
-
 
 def said_of_modules(facts: Mapping[str, Facts]) -> str:
     """Say what is taken for granted of modules, in one sentence; of many modules, what most of it is.

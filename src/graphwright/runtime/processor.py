@@ -7,8 +7,6 @@ import platform
 
 import torch
 
-__all__ = ["sums_bytes_exactly"]
-
 
 @functools.cache
 def sums_bytes_exactly() -> bool:

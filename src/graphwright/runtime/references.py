@@ -12,8 +12,6 @@ from typing import Any
 from graphwright.errors import GraphError
 from graphwright.ir import qualified_name
 
-__all__ = ["Reference", "describe", "is_definition", "reference_to", "why_unimportable"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reference:

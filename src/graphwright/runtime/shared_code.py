@@ -19,8 +19,6 @@ from graphwright.runtime.entries import Entry
 from graphwright.runtime.inside import HOOKS
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
 
-__all__ = ["SharedCode", "method_of"]
-
 
 class SharedCode:
     """A graph, and its code as soon as one of the modules has it. Copies and pickles of these share it again.

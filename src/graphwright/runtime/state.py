@@ -15,8 +15,6 @@ from graphwright.runtime.entries import Entry
 from graphwright.runtime.members.hooks import Hooks
 from graphwright.runtime.shared_code import SharedCode
 
-__all__ = ["State", "own_state"]
-
 
 def own_state(module: nn.Module) -> dict[str, Any]:
     """The attributes that a copy or pickle has of a module: what the `__getstate__` of its class says, if it has one.

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["unrolled_checks", "unrolled_reads"]
-
 _ROWS = 16  # for one function
 
 Row = tuple[Any, ...]

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-__all__ = ["Watch", "Watched"]
-
 _FORWARD, _IS = operator.attrgetter("forward"), operator.is_
 _PATIENCE = 32  # looks one after the other
 

@@ -39,8 +39,6 @@ from graphwright.script.types import (
     optional,
 )
 
-__all__ = ["field_type", "fields_of", "is_named_tuple", "type_from_annotation", "type_of_constant"]
-
 _ATOMS: dict[Any, Type] = {
     torch.Tensor: TENSOR, nn.Parameter: TENSOR, int: INT, float: FLOAT, bool: BOOL, complex: COMPLEX, str: STR,
     None: NONE, type(None): NONE, torch.dtype: DTYPE, torch.device: DEVICE, torch.Generator: GENERATOR,

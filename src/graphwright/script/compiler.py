@@ -19,8 +19,6 @@ from graphwright.script.program.values import Bad, Bound, Const, Group, ModuleRe
 from graphwright.script.statements.statements import assign, block, declared, with_type
 from graphwright.script.types import ANY, ObjectType, OptionalType, Type, resolved, without_none
 
-__all__ = ["Compiler"]
-
 
 class Compiler:
     """The parts of the compiler, under the names by which they call each other: see `context.Parts`."""

@@ -9,11 +9,6 @@ from typing import Any, TypeVar
 from graphwright.script.annotations import type_from_annotation, type_of_constant
 from graphwright.script.types import ANY, DictType, ListType, OptionalType, TupleType, Type
 
-__all__ = [
-    *("annotate", "export", "fork", "ignore", "is_instance", "is_scripting", "unchecked_unwrap_optional", "unused"),
-    "wait",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "_graphwright_script"
 

@@ -49,8 +49,6 @@ from graphwright.script.types import (
 )
 from graphwright.source import definition_line, why_no_definition
 
-__all__ = ["script"]
-
 
 def script(root: nn.Module | Callable[..., Any], *, leaf_modules: LeafModules = (), copy: bool = False) -> GraphModule:
     """Compile a module or function from its source: every `if`, `while` and `for` stays one.

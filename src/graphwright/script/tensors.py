@@ -40,8 +40,6 @@ from graphwright.script.types import (
     without_none,
 )
 
-__all__ = ["function_result", "method_result", "takes_sizes", "tensor_attribute"]
-
 _SIZES = ListType(INT)
 _TENSORS = ListType(TENSOR)
 _ATTRIBUTES: dict[str, Type] = {

@@ -6,8 +6,6 @@ from graphwright.capture import erase_unused
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import is_loop, loop_parts
 
-__all__ = ["tidy"]
-
 
 def tidy(graph: Graph) -> None:
     """Erase flags that nobody asks, attributes that are not read, and inputs of bodies that are not used."""

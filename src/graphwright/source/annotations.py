@@ -10,8 +10,6 @@ from typing import Any
 
 from graphwright.ir import Graph
 
-__all__ = ["annotate", "annotations_of"]
-
 
 def annotate(graph: Graph, function: Callable[..., Any]) -> None:
     """Give parameters and output of a graph the types that the function it was made from says they have.

@@ -13,8 +13,6 @@ from torch import nn
 from graphwright.source.source_files import source_of
 from graphwright.source.syntax import walk
 
-__all__ = ["place_of_name", "place_of_write"]
-
 
 def place_of_write(kind: type, name: str) -> str | None:
     """Find the line of a method, not the constructor, that assigns or else uses `self.<name>`: "file.py:3: text".

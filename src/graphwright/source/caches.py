@@ -9,8 +9,6 @@ from typing import Any
 
 from graphwright.source.positions import qualname_of
 
-__all__ = ["cache_around", "without_cache"]
-
 _CACHE = type(functools.lru_cache(len))
 
 

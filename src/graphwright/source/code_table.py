@@ -8,8 +8,6 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Generic, TypeVar
 
-__all__ = ["CodeTable", "by_code", "by_instruction"]
-
 Value = TypeVar("Value")
 
 

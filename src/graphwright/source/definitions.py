@@ -23,15 +23,6 @@ from graphwright.source.rewritten_asserts import is_rewritten
 from graphwright.source.source_files import Source, source_of
 from graphwright.source.syntax import PREFIX, TYPE_PARAMETERS
 
-__all__ = [
-    "Definition",
-    "definition_of",
-    "note_made_from_source",
-    "note_shown_as",
-    "source_behind",
-    "why_no_definition",
-]
-
 Definition = ast.FunctionDef | ast.Lambda
 
 _NOTHING = Source([])

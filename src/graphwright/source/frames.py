@@ -28,22 +28,6 @@ from graphwright.source.positions import position_of, qualname_of
 from graphwright.source.roles import is_return
 from graphwright.source.source_files import source_of
 
-__all__ = [
-    "STANDS_FOR_TORCH",
-    "CallSite",
-    "Scope",
-    "ScopeContextManager",
-    "definition_line",
-    "is_handled",
-    "is_internal",
-    "is_ours",
-    "is_returned",
-    "line_of_error",
-    "place_of",
-    "runs_as_it_is_left",
-    "user_frame",
-]
-
 _INTERNAL = (
     os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), ""),
     os.path.join(os.path.dirname(os.path.abspath(errors.__file__)), ""),

@@ -8,8 +8,6 @@ from typing import Any
 
 from graphwright.source.code_table import by_code
 
-__all__ = ["EMPTY", "closure_of", "codes_of", "content_of", "held_by", "names_in", "texts_in"]
-
 EMPTY: Any = object()  # the content of a cell without one
 
 

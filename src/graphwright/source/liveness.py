@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from graphwright.source.syntax import assigned, children, names_read, target_names, walk_all
 
-__all__ = ["Liveness"]
-
 
 class Liveness:
     """Which variables of a function are read later: after each statement, and where a loop starts an iteration."""

@@ -29,8 +29,6 @@ from graphwright.source.lowering_exits import (
 )
 from graphwright.source.syntax import assigned, falls_through, leaves_loop, placed, returns
 
-__all__ = ["Handler", "Tried", "lower_attempt", "with_rest"]
-
 
 @dataclasses.dataclass(eq=False)
 class Handler:

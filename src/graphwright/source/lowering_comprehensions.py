@@ -20,8 +20,6 @@ from graphwright.source.lowering_exits import HIDDEN
 from graphwright.source.syntax import COMPREHENSIONS, SCOPES, holds, placed, walk
 from graphwright.source.variables import names_counted
 
-__all__ = ["TAKES_ALL", "as_loop", "loop_of"]
-
 # What goes over all that a generator gives, so that a list does as well.
 TAKES_ALL = frozenset({"sum", "max", "min", "list", "sorted", "stack", "cat"})
 

@@ -15,11 +15,6 @@ from collections.abc import Callable, Iterable
 
 from graphwright.source.syntax import RUNTIME_MARK, all_placed, blocks_of, falls_through, placed, returns, statements_in
 
-__all__ = [
-    "HIDDEN", "RETURNS", "assign", "ending", "exit_signal", "exiting", "is_signal", "leave_if",
-    "returns_from_inner_loop", "signal", "unset", "with_signals",
-]  # fmt: skip
-
 HIDDEN = "__gw"  # ends the names of variables that lowering makes, before a number
 RETURNS = f"returned{HIDDEN}", f"result{HIDDEN}"  # what a `return` in a loop assigns
 

@@ -30,8 +30,6 @@ from graphwright.source.lowering_exits import (
 )
 from graphwright.source.syntax import PREFIX, leaves_loop, may_wait, placed, returns, statements_in
 
-__all__ = ["ITEM", "Lowered", "lower_loop", "with_test_inside"]
-
 ITEM = f"{PREFIX}item"  # the parameter of a body
 _RETURNED, _RESULT = RETURNS
 

@@ -16,8 +16,6 @@ import ast
 
 from graphwright.source.syntax import placed
 
-__all__ = ["UnknownPattern", "lower_match"]
-
 
 class UnknownPattern(Exception):
     """A pattern that is no condition on the subject alone."""

@@ -20,19 +20,6 @@ from graphwright.source.frames import STANDS_FOR_TORCH, is_internal
 from graphwright.source.function_parts import codes_of, names_in, texts_in
 from graphwright.source.steps import imports_of, rebound_in, steps_of
 
-__all__ = [
-    "DISPATCHERS",
-    "Mentions",
-    "catches",
-    "is_foreign",
-    "is_foreign_class",
-    "is_foreign_file",
-    "is_installed",
-    "is_of_library",
-    "mentions",
-    "stored_globals",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Mentions:

@@ -16,16 +16,6 @@ from graphwright.source.code_table import by_code
 from graphwright.source.function_parts import codes_of
 from graphwright.source.uses import Place, Use, definition_around, expression_of, parameter_uses, stores_of
 
-__all__ = [
-    "argument_for",
-    "calls_the_same",
-    "code_called_by",
-    "function_of_call",
-    "ignores",
-    "looks_at_all",
-    "uses_of_argument",
-]
-
 _UNKNOWN = object()
 _LOOKS_AT_ALL = frozenset({"locals", "vars", "dir", "eval", "exec", "breakpoint", "_getframe", "currentframe", "stack"})
 

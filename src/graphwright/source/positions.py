@@ -19,8 +19,6 @@ from typing import Any
 from graphwright.source.code_table import CodeTable
 from graphwright.source.rewritten_asserts import is_rewritten, rewrite_asserts
 
-__all__ = ["Position", "note_compiled", "note_replaced", "position_of", "positions_of", "qualname_of"]
-
 Position = tuple[int, int | None, int | None, int | None]  # line, end line, column, end column
 # What `ast` gives a place in the source.
 _Placed = ast.stmt | ast.expr | ast.excepthandler | ast.arg | ast.keyword | ast.alias | ast.pattern

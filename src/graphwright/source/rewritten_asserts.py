@@ -9,8 +9,6 @@ from types import CodeType, ModuleType
 
 from graphwright.source.function_parts import codes_of
 
-__all__ = ["is_rewritten", "rewrite_asserts"]
-
 _REWRITTEN = "@py"  # how the names begin that pytest's assertions are written with
 
 

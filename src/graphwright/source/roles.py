@@ -17,8 +17,6 @@ from graphwright.source.definitions import source_behind
 from graphwright.source.positions import Position, position_of
 from graphwright.source.source_files import source_of
 
-__all__ = ["Role", "Standing", "expression_at", "is_return", "is_user_raise", "role_of", "statement_at"]
-
 
 class Role(enum.Enum):
     """What the value of an instruction is for."""

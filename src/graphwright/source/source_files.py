@@ -12,8 +12,6 @@ from collections.abc import Iterator
 
 from graphwright.source.suppressing import suppressing
 
-__all__ = ["Source", "source_of"]
-
 _MOST_FILES = 256
 
 _parsed: dict[str, Source] = {}  # by file name

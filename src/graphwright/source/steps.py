@@ -10,8 +10,6 @@ from typing import Any
 
 from graphwright.source.function_parts import codes_of
 
-__all__ = ["imports_of", "rebound_in", "steps_of"]
-
 _EXTENDED = dis.opmap["EXTENDED_ARG"]
 _CACHE = dis.opmap.get("CACHE", -1)
 

@@ -6,8 +6,6 @@ import ast
 
 from graphwright.source.syntax import RUNTIME_MARK, placed
 
-__all__ = ["as_attempt", "suppressing"]
-
 
 def as_attempt(statement: ast.stmt) -> ast.stmt:
     """`with contextlib.suppress(...)`, alone or beside other contexts, as a `try`; other statements as they are."""

@@ -9,44 +9,6 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = [
-    "all_placed",
-    "CHANGES",
-    "COMPREHENSIONS",
-    "PREFIX",
-    "RUNTIME_MARK",
-    "SCOPES",
-    "TYPE_PARAMETERS",
-    "assigned",
-    "blocks_of",
-    "call_of_locals",
-    "children",
-    "compares_identity",
-    "compares_sizes",
-    "copied_tree",
-    "falls_through",
-    "function_of",
-    "holds",
-    "is_convertible",
-    "is_from_conversion",
-    "lambda_of",
-    "leaves_loop",
-    "may_wait",
-    "name_of",
-    "names_read",
-    "placed",
-    "plain_names",
-    "returns",
-    "statements_in",
-    "target_names",
-    "targets_in",
-    "template_of",
-    "texts_of",
-    "walk",
-    "walk_all",
-    "walk_own",
-]
-
 # The statements `x[key] += value` that go through the runtime, and what they call.
 CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.iadd, "Sub": operator.isub, "Mult": operator.imul, "Div": operator.itruediv,

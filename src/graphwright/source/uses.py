@@ -18,11 +18,6 @@ from graphwright.source.roles import expression_at, statement_at
 from graphwright.source.source_files import source_of
 from graphwright.source.syntax import children
 
-__all__ = [
-    "Asked", "Use", "argument_at", "argument_of", "call_at", "definition_around", "expression_of", "parameter_uses",
-    "stores_of", "uses_of",
-]  # fmt: skip
-
 Place = tuple[int, int]  # line and column of an expression
 
 

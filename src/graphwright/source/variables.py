@@ -7,8 +7,6 @@ import collections
 
 from graphwright.source.syntax import COMPREHENSIONS, SCOPES, assigned, children, walk
 
-__all__ = ["bound_in_loops", "is_bound_once", "names_counted", "private_to"]
-
 
 def private_to(loop: ast.AST, uses: collections.Counter[str]) -> set[str]:
     """The names that a loop uses and nothing around it does, given how often the function uses each."""

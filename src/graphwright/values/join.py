@@ -30,8 +30,6 @@ from graphwright.values.kinds import (
     without_none,
 )
 
-__all__ = ["NoJoin", "Policy", "join"]
-
 
 class NoJoin(Exception):
     """Two kinds have nothing in common that a graph could go by."""

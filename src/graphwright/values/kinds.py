@@ -15,12 +15,6 @@ import torch
 
 from graphwright.values.structure import is_named_tuple, made, parts
 
-__all__ = [
-    "ANY", "MIXED", "UNKNOWN", "AnyKind", "ConstantKind", "Kind", "MappingKind", "MixedKind", "NumberKind",
-    "OptionalKind", "RecordKind", "SequenceKind", "TensorKind", "TextKind", "kind_of", "loose_sizes", "with_example",
-    "without_none",
-]  # fmt: skip
-
 
 class _Unknown:
     """A hint that there is none."""

@@ -16,8 +16,6 @@ from typing import Any
 
 from graphwright.values.structure import is_named_tuple, is_record, parts, rebuild
 
-__all__ = ["INSIDE", "Container", "Given", "Joiner", "OneWay", "Path", "Slot", "Template", "Unlike", "filled"]
-
 Path = tuple[Any, ...]  # the keys that lead to what a value holds
 INSIDE: Any = object()  # it depends on what the two values hold
 

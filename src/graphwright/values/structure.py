@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["HasParts", "is_named_tuple", "is_record", "leaves", "made", "map_leaves", "parts", "rebuild", "sequence"]
-
 # A container of which `parts` tells what it holds.
 HasParts: TypeAlias = "tuple[Any, ...] | list[Any] | dict[Any, Any] | DataclassInstance"
 Parts = dict[Any, Any]  # what a container holds, by key, index or name of a field

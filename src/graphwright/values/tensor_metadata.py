@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["TensorMetadata"]
-
 
 class TensorMetadata(NamedTuple):
     """What is known of a tensor without its values.

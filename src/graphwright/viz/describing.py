@@ -15,8 +15,6 @@ from graphwright.ops import cond, for_loop, is_region, loop_parts, while_loop
 from graphwright.runtime import GraphModule, entry_points_of, guards_of, is_guard, summed_up
 from graphwright.viz.measuring import Measured, noted_value, value_text
 
-__all__ = ["Body", "Description", "Record", "describe"]
-
 _LONGEST = 2000  # characters of one argument that are kept
 
 

@@ -21,8 +21,6 @@ from graphwright.runtime import GraphModule, as_captured, graph_of
 if TYPE_CHECKING:
     import pydot
 
-__all__ = ["HAS_PYDOT", "FxGraphDrawer"]
-
 HAS_PYDOT = importlib.util.find_spec("pydot") is not None
 
 _OPCODE_COLORS = {

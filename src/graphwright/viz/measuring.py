@@ -15,8 +15,6 @@ from graphwright.errors import GraphError
 from graphwright.ir import EXAMPLES, Graph, Node
 from graphwright.runtime import Interpreter, graphs_of
 
-__all__ = ["Measured", "measure", "noted", "noted_value", "value_text"]
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:

@@ -14,8 +14,6 @@ import json
 from importlib import resources
 from typing import Any
 
-__all__ = ["SCRIPTS", "write_page"]
-
 # In this order: each may use what stands in those before it, and functions of all of them.
 SCRIPTS = (
     "data.js", "tree.js", "text.js", "colors.js", "layout.js", "draw.js", "pane.js", "search.js", "inspector.js",

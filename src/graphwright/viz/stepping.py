@@ -12,8 +12,6 @@ from graphwright.runtime import GraphModule
 from graphwright.viz.describing import Description, Record, describe
 from graphwright.viz.measuring import Measured
 
-__all__ = ["Step", "difference", "steps_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -17,8 +17,6 @@ from graphwright.viz.measuring import Measured, measure, noted
 from graphwright.viz.page import write_page
 from graphwright.viz.stepping import difference, steps_of
 
-__all__ = ["view"]
-
 
 def view(
     gm: nn.Module,

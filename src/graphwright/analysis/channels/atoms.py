@@ -12,8 +12,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Atoms", "Channels"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Channels:

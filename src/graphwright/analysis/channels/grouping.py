@@ -20,8 +20,6 @@ from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import call_of, cond, is_plain_module, module_call, unpack
 from graphwright.runtime import graph_of, is_guard, read_attribute
 
-__all__ = ["ChannelGroup", "ChannelGroups", "Member", "channel_groups"]
-
 RULES = {**OPERATORS, **LAYOUTS}
 
 

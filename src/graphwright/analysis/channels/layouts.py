@@ -12,8 +12,6 @@ from graphwright.analysis.channels.operator_rules import Rule
 from graphwright.analysis.channels.values import Dims, Knowledge, untracked
 from graphwright.ir import Node
 
-__all__ = ["LAYOUTS", "reshaped"]
-
 LAYOUTS: dict[str, Rule] = {}
 
 

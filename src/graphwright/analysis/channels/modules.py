@@ -21,8 +21,6 @@ from graphwright.analysis.channels.values import Dims, Knowledge
 from graphwright.ir import Node
 from graphwright.ops import is_plain_module
 
-__all__ = ["of_module"]
-
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)

@@ -17,8 +17,6 @@ from graphwright.analysis.channels.atoms import Channels
 from graphwright.analysis.channels.values import Dims, Knowledge, untracked
 from graphwright.ir import Node
 
-__all__ = ["RULES", "Rule"]
-
 # (what is known, the node, arguments as they stand in the graph, the same with values, the result)
 Rule = Callable[[Knowledge, Node, Mapping[str, Any], Mapping[str, Any], Any], Any]
 RULES: dict[str, Rule] = {}

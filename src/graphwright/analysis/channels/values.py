@@ -13,8 +13,6 @@ from graphwright.analysis.channels.atoms import Atoms, Channels
 from graphwright.ir import Node, nodes_in
 from graphwright.ops import call_of
 
-__all__ = ["Dims", "Knowledge", "Slot", "shape_of", "untracked"]
-
 Dims = tuple["Channels | None", ...]  # one per dimension; None: nothing that could be pruned
 
 

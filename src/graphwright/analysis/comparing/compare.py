@@ -19,8 +19,6 @@ from graphwright.errors import GraphError, MissingAttributeError
 from graphwright.ir import Node
 from graphwright.runtime import Interpreter, graphs_of
 
-__all__ = ["Comparison", "LayerComparison", "compare"]
-
 
 @dataclass(frozen=True, slots=True)
 class LayerComparison:

@@ -10,8 +10,6 @@ from torch import nn
 from graphwright.ir import Node
 from graphwright.runtime import graph_of
 
-__all__ = ["counterparts"]
-
 Kinds = Mapping[str, Any]
 
 

@@ -17,8 +17,6 @@ from torch import nn
 from graphwright.analysis.values import Fact, Tolerance, compare_facts, facts_of
 from graphwright.ir import Graph, Node, nodes_in
 
-__all__ = ["ModuleCall", "describe_divergence", "describe_node", "recorded_calls"]
-
 
 @dataclass(frozen=True, slots=True)
 class ModuleCall:

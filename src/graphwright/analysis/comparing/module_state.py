@@ -22,8 +22,6 @@ from graphwright.analysis.values import Fact, facts_of
 from graphwright.ops import read_variable, write_variable
 from graphwright.runtime import GraphModule, graphs_of
 
-__all__ = ["ModuleState", "random_facts", "same_randomness", "seed_everything"]
-
 
 class ModuleState:
     """What a module tree was when this was made: attributes, containers in them, and the values of its tensors.

@@ -18,8 +18,6 @@ from graphwright.analysis.values import Tolerance, compare_facts, facts_of, tens
 from graphwright.ir import Node
 from graphwright.runtime import Interpreter
 
-__all__ = ["NodeValues", "TensorsSeen", "first_other_node"]
-
 _NOT_COMPUTED = ("placeholder", "get_attr", "output")
 
 

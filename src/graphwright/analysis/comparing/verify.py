@@ -33,8 +33,6 @@ from graphwright.errors import GraphwrightError, GuardError
 from graphwright.progress import followed, shown
 from graphwright.runtime import GraphModule, call_of, graph_of
 
-__all__ = ["verify"]
-
 Mode = Literal["train", "eval"]
 
 

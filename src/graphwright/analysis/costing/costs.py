@@ -30,8 +30,6 @@ from graphwright.runtime import (
     read_attribute,
 )
 
-__all__ = ["FREE", "Cost", "CostReport", "CostCounter", "costs", "count", "undisturbed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cost:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-__all__ = ["flame_page"]
-
 _STYLE = (
     "body{font:12px system-ui;margin:1em}div{display:flex;flex-direction:column;min-width:0;flex-shrink:0}"
     "section{display:flex}b{font-weight:400;overflow:hidden;white-space:nowrap;padding:2px 3px;border-radius:2px;"

@@ -25,8 +25,6 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
 from graphwright.runtime import Interpreter, call_of, captured_for, graph_of, read_attribute
 
-__all__ = ["MemoryReport", "MemoryUse", "memory", "peak_memory"]
-
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:

@@ -24,8 +24,6 @@ from graphwright.ops import is_region
 from graphwright.progress import shown
 from graphwright.runtime import Interpreter, call_of, captured_for
 
-__all__ = ["Profile", "ProfiledModule", "ProfiledNode", "profile", "seconds_of_nodes"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProfiledNode:

@@ -11,8 +11,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["Storages"]
-
 
 class Storages(TorchDispatchMode):
     """Counts the bytes of the storages that operators make while it is entered, not those of `known` tensors.

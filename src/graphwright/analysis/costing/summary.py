@@ -13,8 +13,6 @@ from graphwright.analysis.tables import Table, bytes_as_text, number_as_text
 from graphwright.ir import Node
 from graphwright.runtime import call_of, captured_for
 
-__all__ = ["ModuleSummary", "Summary", "summary"]
-
 
 @dataclass(frozen=True, slots=True)
 class ModuleSummary:

@@ -26,8 +26,6 @@ from graphwright.ops import (
 )
 from graphwright.runtime import graph_of, has_attribute, is_guard, read_attribute
 
-__all__ = ["Effects", "Place"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:

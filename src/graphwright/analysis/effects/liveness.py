@@ -9,8 +9,6 @@ from graphwright.ir import Node, bodies_of
 from graphwright.ops import shared_inputs
 from graphwright.runtime import graph_of, read_attribute
 
-__all__ = ["Liveness"]
-
 
 class Liveness:
     """Which values of a captured module are needed until where.

@@ -21,8 +21,6 @@ from graphwright.ops import (
 )
 from graphwright.runtime import is_guard
 
-__all__ = ["written_values"]
-
 ModuleOf = Callable[[Node], "nn.Module | None"]
 _WRITES_NOTHING = (enter_context, exit_context, unpack, raise_error)
 

@@ -38,8 +38,6 @@ from graphwright.ops import (
 )
 from graphwright.runtime import is_guard
 
-__all__ = ["Evaluation"]
-
 Fetch = Callable[[Node], Any]  # the value of a placeholder
 
 _LIMITS = (

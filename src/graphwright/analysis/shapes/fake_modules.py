@@ -7,8 +7,6 @@ import copy
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-__all__ = ["with_fake_tensors"]
-
 
 def with_fake_tensors(module: nn.Module, mode: FakeTensorMode) -> nn.Module:
     """Copy a module with its parameters and buffers as fake tensors of `mode`; the module itself stays as it is.

@@ -11,8 +11,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from graphwright.ops import cond, for_loop, raise_error, while_loop
 
-__all__ = ["is_raised_by_program", "run_loop", "run_on_fake"]
-
 
 def run_on_fake(call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function by `call`; where a fake tensor would decide a branch or loop, run each body once.

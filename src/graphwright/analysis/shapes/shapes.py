@@ -15,8 +15,6 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
 from graphwright.runtime import as_captured, graph_of
 
-__all__ = ["Shapes"]
-
 
 class Shapes:
     """What the nodes of a captured module give for example inputs, without running it on them.

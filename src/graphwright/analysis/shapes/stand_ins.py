@@ -17,8 +17,6 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import owner_of, read_variable, write_variable
 from graphwright.runtime import Interpreter, read_attribute
 
-__all__ = ["StandIns"]
-
 _CONTAINERS = (list, dict, set, OrderedDict, defaultdict, deque)
 
 

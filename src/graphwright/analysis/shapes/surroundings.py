@@ -12,8 +12,6 @@ from graphwright.ir import Node
 from graphwright.ops import enter_context, exit_context
 from graphwright.runtime import Interpreter
 
-__all__ = ["Surroundings", "ambient_state", "is_marker"]
-
 
 def is_marker(node: Node) -> bool:
     """Tell whether a node changes the state in which those after it run: autocast, gradients, any `with` block."""

@@ -11,8 +11,6 @@ from torch import Tensor
 from graphwright.analysis.tensor_metadata import TensorMetadata, extract_tensor_metadata
 from graphwright.ir import ATOMS, Node, map_aggregate
 
-__all__ = ["Gap", "TensorFacts", "describe_value", "gap_in", "is_mutable", "is_same", "public_part"]
-
 
 @dataclass(frozen=True, slots=True)
 class Gap:

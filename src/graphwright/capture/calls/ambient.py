@@ -30,8 +30,6 @@ from graphwright.ops import enter_context, exit_context
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Ambient", "autocast_options", "enters_autocast"]
-
 _HOOKS = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)  # torch 2.6 tells none
 _COUNT_MODES = torch._C._len_torch_dispatch_stack
 _CHECKPOINTS = "torch.utils.checkpoint"  # what it stands around operations only keeps or computes again

@@ -24,8 +24,6 @@ from graphwright.source import place_of, user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["asked", "data_of", "measure", "read_property"]
-
 
 def asked(
     recorder: TypedCapture,

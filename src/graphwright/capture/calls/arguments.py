@@ -25,8 +25,6 @@ from graphwright.values import is_record, map_leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["checks_items", "drained", "made_again", "share"]
-
 
 class _Drained(list):  # type: ignore[type-arg]
     """What a generator gave."""

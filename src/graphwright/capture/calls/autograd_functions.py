@@ -14,8 +14,6 @@ import torch
 
 from graphwright.source import by_code
 
-__all__ = ["APPLY", "applied_by", "caller_of", "is_apply"]
-
 _FUNCTION: Any = torch.autograd.Function
 _apply: Any = getattr(_FUNCTION.apply, "__func__", None)
 APPLY: CodeType | None = getattr(_apply, "__code__", None)

@@ -18,8 +18,6 @@ from graphwright.errors import CaptureError
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["convert_module"]
-
 
 def convert_module(
     recorder: TypedCapture, shell: nn.Module, function: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True

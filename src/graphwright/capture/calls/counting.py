@@ -19,8 +19,6 @@ from torch.overrides import TorchFunctionMode
 from graphwright.capture.proxies.calls_as_written import KIND_METHODS, property_name, tensor_method_name
 from graphwright.values import leaves
 
-__all__ = ["CountingMode", "is_operation"]
-
 _ANSWERED = KIND_METHODS | {
     *("size", "dim", "ndimension", "numel", "nelement"),
     *("__len__", "__bool__", "__int__", "__index__", "__float__", "__complex__", "__format__", "__repr__", "__hash__"),

@@ -18,8 +18,6 @@ import torch
 
 from graphwright.source import Asked, Use
 
-__all__ = ["FLOATS", "LIMITS", "alike", "alike_for", "is_read_at_the_call"]
-
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 LIMITS = frozenset({"bits", "eps", "max", "min", "resolution", "smallest_normal", "tiny"})  # numbers of `torch.finfo`
 _MAKES = frozenset({torch.empty, torch.full, torch.ones, torch.zeros})

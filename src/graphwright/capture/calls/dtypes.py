@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node, Target
 
-__all__ = ["Dtypes"]
-
 # What functions of torch that are written in Python hand their arguments on to.
 _HANDS_ON = getattr(torch.overrides.handle_torch_function, "__code__", None)
 

@@ -27,8 +27,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Errors", "errors_of", "fails_by_data"]
-
 Errors = tuple[type[BaseException], ...]
 # Of which classes errors are that hang on sizes and data; kinds are the example's, or guarded.
 _OPERATION: Errors = (RuntimeError, IndexError, ValueError, ZeroDivisionError, OverflowError)

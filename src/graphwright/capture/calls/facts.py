@@ -20,11 +20,6 @@ from graphwright.source import Use, is_ours, user_frame, uses_of
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = [
-    "ask_dtype", "ask_rank", "ask_shape", "dtype_of", "fact", "is_only_handed_on", "note_count", "program_frame",
-    "reader", "take_dtype",
-]  # fmt: skip
-
 
 def fact(
     recorder: TypedCapture, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any

@@ -30,8 +30,6 @@ from graphwright.source import closure_of, content_of, held_by, is_bound_once, m
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["closes_over_values", "given_function", "path_of"]
-
 _FIX = "make it a method of the module, or a function that holds only tensors and numbers of the program"
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.symbols import Number
 
-__all__ = ["is_asked_by_program", "is_read_at_the_call", "on_any_way", "read_at_the_call", "read_mode"]
-
 _ATTRIBUTES = frozenset({"requires_grad", "is_leaf", "retains_grad", "_version", "output_nr"})
 _METHODS = frozenset({"is_inference"})
 _MAY_BE_NONE = frozenset({"grad", "grad_fn"})

@@ -26,17 +26,6 @@ from graphwright.ops import may_share_memory
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = [
-    "has_key",
-    "identity_asked",
-    "is_equal",
-    "is_member",
-    "is_same",
-    "is_told",
-    "same_asked",
-    "told_by",
-]
-
 
 def is_same(left: Any, right: Any) -> Any:
     """`left is right`: a bool of the program where two tensors may be one when it runs.

@@ -25,8 +25,6 @@ from graphwright.source import is_internal
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
 
-__all__ = ["INFERENCE", "MODES", "mode_asked", "modes_of", "take_mode"]
-
 
 def _grad_mode(recorder: TypedCapture, function: Callable[..., Any]) -> Any:
     return recorder.ambient.read_grad_mode(function)

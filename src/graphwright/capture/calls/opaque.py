@@ -27,16 +27,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = [
-    "holds_values",
-    "record_compiled_method",
-    "record_foreign_call",
-    "record_leaf_function",
-    "record_leaf_module",
-    "record_opaque",
-    "record_outlined_module",
-]
-
 
 def record_leaf_module(
     recorder: TypedCapture, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -6,8 +6,6 @@ import re
 
 from graphwright.capture.proxies.proxy import Proxy
 
-__all__ = ["is_misfit", "is_refused_value", "is_unknown_key"]
-
 
 def is_refused_value(error: BaseException) -> bool:
     """Tell whether C++ refused one of our values where it takes plain ones only, as what TorchScript compiled does."""

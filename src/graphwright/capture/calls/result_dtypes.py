@@ -18,8 +18,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["GIVES_DTYPE", "GIVES_NO_FLOATS", "LIKE_OPERANDS", "gives_places", "is_fixed", "promotes", "unforeseen"]
-
 _DEFAULT = torch.get_default_dtype
 
 # Whose result has the dtype that they are called for, or is of bool or of places, whatever they get.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["inline", "is_whole", "packs", "whole_call"]
-
 # Written in Python over operators that only torch itself calls.
 _PACKING = (
     torch.nn.utils.rnn.pack_padded_sequence, torch.nn.utils.rnn.pad_packed_sequence, torch.nn.utils.rnn.pack_sequence,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.rungs import HasTruth
 
-__all__ = ["Replay"]
-
 
 class Replay(Interpreter):
     """Runs a graph that is being captured node by node, with stand-ins for the modules and tensors that it names."""

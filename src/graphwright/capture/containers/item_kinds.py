@@ -37,8 +37,6 @@ from graphwright.values import (
 if TYPE_CHECKING:
     from graphwright.capture.state.parts import Joining
 
-__all__ = ["DICTS", "joined_kinds", "kind_of_item", "kind_of_table", "seen"]
-
 DICTS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 
 

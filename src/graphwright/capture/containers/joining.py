@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.rungs import QuestionSubject
     from graphwright.capture.state.symbols import Number
 
-__all__ = ["RUN", "Joining", "are_of_run"]
-
 
 class Joining:
     """Joins values of `trace`: tensors of one dtype and rank, numbers of one kind."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.symbols import Number
 
-__all__ = ["KeptList", "kept_container"]
-
 _CONTAINS = dataclasses.replace(CONTAINS, is_part=True)
 _GET = dataclasses.replace(DICT["__getitem__"], is_part=True)
 

@@ -22,8 +22,6 @@ from graphwright.values import Kind, RecordKind
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["ItemDict", "ItemList"]
-
 Make = Callable[..., Any]  # the value that a node gives, of a kind, and what is told of another kind of it
 _GET = dataclasses.replace(DICT["__getitem__"], is_part=True)
 _CONTAINS = dataclasses.replace(CONTAINS, is_part=True)

@@ -25,8 +25,6 @@ from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
 from graphwright.values import Kind, MappingKind, RecordKind
 
-__all__ = ["Keyed", "LoopDict"]
-
 
 class Keyed(Holder):
     """What dicts and sets share: the kind of its keys and values, and what there is for the example."""

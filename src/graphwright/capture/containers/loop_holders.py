@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["CLASSES", "Holder", "value_of_kind"]
-
 CLASSES: dict[type, Any] = {}  # what stands for a list, dict, set or deque of the run: each puts itself here
 _WATCHED = (list, set, collections.deque, *DICTS)
 

@@ -34,8 +34,6 @@ from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.ir import Node
 from graphwright.values import Kind, SequenceKind
 
-__all__ = ["LoopList", "LoopQueue", "LoopTuple", "OfRun"]
-
 
 class OfRun(Holder):
     """What lists, tuples and deques share whose length only a run knows."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["LoopSet", "opened_table", "table_of"]
-
 
 @with_methods(SET, set)
 class LoopSet(Keyed):

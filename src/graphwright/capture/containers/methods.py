@@ -15,11 +15,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-__all__ = [
-    "BOTH", "CONTAINS", "COUNT", "DEQUE", "DICT", "HEAP", "INDEX", "ITEM", "ITEMS", "KEPT_SET", "KEY", "LIST", "SAME",
-    "SET", "TUPLE", "Given", "Part", "Row", "Table", "arguments_of", "only",
-]  # fmt: skip
-
 
 class Part(enum.Enum):
     """What goes into a container, or comes out of it."""

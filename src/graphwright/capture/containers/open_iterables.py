@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from graphwright.capture.proxies.recording import TracerBase
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["OpenEnumerate", "OpenIterable", "OpenRange", "OpenReversed", "OpenZip", "Rows", "iterable_of"]
-
 
 class OpenIterable(abc.ABC):
     """Something to loop over whose length or items only a run knows."""

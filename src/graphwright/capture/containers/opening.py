@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["OPENABLE", "is_held", "make_growing"]
-
 OPENABLE: tuple[type, ...] = (list, set, collections.deque, *DICTS)
 _LOOKS: tuple[type, ...] = (  # what looks into a container as it is when it is asked
     *(type(getattr({}, name)()) for name in ("keys", "values", "items")),

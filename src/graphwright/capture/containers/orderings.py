@@ -39,8 +39,6 @@ from graphwright.values import Kind, leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["ordering"]
-
 _ORDERINGS: dict[Any, str] = {sorted: "sorted", max: "max", min: "min"}
 
 

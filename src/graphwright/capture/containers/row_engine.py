@@ -23,8 +23,6 @@ from graphwright.capture.proxies.run_keys import example_of_key
 from graphwright.capture.state.symbols import UNKNOWN
 from graphwright.ir import Node
 
-__all__ = ["Container", "Shown", "shown_key", "with_methods"]
-
 _C = TypeVar("_C", bound=type)
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture, TypedCapture
 
-__all__ = ["given", "is_count_known", "listed", "numbers", "of_unknown", "pieces", "repeated", "rows"]
-
 
 def _place(recorder: Capture) -> Any:
     """What tells a list of the running line in the plan; None where the example has to say how long it is."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 Method = BuiltinFunctionType | MethodType
 Unbound = MethodDescriptorType | WrapperDescriptorType
 
-__all__ = ["METHODS", "container_of", "grow", "heap", "make_text", "unbound_method"]
-
 
 def grow(recorder: Capture, values: Growable) -> None:
     """Have a container of the program's be one of the run: inside a loop, or where it is a dict that is kept.

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from graphwright.source import walk
 
-__all__ = ["TREES", "Asked", "asked_in", "tested_in"]
-
 
 class Asked(NamedTuple):
     """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 
-__all__ = ["LOOKS_AT_FRAME", "OF_ERRORS", "WARNS", "is_called_by_runtime"]
-
 # What looks at the frame that calls it must be called by the user's code itself.
 LOOKS_AT_FRAME = frozenset({"locals", "globals", "vars", "dir", "eval", "exec", "super", "breakpoint"})
 OF_ERRORS = frozenset({"__class__", "__cause__", "__context__", "__suppress_context__"})  # read by the runtime

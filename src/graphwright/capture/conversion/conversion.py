@@ -54,27 +54,6 @@ from graphwright.source import (
     walk,
 )
 
-__all__ = [
-    "NESTED",
-    "PREFIX",
-    "asks_class",
-    "asks_by_name",
-    "asks_identity",
-    "asked_for_none",
-    "asked_for_truth",
-    "asks_kind",
-    "can_convert",
-    "can_gather",
-    "compares_with_flag",
-    "convert",
-    "converted_source",
-    "is_converted",
-    "is_standard",
-    "original_code",
-    "searches_attributes",
-    "searches_globals",
-]
-
 # Original -> converted, by the lines of branches that wait for the end of the function; None where that cannot be.
 _codes: CodeTable[dict[frozenset[int], CodeType | None]] = CodeTable()
 _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original

@@ -60,8 +60,6 @@ from graphwright.source import (
     with_rest,
 )
 
-__all__ = ["Converter"]
-
 # What takes a condition and a message.
 _CHECKS = frozenset({
     "_assert", "_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_with",

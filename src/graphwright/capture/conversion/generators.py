@@ -26,8 +26,6 @@ from graphwright.source import (
     walk_own,
 )
 
-__all__ = ["GATHERED", "GATHERERS", "as_gathering", "gathered_call", "gathers", "is_generator"]
-
 GATHERERS = frozenset({"sum", "list", "tuple"})
 GATHERED = f"gathered{HIDDEN}"  # the name of its further parameter: the list that it fills
 

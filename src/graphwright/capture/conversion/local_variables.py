@@ -8,8 +8,6 @@ from typing import Any
 
 from graphwright.source import RUNTIME_MARK, Definition, all_placed, assigned, call_of_locals, lambda_of, placed, walk
 
-__all__ = ["with_variables"]
-
 
 def with_variables(definition: Definition, code: CodeType, owner: str) -> Any:
     """Write `locals()` of a function as a call with the name of each variable and a function that reads it."""

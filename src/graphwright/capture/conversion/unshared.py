@@ -6,8 +6,6 @@ import ast
 
 from graphwright.source import SCOPES, children, walk
 
-__all__ = ["unshared"]
-
 _DISPLAYS = (ast.List, ast.Dict, ast.ListComp, ast.DictComp)
 # What these do with the list or dict, or give of it, is no other name for it.
 _METHODS = frozenset({"append", "extend", "insert", "update", "get", "pop", "remove", "setdefault", "clear", "copy"})

@@ -19,8 +19,6 @@ from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.runtime import HOOKS, MODULE_TABLES, is_atom
 from graphwright.values import leaves
 
-__all__ = ["Pairs", "facts_of_tensor", "is_below"]
-
 _TABLES = ("_modules", "_parameters", "_buffers")
 
 

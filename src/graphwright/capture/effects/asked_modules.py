@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from graphwright.capture.state.ledger import Ledger
 
-__all__ = ["Asker", "asker_of", "chooser", "take_answers"]
-
 _QUESTIONS = frozenset({("isinstance",), ("issubclass",), ("type",)})
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["Bound", "OneSided", "State", "cells_of", "names_reached", "set_cell"]
-
 
 class Bound(Template):
     """In joined values: a variable that has a value where the branch is true."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.ir import Target
 
-__all__ = ["Choice", "Choices"]
-
 _CHANGES = frozenset(
     {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem"}
     | {"add", "discard", "appendleft", "popleft", "extendleft", "rotate", "difference_update", "intersection_update"}

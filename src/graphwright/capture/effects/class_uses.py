@@ -14,8 +14,6 @@ from torch import nn
 from graphwright.runtime import MODULE_TABLES, GraphModule, is_plain
 from graphwright.source import codes_of, content_of, names_in, steps_of
 
-__all__ = ["NOT_OF_USERS", "OWN", "Uses", "methods_of", "uses_of_class", "wrapped_in", "written_by"]
-
 OWN = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"})  # of torch and of ours
 
 

@@ -12,8 +12,6 @@ from graphwright.capture.proxies.contents import changeable, content, holds_byte
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.source import is_foreign_class
 
-__all__ = ["ContentsBefore"]
-
 _DEPTH = 3  # how far inside of each other the containers and objects are
 
 

@@ -17,11 +17,6 @@ from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.ops import set_attribute
 from graphwright.runtime import attributes_of, slots_of, state_of
 
-__all__ = [
-    "Field", "Hidden", "held_by", "holds_the_same", "is_closed", "is_state", "put", "put_back", "reads_plainly",
-    "sets_plainly",
-]  # fmt: skip
-
 _FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
 
 

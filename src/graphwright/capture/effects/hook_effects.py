@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
-__all__ = ["HookEffects", "contained", "hooks_of", "writes_later"]
-
 
 def hooks_of(module: nn.Module) -> list[Any]:
     """List the hooks on the forward of a module."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["KeptApart"]
-
 
 class KeptApart:
     """The pairs of places that may hold one container, of one capture; the plan knows them from pass to pass."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["Items", "KeptItems"]
-
 
 class KeptItems:
     """Those of one run of a program. `kind_of` gives the kind of a value, `value_of` the value of a kind and a node."""

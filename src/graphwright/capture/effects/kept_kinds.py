@@ -27,20 +27,6 @@ from graphwright.values import (
     leaves,
 )
 
-__all__ = [
-    "ATTRIBUTE",
-    "PLAIN",
-    "Choice",
-    "Grows",
-    "adds_to",
-    "has_a_kind",
-    "is_cache",
-    "is_readable",
-    "is_same",
-    "joined",
-    "may_be_kept",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Grows(Kind):

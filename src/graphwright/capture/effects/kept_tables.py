@@ -19,8 +19,6 @@ from graphwright.capture.proxies.growing import is_growing
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
 
-__all__ = ["ABSENT", "ByPath", "Table", "holds_attributes", "key_in", "of_class", "touched"]
-
 ABSENT: Any = object()
 _NESTED = frozenset(".:")  # in the paths of what is inside of something else
 

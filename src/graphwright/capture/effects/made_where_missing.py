@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["MadeWhereMissing", "say_made"]
-
 _ASKED_APART = 2  # times that a call may make some: of more, another one has to find all or none
 _NONE = ConstantKind(None)
 

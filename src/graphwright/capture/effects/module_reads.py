@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
-__all__ = ["ModuleReads"]
-
 _Held = TypeVar("_Held")
 
 _NO_OTHERS: dict[str, str] = {}

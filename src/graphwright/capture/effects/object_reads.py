@@ -19,11 +19,6 @@ from graphwright.capture.effects.held_tables import held_by, is_state
 from graphwright.runtime import attributes_of, class_name, inside_of, is_atom, is_plain_container, spelled
 from graphwright.source import is_foreign_class, names_in, texts_in
 
-__all__ = [
-    "hideable", "holds_modules", "holds_objects", "is_looked_into", "kinds_in", "mentioned_by", "rest_of_container",
-    "tensors_in", "values_of",
-]  # fmt: skip
-
 _DEPTH = 3
 _MOST = 64  # items of a container
 _NOT_CALLED = frozenset({

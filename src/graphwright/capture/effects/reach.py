@@ -28,9 +28,6 @@ from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.runtime import attributes_of
 from graphwright.source import content_of
 
-__all__ = ["how_far", "leads_to", "seen_state"]
-
-
 _CACHE = type(functools.lru_cache(len))
 _METHOD_WRAPPER = type([].__len__)
 _VIEWS: Any = (type({}.keys()), type({}.values()), type({}.items()), types.MappingProxyType)

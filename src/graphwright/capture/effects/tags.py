@@ -17,8 +17,6 @@ from graphwright.runtime import is_atom, is_plain_container, spelled, state_of
 if TYPE_CHECKING:
     from graphwright.capture.state.ledger import Ledger
 
-__all__ = ["Tags"]
-
 _MISSING: Any = object()
 
 

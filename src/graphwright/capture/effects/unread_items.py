@@ -9,8 +9,6 @@ from typing import Any
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import cond, for_loop, transformed, while_loop
 
-__all__ = ["drop_unread_items"]
-
 
 @dataclasses.dataclass(eq=False)
 class _Uses:

@@ -7,8 +7,6 @@ from typing import Any
 from graphwright.capture.state.running import refusal
 from graphwright.errors import CaptureError
 
-__all__ = ["Unreadable"]
-
 
 class Unreadable:
     """Stands for an attribute whose value goes with no kind; any use of it is an error."""

@@ -12,8 +12,6 @@ from graphwright.source import EMPTY, content_of, place_of_name
 if TYPE_CHECKING:
     from graphwright.ops import Names
 
-__all__ = ["MISSING", "Owner", "Variables"]
-
 Owner: TypeAlias = "dict[str, Any] | type | FunctionType | CellType"
 
 MISSING = EMPTY

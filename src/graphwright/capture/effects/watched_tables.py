@@ -16,8 +16,6 @@ from typing import Any, Protocol, TypeVar
 
 from torch import nn
 
-__all__ = ["WATCHED", "aside_of"]
-
 _Held = TypeVar("_Held")
 
 _LOOK_UP, _WRITE, _DELETE = (

@@ -22,8 +22,6 @@ from graphwright.source import content_of
 if TYPE_CHECKING:
     from graphwright.capture.effects.variables import Variables
 
-__all__ = ["WatchedOutside", "WatchedValues"]
-
 # These lead nowhere, and do not change. A number of the run takes who asks for its class for the program.
 _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), TensorProxy, *NUMBERS})
 _UNCHANGED = (torch.Tensor, ModuleType)

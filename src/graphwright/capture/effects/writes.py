@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.regions import Region
 
-__all__ = ["Writes", "memory_of"]
-
 
 class Writes:
     """How often each memory was written to, and the numbers that were read from it and have no node yet."""

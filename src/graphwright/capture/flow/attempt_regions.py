@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.rungs import Raisable
 
-__all__ = ["BRANCH", "AttemptRegion", "Open"]
-
 BRANCH = "error"  # ends what the plan knows the branch on the error of a `try` by
 
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.rungs import Raisable
 
-__all__ = ["Attempts"]
-
 _FIX = "have the `try` leave values of the same kinds on all ways, or put it into a function of its own"
 
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.rungs import QuestionSubject
     from graphwright.ir import Argument
 
-__all__ = ["branch"]
-
 
 def branch(
     recorder: Capture,

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import Raisable
 
-__all__ = ["attribute_of_error", "divides_by_zero", "is_error", "shown", "text_of", "with_cause", "write_error"]
-
 
 def is_error(value: Any) -> TypeGuard[ObjectProxy]:
     """Tell whether a value is an error that only a run knows."""

@@ -25,22 +25,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import Condition
 
-__all__ = [
-    "and_then",
-    "both",
-    "branch",
-    "compare",
-    "either",
-    "held",
-    "is_given",
-    "is_none",
-    "negation",
-    "or_else",
-    "recorder_of",
-    "same",
-    "truth",
-]
-
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
     "GtE": operator.ge, "In": lambda a, b: a in b, "NotIn": lambda a, b: a not in b,

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     Run: TypeAlias = Capture
     AnyRun = TypeVar("AnyRun", bound=Capture)
 
-__all__ = ["Fork", "all_paths", "merge"]
-
 
 @dataclasses.dataclass(eq=False)
 class Fork:

@@ -42,8 +42,6 @@ from graphwright.values import (
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["Join", "Leaving"]
-
 _T = TypeVar("_T")
 
 

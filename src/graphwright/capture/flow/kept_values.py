@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["KeptValues"]
-
 _OTHER: Any = object()  # not what it was
 _NEW: Any = object()  # like nothing that there was
 

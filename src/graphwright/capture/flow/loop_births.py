@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import HasTruth
 
-__all__ = ["Births"]
-
 _RAN = "has_run"  # the value of a loop that tells whether there was an iteration
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["LoopJoin"]
-
 
 class LoopJoin(Joiner):
     """Joins the states before and after an iteration; `slots` are what the loop carries, as far as is known."""

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import HasTruth
 
-__all__ = ["LoopRegion", "is_open"]
-
 _MOST_RUNS = 20  # of a body, until what it changes is known
 _LONGEST_EXAMPLE = 1000  # iterations
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from graphwright.values import Container, Given, Kind, Slot, Template, parts
 
-__all__ = ["Born", "Carried", "is_same", "note"]
-
 
 @dataclasses.dataclass(eq=False)
 class Carried(Slot):

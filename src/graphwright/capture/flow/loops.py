@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import HasTruth
 
-__all__ = ["Loops"]
-
 
 class Loops:
     """The loops of one capture."""

@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["nearest"]
-
 
 def nearest(index: Any, tensor: torch.Tensor) -> Any:
     """An index into a tensor with zero for each number that is too large for some size of it.

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.regions import Region
     from graphwright.capture.state.rungs import HasTruth, Raisable
 
-__all__ = [
-    "MadeErrors",
-    "PlainAttempts",
-    "either_leaves",
-    "giving",
-    "is_of_capture",
-    "reaching",
-    "run_plainly",
-]
-
 
 def run_plainly(
     tried: Callable[[], Any],

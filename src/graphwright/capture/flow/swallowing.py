@@ -18,8 +18,6 @@ from graphwright.source import holds, source_behind
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["check_contexts", "watched"]
-
 
 def watched(context: AbstractContextManager[Any]) -> Any:
     """What a `with` block enters: the context, or one that does the same and is known to be entered."""

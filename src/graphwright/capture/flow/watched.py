@@ -14,8 +14,6 @@ from graphwright.capture.state.samples import Grows, Unlike
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["check_end", "run_watched"]
-
 T = TypeVar("T")
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import QuestionSubject
 
-__all__ = ["Forking"]
-
 _MOST_WAITING = 3
 
 

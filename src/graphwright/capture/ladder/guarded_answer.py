@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import QuestionSubject
 
-__all__ = ["Guards", "symbol_behind"]
-
 
 class Guards:
     """The answers that one capture takes from its example."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import QuestionSubject, Subjects
 
-__all__ = ["Knowledge", "place_at"]
-
 _NUMBERS = re.compile(r"\d+")
 
 

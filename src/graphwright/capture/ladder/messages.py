@@ -25,8 +25,6 @@ from graphwright.source import Role, Standing, role_of, user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["Messages"]
-
 
 class Messages:
     """The messages of one capture."""

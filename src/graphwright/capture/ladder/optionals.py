@@ -28,8 +28,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["Optionals"]
-
 
 class Optionals:
     """Follows the tensors of one capture that may be None, or a bool, to the functions that may ask."""

@@ -14,8 +14,6 @@ from graphwright.source import user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["outline"]
-
 _GENERATOR = 0x20  # a flag of code objects
 _CALL = call.__code__
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import HasTruth, QuestionSubject, Subjects
 
-__all__ = ["Questions"]
-
 _OURS = os.path.join(os.path.dirname(os.path.abspath(errors.__file__)), "")
 # What asks there is the program's condition.
 _CHECKS = tuple(

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import Raisable
 
-__all__ = ["Raises"]
-
 
 class Raises:
     """The exceptions that the program of one capture raises."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import QuestionSubject
 
-__all__ = ["DataQuestion", "Refusals"]
-
 
 class DataQuestion(BaseException):
     """The program branches on data. A BaseException, so that a model's own `except` does not swallow it."""

@@ -13,8 +13,6 @@ from graphwright.ir import Node
 if TYPE_CHECKING:
     from graphwright.capture.state.rungs import QuestionSubject
 
-__all__ = ["is_of_slice"]
-
 
 def is_of_slice(region: Region, subject: QuestionSubject) -> bool:
     """Tell whether the data behind a value is another one in each slice, so that torch cannot tell it either."""

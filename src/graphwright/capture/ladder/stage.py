@@ -27,8 +27,6 @@ from graphwright.source import is_ours, user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["Staging"]
-
 # After so many passes, functions that may ask are converted when they are called, not when they have asked.
 _STARS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _PATIENT = 1

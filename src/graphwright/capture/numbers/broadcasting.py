@@ -18,8 +18,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["broadcast_shapes", "widest"]
-
 _BROADCAST: Callable[..., torch.Size] = torch.broadcast_shapes  # not what stands for it while programs are captured
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.regions import Region
     from graphwright.capture.state.tensor_proxy import TensorProxy
 
-__all__ = ["ask_class", "has_sure_class", "is_always_bool", "is_flag", "is_told_by", "note_class", "take_for_tensor"]
-
 _TRUTHS: frozenset[Any] = frozenset({
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.not_, operator.is_,
     operator.is_not, operator.contains, bool, isinstance, issubclass, hasattr, callable, any, all, math.isnan,

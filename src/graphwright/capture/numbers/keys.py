@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.symbols import Symbol
 
-__all__ = ["hashed", "is_fixed"]
-
 _NUMBERS = re.compile(r"\d+")
 _CALLS = frozenset(code for name, code in dis.opmap.items() if name.startswith("CALL"))
 

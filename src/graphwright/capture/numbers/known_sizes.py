@@ -16,8 +16,6 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import Dim, TensorProxy
 
-__all__ = ["known_sizes", "size_of", "sizes_after"]
-
 Sizes = list[int | Dim | None]  # one per dimension, None where nothing is known
 
 _RESHAPES = frozenset({"view", "reshape"})

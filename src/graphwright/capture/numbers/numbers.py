@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.rungs import HasTruth, QuestionSubject
 
-__all__ = ["SAMPLES", "Numbers"]
-
 SAMPLES: dict[type, Number] = {int: 3, float: 1.5, bool: True}  # for numbers that only a run knows
 _NUMPY = os.path.join(os.path.dirname(numpy.__file__), "")
 _COMPARISONS = frozenset({operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge})

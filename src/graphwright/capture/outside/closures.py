@@ -24,8 +24,6 @@ from graphwright.ops import written_attributes
 from graphwright.runtime import facts_of_modules, new_object
 from graphwright.source import closure_of, held_by, names_in, stored_globals
 
-__all__ = ["Reached", "names_behind"]
-
 
 class Reached:
     """The modules and objects that a function reaches, as the children and attributes of `holder`."""

@@ -25,8 +25,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["computes_only", "Drawer", "GENERATORS", "MAKERS", "is_draw", "record_draw"]
-
 Drawer: TypeAlias = random.Random | numpy.random.RandomState | numpy.random.Generator
 GENERATORS = (random.Random, numpy.random.RandomState, numpy.random.Generator)
 _MAKERS = (random.Random, numpy.random.RandomState, numpy.random.default_rng)

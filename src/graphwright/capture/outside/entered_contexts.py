@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["Entered", "contexts_of", "is_seen_with_examples", "watch_contexts"]
-
 _ANOMALY = frozenset({"detect_anomaly", "set_detect_anomaly"})
 # The modules whose contexts these are, with all of torch.backends.
 _MODULES = (

@@ -16,8 +16,6 @@ from graphwright.source import is_installed, is_internal, stored_globals
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log, Plan
 
-__all__ = ["Globals"]
-
 _MISSING = object()
 
 

@@ -16,8 +16,6 @@ from graphwright.capture.effects.reach import how_far
 from graphwright.errors import CaptureError
 from graphwright.source import place_of_name
 
-__all__ = ["HeldApart", "modules_in"]
-
 _LIVE = (list, dict, set)  # which Keeping knows
 _HOLDERS = frozenset({list, dict, tuple, collections.deque})
 _MOST = 1_000  # items of a container that are looked at

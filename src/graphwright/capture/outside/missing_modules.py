@@ -15,8 +15,6 @@ from typing import Any
 from graphwright.runtime import ABSENT, Found
 from graphwright.source import catches, codes_of, mentions
 
-__all__ = ["MissingModules"]
-
 _SEEKS = frozenset({"import_module", "__import__", "find_spec"})  # whatever they are called on, by a name
 
 

@@ -21,12 +21,6 @@ from graphwright.ops import Names
 from graphwright.runtime import attributes_of
 from graphwright.source import Mentions, is_foreign, is_foreign_class, is_foreign_file
 
-__all__ = [
-    "CONSTRUCTORS", "CONTAINERS", "MOST", "TABLES", "attribute", "covered", "fields",
-    "has_attributes", "has_state", "is_definition", "is_foreign_definition", "is_small", "methods_of_python",
-    "module_of", "of_class", "title",
-]  # fmt: skip
-
 TABLES = (list, dict, set)
 CONTAINERS = (
     *TABLES, tuple, collections.deque, bytearray, array.array,

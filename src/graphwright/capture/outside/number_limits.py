@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["limits_asked", "watch_number_limits"]
-
 
 @functools.cache
 def watch_number_limits() -> None:

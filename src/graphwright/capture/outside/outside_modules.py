@@ -14,8 +14,6 @@ from torch import nn
 
 from graphwright.runtime import Shells, copy_slots
 
-__all__ = ["call_outside", "is_outside_call"]
-
 
 def is_outside_call(frame: FrameType, shells: Shells | None) -> bool:
     """Tell whether a frame is the call of a module that has no shell."""

@@ -24,11 +24,6 @@ from graphwright.source import CallSite, is_internal, user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
 
-__all__ = [
-    "Heard", "aliases", "caller_of", "hear", "heard", "hears", "original_of", "overhear", "overhear_class", "stand",
-    "stand_ins",
-]  # fmt: skip
-
 
 class Heard:
     """A call of the program that was heard of: in which frame, of what, with what."""

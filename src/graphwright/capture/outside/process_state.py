@@ -23,8 +23,6 @@ from graphwright.ir import nodes_in
 if TYPE_CHECKING:
     from graphwright.ir import Node
 
-__all__ = ["GETTERS", "MACHINE", "OTHERS", "SETTERS", "no_effect", "watch_process_state", "watch_setters"]
-
 # What is asked, and guarded.
 GETTERS: dict[str, tuple[str, ...]] = {
     "torch": (

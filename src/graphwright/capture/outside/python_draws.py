@@ -32,8 +32,6 @@ from graphwright.source import CallSite, user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["STATELESS", "PythonDraws", "has_state", "held_stand_in"]
-
 
 class PythonDraws:
     """The states of generators and iterators, to see whether a program draws from them."""

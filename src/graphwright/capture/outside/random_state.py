@@ -25,9 +25,6 @@ from graphwright.capture.outside.world import say_read
 from graphwright.capture.state.running import refusal
 from graphwright.errors import CaptureError
 
-__all__ = ["OF_DEVICES", "OF_NUMPY", "OF_PYTHON", "OF_TORCH", "watch_random_state"]
-
-
 # ---- what is recorded of torch
 
 

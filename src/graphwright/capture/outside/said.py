@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["CHECKS", "first_told", "logged_once", "print_elsewhere", "tells", "warn"]
-
 
 # Torch's checks, and what each raises.
 CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the first argument

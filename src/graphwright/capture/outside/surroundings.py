@@ -79,8 +79,6 @@ from graphwright.source import DISPATCHERS, catches, closure_of, content_of, is_
 if TYPE_CHECKING:
     from graphwright.capture.effects.keeping import Keeping
 
-__all__ = ["World"]
-
 _ATOMS = (int, float, bool, str, bytes, complex, type(None), Enum, torch.dtype, torch.device, torch.layout)
 _TENSORS = (torch.Tensor, numpy.ndarray, numpy.generic)
 _PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)

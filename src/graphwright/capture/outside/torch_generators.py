@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
-__all__ = ["METHODS", "GeneratorProxy", "record_generator_call"]
-
 # What there is of a generator: methods that give it back, changed; those that give a number, a state, or another
 # generator; and what says nothing of its state. What a newer torch adds is refused.
 METHODS = {

@@ -23,8 +23,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["mentions_unknown", "say_unknown", "unknown_call"]
-
 # Packages that only compute, or of which others tell; those in C without the `_` that some begin with.
 _COMPUTE = frozenset(
     """

@@ -18,8 +18,6 @@ from graphwright.source import CallSite
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["WORLD", "say_read", "watch_world"]
-
 # The functions that read the world, by the module that has them. Those of modules that nobody has imported are no
 # matter.
 WORLD = {

@@ -20,13 +20,6 @@ import torch.overrides
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Target
 
-__all__ = [
-    "AS_MANY_AS_DIMENSIONS", "DATA_METHODS", "IN_PLACE_FUNCTIONS", "KIND_METHODS", "LOOKS_AT_SIZES", "NUMBER_METHODS",
-    "PUBLIC", "SEEN", "TRUTHS", "CalledTargets", "gives_pieces", "is_setitem", "is_tensor_method", "is_torch",
-    "module_name", "name_of_target", "operator_call", "property_name", "spoken", "tensor_method_name",
-    "written_argument",
-]  # fmt: skip
-
 # Methods that want the data of a tensor as a Python value.
 DATA_METHODS = frozenset({
     "__bool__", "__int__", "__float__", "__index__", "__complex__", "item", "tolist", "numpy", "__array__",

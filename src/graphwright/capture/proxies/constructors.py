@@ -10,8 +10,6 @@ from typing import Any
 
 from graphwright.capture.proxies.objects import constructor_fields
 
-__all__ = ["call_without_attributes", "container_call", "is_named_result", "made_by", "viewed"]
-
 _MAPPINGS = (dict.__init__, OrderedDict.__init__)
 
 

@@ -13,8 +13,6 @@ from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.state.symbols import NUMBERS
 
-__all__ = ["Container", "changeable", "content", "holds_bytes", "is_still", "is_unchanged", "refill"]
-
 # What keeps values, or bytes, in a place of its own.
 Container: TypeAlias = (
     "dict[Any, Any] | list[Any] | set[Any] | collections.deque[Any] | bytearray | numpy.ndarray[Any, Any]"

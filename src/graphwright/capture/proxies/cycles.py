@@ -7,8 +7,6 @@ from typing import Any
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.errors import CaptureError
 
-__all__ = ["error_of_cycle"]
-
 
 def error_of_cycle(error: Exception, at: str | None) -> CaptureError | None:
     """What to raise for an error, where it is that something holds itself; None for others."""

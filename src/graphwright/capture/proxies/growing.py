@@ -20,8 +20,6 @@ from graphwright.source import user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["Growing", "is_growing"]
-
 
 class Growing:
     """What all of them share: a name, how the node is read that gives one, and what is done where it cannot be one."""

@@ -14,8 +14,6 @@ from torch import nn
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 
-__all__ = ["MARKS", "Made", "erase_steps", "made_in"]
-
 MARKS = frozenset({"_is_param", "_is_buffer", "persistent"})  # that torch sets on what stands for a tensor
 _MAKERS: dict[Any, tuple[str, str]] = {  # by code: the mark that comes last, and the option
     nn.Parameter.__new__.__code__: ("_is_param", "requires_grad"),

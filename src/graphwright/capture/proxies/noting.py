@@ -16,8 +16,6 @@ from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.values import leaves
 
-__all__ = ["note_output", "noted"]
-
 
 def noted(value: Any, path: str) -> None:
     """Stand in a graph for the note that a value is what the module at a path gave. It does nothing."""

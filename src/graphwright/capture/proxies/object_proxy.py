@@ -28,17 +28,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = [
-    "ObjectMethod",
-    "ObjectProxy",
-    "holds_objects",
-    "is_foreign",
-    "kind_of",
-    "object_example",
-    "object_node",
-    "object_recorder",
-]
-
 
 _READS = opcode.opmap["LOAD_ATTR"]
 

@@ -26,8 +26,6 @@ from graphwright.runtime import attributes_of
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Change", "Objects", "constructor_fields", "is_object", "is_plain_kind", "is_plain_object", "late_fields"]
-
 Change = tuple[Any, ...]  # a function, then what to call it with
 
 _MISSING = object()

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from graphwright.capture.proxies.recording import TracerBase
 
-__all__ = ["Attribute", "MetaProxy", "ParameterProxy", "Proxy", "find_tracer"]
-
 
 _CHANGING = frozenset({"_version", "requires_grad", "grad", "grad_fn", "is_leaf", "output_nr"})  # of one tensor
 _OF_PROXIES = frozenset({"node", "tracer", "root", "attr", "_node", "param", "name", "fake_mode"})

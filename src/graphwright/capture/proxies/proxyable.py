@@ -6,8 +6,6 @@ from typing import Any
 
 from graphwright.capture.proxies.proxy import find_tracer
 
-__all__ = ["ProxyableClassMeta", "is_proxyable"]
-
 
 class ProxyableClassMeta(type):
     """Metaclass of classes that are made with proxies: the construction becomes a node that calls the class.

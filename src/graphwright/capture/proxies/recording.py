@@ -46,10 +46,6 @@ from graphwright.values import is_named_tuple, is_record
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import SymbolicCapture
 
-__all__ = [
-    "MOST_OPERATIONS", "NO_END", "GraphAppendingTracer", "TracerBase", "assert_fn", "is_overridden", "trace_error_and",
-]  # fmt: skip
-
 MOST_OPERATIONS = 20_000  # of one place of the program in one pass
 NO_END = f"this line has recorded {MOST_OPERATIONS:,} operations: its loop or recursion may have no end"
 _UNPACK = opcode.opmap["UNPACK_SEQUENCE"]

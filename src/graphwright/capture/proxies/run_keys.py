@@ -8,8 +8,6 @@ from collections.abc import Hashable
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 
-__all__ = ["NUMBER", "TEXT", "Blank", "example_of_key", "form_of_key", "may_be"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Blank:

@@ -27,20 +27,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = [
-    "RunText",
-    "ask_for_texts",
-    "formatted",
-    "is_of_run",
-    "joined_texts",
-    "makes_text",
-    "percent",
-    "places_of",
-    "refused_texts",
-    "text_of",
-    "text_of_error",
-]
-
 _TEXTS = frozenset(
     [
         "upper",

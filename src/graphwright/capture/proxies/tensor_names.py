@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["Row", "row_of"]
-
 
 class Row(enum.Enum):
     """What a capture makes of a name."""

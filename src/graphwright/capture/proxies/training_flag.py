@@ -11,8 +11,6 @@ from graphwright.runtime import expect
 if TYPE_CHECKING:
     from graphwright.capture.proxies.recording import TracerBase
 
-__all__ = ["TrainingFlag"]
-
 
 class TrainingFlag(Proxy):
     """The `training` flag of a module during capture: passed on it stays live, asked about it is guarded."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.rungs import HasTruth
 
-__all__ = ["BoundIf", "BoundIfRun", "OneSided", "Unbound", "bound", "variables"]
-
 
 class OneSided(CaptureError):
     """A variable is used that has a value on only one side of the branch of this place."""

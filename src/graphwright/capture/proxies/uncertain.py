@@ -17,19 +17,6 @@ from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.errors import CaptureError
 from graphwright.source import is_internal
 
-__all__ = [
-    "ITERATORS",
-    "SEVERAL",
-    "all_mixed",
-    "asked_for_class",
-    "fork_for",
-    "found_by",
-    "is_input",
-    "only_moves",
-    "stores",
-    "uncertain_in",
-]
-
 # What nobody sees into: an iterator may hold such a tensor.
 ITERATORS: tuple[type, ...] = (zip, enumerate, type(iter([])), type(iter(())), type(reversed([])))
 _MOVES = (list, tuple, dict, zip, enumerate, reversed, iter)

@@ -25,8 +25,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
 
-__all__ = ["cached_call", "check_results"]
-
 _CACHE = type(functools.lru_cache(len))
 _PLAIN = (int, float, bool, str, type(None))
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.tensor_proxy import TensorProxy
 
-__all__ = ["Callers"]
-
 _FUNCTIONAL_CALL = torch.func.functional_call.__code__
 _SEEN = frozenset(map(id, {*BY_CODE, *MADE, _FUNCTIONAL_CALL} | ({APPLY} if APPLY is not None else set())))
 _CALL = call.__code__

@@ -75,8 +75,6 @@ from graphwright.capture.python.substitutes import is_refused, substitute
 from graphwright.capture.state.running import running
 from graphwright.source import without_cache
 
-__all__ = ["call"]
-
 
 def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """`function(*args, **kwargs)`: converted functions in place of those that asked, nodes for numbers.

@@ -29,10 +29,6 @@ from graphwright.source import is_foreign, is_ours, user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = [
-    "by_name", "class_of_value", "of_error", "of_handled", "of_input", "of_tensor", "text_as", "text_of_value",
-]  # fmt: skip
-
 
 def by_name(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for an attribute by a name that may be computed: it counts as mentioned, and Python answers."""

@@ -14,8 +14,6 @@ from graphwright.capture.python.displays import dict_of
 from graphwright.capture.state.running import running
 from graphwright.capture.state.samples import Grows
 
-__all__ = ["as_dict", "as_set", "chained", "decided", "extended", "listed"]
-
 
 def listed(
     iterable: Iterable[Any],

@@ -37,23 +37,6 @@ from graphwright.source import CHANGES
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = [
-    "SPREAD",
-    "changed",
-    "delete",
-    "dict_of",
-    "formatted_text",
-    "gotten",
-    "held",
-    "item",
-    "look",
-    "merged",
-    "percent_of",
-    "repeated_list",
-    "set_of",
-    "store",
-]
-
 SPREAD: Any = object()  # in place of the key of `**others`
 
 

@@ -15,8 +15,6 @@ from graphwright.capture.python.runtime import RUNTIME
 from graphwright.capture.state.plan import Conversions
 from graphwright.runtime import Shells
 
-__all__ = ["convert_methods", "converted_function", "initializer"]
-
 
 def convert_methods(shells: Shells, codes: Conversions) -> None:
     """Give shells conversions of those forwards and hooks that are to be converted."""

@@ -10,8 +10,6 @@ from graphwright.capture.python.calls import call
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.running import running
 
-__all__ = ["gathered"]
-
 
 def gathered(gather: Callable[[Any], Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """`gather(function(*args, **kwargs))`: a generator function that has asked runs as one that fills a list."""

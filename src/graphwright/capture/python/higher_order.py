@@ -11,8 +11,6 @@ from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.python.calls import call
 from graphwright.ops import IN_PYTHON
 
-__all__ = ["watch_higher_order"]
-
 
 def _act(python: Callable[..., Any], heard: Heard) -> Any:
     return call(python, *heard.args, **heard.kwargs)

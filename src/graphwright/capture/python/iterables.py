@@ -39,19 +39,6 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = [
-    "copied",
-    "every",
-    "filtered",
-    "found",
-    "made_list",
-    "mapped",
-    "opened",
-    "ordered",
-    "summed",
-    "table_listed",
-]
-
 Caller = Callable[..., Any]
 
 

@@ -21,8 +21,6 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["contains", "counted", "equal", "holds_symbolic", "searched"]
-
 _SEARCHED = (tuple, list, dict, set, frozenset)
 
 

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Text"]
-
 
 class Text(str):
     """A message with the numbers of the example; `template` and `values` make it with those of a run.

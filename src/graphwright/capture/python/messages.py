@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 Call = Callable[..., Any]
 
-__all__ = ["asserted", "checked", "is_known", "printed", "text", "told_format", "told_percent"]
-
 
 def text(call: Call, template: str, *values: Any) -> str:
     """An f-string in a message; of an error that it shows, and of what classes say, the text is that of the run."""

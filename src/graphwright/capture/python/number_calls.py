@@ -31,22 +31,6 @@ from graphwright.source import user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = [
-    "chosen",
-    "complex_number",
-    "divided",
-    "extreme",
-    "extreme_of_numpy",
-    "length",
-    "looked_up",
-    "number",
-    "number_method",
-    "plain_numbers",
-    "tensor_of_range",
-    "tensor_of_sizes",
-    "truth",
-]
-
 
 _OF_METHODS = frozenset({abs, pow, round})  # what they give of a tensor is what its class says: one of its own
 

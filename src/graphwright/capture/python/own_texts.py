@@ -18,8 +18,6 @@ from graphwright.source import is_foreign
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["own_format", "own_text", "with_own_percents", "with_own_texts"]
-
 Call = Callable[..., Any]
 _MAKERS = (dataclasses.__file__, reprlib.__file__)
 _FORMAT = object.__format__

@@ -8,8 +8,6 @@ from typing import Any
 
 from graphwright.source import held_by, is_internal
 
-__all__ = ["asking_from", "asking_in"]
-
 _DEEPEST = 4  # calls on the way to the function that asks
 _MOST_OWNERS = 8  # objects whose methods are looked at, in one function
 

@@ -47,8 +47,6 @@ from graphwright.capture.python.messages import text
 from graphwright.capture.python.statements import attempt, check, context, each, raising, repeat, suppressed
 from graphwright.capture.state.samples import UNSET
 
-__all__ = ["RUNTIME"]
-
 
 class Runtime:
     """The runtime of converted functions: each name that conversion writes, and the function behind it."""

@@ -17,8 +17,6 @@ from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
 
-__all__ = ["attempt", "check", "context", "each", "raising", "repeat", "suppressed"]
-
 
 def check(test: Any, message: Callable[[], Any] | None = None) -> None:
     """`assert test, message`."""

@@ -37,8 +37,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = ["is_refused", "substitute"]
-
 Substitute = Callable[..., Any] | None
 
 

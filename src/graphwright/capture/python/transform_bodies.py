@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.regions import Region
 
-__all__ = ["item_maker", "run_body"]
-
 _VMAP = "torch.vmap"
 _DIFFERENTIATING = ("grad", "grad_and_value", "jacrev", "hessian", "vjp", "jacobian", "hvp", "vhp")
 

@@ -17,8 +17,6 @@ from graphwright.ops import TRANSFORMS
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["GivenFunction", "Transformed", "code_of", "parameters_of"]
-
 
 class Transformed:
     """What a transform makes of a function while a program is captured: a call of it is recorded.

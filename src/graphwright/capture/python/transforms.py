@@ -35,8 +35,6 @@ from graphwright.values import leaves, sequence
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["BY_CODE", "MADE", "Transforms"]
-
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 BY_CODE = {kind.function.__code__: name for name, kind in TRANSFORMS.items() if kind.form != "key"}
 # The functions that these make, by their code, for those made before the capture: torch.func.hessian's are jacfwd's.

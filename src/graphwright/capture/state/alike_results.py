@@ -29,8 +29,6 @@ from graphwright.capture.state.replays import IS_GRAD, IS_INFERENCE_MODE, PLAIN,
 from graphwright.ops import Operator, module_operator, operator_of_target
 from graphwright.runtime import HOOKS, MODULE_TABLES
 
-__all__ = ["AlikeResults", "StandIns", "asks_no_history", "fake_tensor", "forget_all", "is_dense", "own_result"]
-
 # Not what stands for them while a program is captured.
 _SETTINGS = (
     IS_GRAD, torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["Calls"]
-
 
 @dataclasses.dataclass(eq=False)
 class Calls:

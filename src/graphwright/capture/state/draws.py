@@ -15,8 +15,6 @@ import numpy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["OwnDraws", "unmoved"]
-
 
 class OwnDraws(TorchDispatchMode):
     """While it is entered, operations of this thread draw from generators of its own, the same numbers in each run."""

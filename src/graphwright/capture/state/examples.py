@@ -38,8 +38,6 @@ from graphwright.capture.state.replays import Replays
 from graphwright.capture.state.running import capturing, stopping
 from graphwright.runtime import Shells, copy_slots, is_compiled
 
-__all__ = ["Examples", "NeedsRealValues"]
-
 _T = TypeVar("_T")
 
 

@@ -21,11 +21,6 @@ import torch
 
 from graphwright.capture.state.leaf_modules import runs
 
-__all__ = [
-    "Entry", "ExportFlags", "FilteredLogs", "StandIns", "Unreported", "is_watch", "standing_in",
-    "uncompiled", "watching",
-]  # fmt: skip
-
 _thread = threading.local()
 _lock = threading.Lock()
 _users: set[ExportFlags] = set()

@@ -12,8 +12,6 @@ from torch import nn
 
 from graphwright.errors import CaptureError, did_you_mean
 
-__all__ = ["LeafModules", "called_with", "check_leaf_names", "leaf_predicate", "runs"]
-
 IsLeaf = Callable[[nn.Module, str], bool]
 Leaves = type[nn.Module] | str | Iterable[type[nn.Module] | str] | IsLeaf | None
 LeafModules = Leaves | Mapping[str, Leaves]

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from graphwright.ir import Node
     from graphwright.runtime import Found
 
-__all__ = ["Fact", "Ledger", "Read", "Taken", "Unforeseen", "join_dtypes", "join_facts_of"]
-
 Fact = str | frozenset[torch.dtype]  # "rank", "dtype", "device", "class"; or the dtypes that are as good as its own
 
 

@@ -21,8 +21,6 @@ from graphwright.runtime import MODULE_TABLES, GraphModule, Tree
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Plan
 
-__all__ = ["Make", "Members"]
-
 Make: TypeAlias = tuple[Hashable, ...]  # for each module of a tree its class, and the shapes of its parameters
 
 _HELD_AS_MODULE = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})

@@ -13,8 +13,6 @@ from graphwright.errors import GraphwrightError, Place
 from graphwright.runtime import ReportEntry
 from graphwright.source import place_of, user_frame
 
-__all__ = ["Category", "Diagnosis", "Obstacle", "Obstacles", "fix_of", "split_place"]
-
 Category = Literal["data", "paths", "attribute", "value", "argument", "failure", "guard", "fork", "opaque"]
 
 

@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     from graphwright.ir import Argument, Node
     from graphwright.values import Kind, Policy
 
-__all__ = [
-    "Handlers", "Ladder", "Numbers", "TypedNumbers", "Joining", "Attempts", "TypedAttempts", "Writes",
-    "SymbolicWrites", "TypedWrites", "Transforms", "TypedTransforms", "Callers", "Choices", "Ambient", "TypedAmbient",
-    "Keeping",
-]  # fmt: skip
-
 _T = TypeVar("_T")
 
 # Of a `try`: what each handler catches, None for everything, and the handler.

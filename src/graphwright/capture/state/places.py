@@ -4,7 +4,5 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-__all__ = ["Place"]
-
 # The file, line and column of the question, the path of the module and the number of its call; or a mark of its own.
 Place: TypeAlias = tuple[Any, ...]

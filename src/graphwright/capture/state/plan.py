@@ -25,8 +25,6 @@ from graphwright.source import qualname_of
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
 
-__all__ = ["Conversions", "Log", "Plan", "Restart"]
-
 _MOST_PASSES = 200
 
 Way = Literal["wait", "fork", "guard", "follow", "region", "peel", "unroll", "attempt"]

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from graphwright.runtime import Shells
     from graphwright.source import CallSite, Scope
 
-__all__ = ["Capture", "SymbolicCapture", "TypedCapture", "with_examples"]
-
 
 class Capture(Protocol):
     """One capture: the graph that is written, the plan of this pass, and the parts that know one thing each."""

@@ -12,8 +12,6 @@ from graphwright.ir import Graph, NestedGraph, Node
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
 
-__all__ = ["Region", "Writing", "made_once"]
-
 
 def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
     """Give a node that is made when it is first wanted."""

@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["IS_GRAD", "IS_INFERENCE_MODE", "PLAIN", "Replays", "tensors_in"]
-
 # Not what stands for them while a program is captured.
 IS_GRAD, IS_INFERENCE_MODE = torch.is_grad_enabled, torch.is_inference_mode_enabled
 

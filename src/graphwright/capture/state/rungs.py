@@ -16,23 +16,6 @@ if TYPE_CHECKING:
     from graphwright.ir import Argument, Target
     from graphwright.source import CallSite
 
-__all__ = [
-    "Condition",
-    "HasTruth",
-    "Computed",
-    "Facts",
-    "Forking",
-    "Knowledge",
-    "Loops",
-    "Messages",
-    "Raisable",
-    "Raises",
-    "Refusals",
-    "Staging",
-    "QuestionSubject",
-    "Subjects",
-]
-
 
 class HasTruth(Protocol):
     """A value of the program whose truth Python may ask for: a number, a tensor, an object, a proxy."""

@@ -22,11 +22,6 @@ from graphwright.source import is_internal
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
-__all__ = [
-    "BOUNDARIES", "RUN", "Refusal", "again", "capturing", "is_in_context", "refusal", "run", "running",
-    "set_in_context", "stopping", "value_outside",
-]  # fmt: skip
-
 _thread = threading.local()
 _outside: ContextVar[list[Context]] = ContextVar("_outside")  # what the program starts with
 _UNSET = object()

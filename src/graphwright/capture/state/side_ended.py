@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Raised"]
-
 
 class Raised(BaseException):
     """A side of a branch ends in an exception, which is in the graph."""

@@ -23,8 +23,6 @@ from graphwright.source import user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["TensorProxy", "is_uncertain"]
-
 
 _NOTHING: dict[int, int | Dim] = {}  # never written to
 _MAKERS = (nn.Parameter.__new__.__code__, nn.Buffer.__new__.__code__)

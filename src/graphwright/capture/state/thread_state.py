@@ -21,8 +21,6 @@ from torch.utils import _python_dispatch
 from graphwright import errors
 from graphwright.capture.state.running import running, set_running
 
-__all__ = ["ending", "undoing"]
-
 Result = TypeVar("Result")
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE

@@ -9,8 +9,6 @@ import torch
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import cond, evaluated, is_attempt, is_loop, transformed
 
-__all__ = ["erase_unused", "may_be_erased"]
-
 _WITHOUT_EFFECT = frozenset({
     "size", "numel", operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
     operator.not_, operator.is_, bool, "is_inference", torch.is_grad_enabled, torch.is_inference_mode_enabled,

@@ -12,8 +12,6 @@ from graphwright.source import user_frame
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log
 
-__all__ = ["TracerWarning", "warn_at", "warn_tracer"]
-
 
 class TracerWarning(UserWarning):
     """The captured program may differ from the original with other data, or leaves out an effect of it."""

@@ -16,8 +16,6 @@ from graphwright.ops import draws_alone, enter_context, exit_context
 if TYPE_CHECKING:
     from graphwright.capture.symbolic.tracer import Tracer
 
-__all__ = ["AmbientMode"]
-
 
 class AmbientMode(TorchFunctionMode):
     """Records what is called without proxies and matters all the same: random functions, whose result is fresh at every

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-__all__ = ["Watched"]
-
 
 class _Reader(Protocol):
     """What a table asks of the tracer."""

@@ -12,8 +12,6 @@ from graphwright.capture.proxies.recording import trace_error_and
 from graphwright.errors import CaptureError, TraceError
 from graphwright.source import definition_line, is_ours, is_user_raise, line_of_error, user_frame
 
-__all__ = ["as_trace_error"]
-
 _EXAMPLES = "capture it with example inputs: graphwright.trace(model, args)"
 
 

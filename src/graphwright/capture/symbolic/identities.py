@@ -9,8 +9,6 @@ from typing import Any
 from graphwright.capture.conversion.conversion import asks_identity, can_convert
 from graphwright.capture.python.reached import asking_in
 
-__all__ = ["asking_for_identity"]
-
 
 def asking_for_identity(functions: Iterable[Callable[..., Any] | None], owner: Any) -> set[CodeType]:
     """The functions that ask `a is b`, and those on the ways to them: they run converted from the start.

@@ -17,8 +17,6 @@ from graphwright.errors import TraceError
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import shared_inputs
 
-__all__ = ["MadeTensors"]
-
 _FIX = "make it from the inputs: x.new_zeros(4), torch.zeros_like(x); or trace with example inputs: trace(model, args)"
 _SHARE_MEMORY = frozenset({"as_tensor", "asarray", "from_numpy", "frombuffer", "from_dlpack", "from_file"})
 

@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.rungs import Condition, HasTruth, QuestionSubject
     from graphwright.capture.state.symbols import Number
 
-__all__ = [
-    "NoExamples",
-    "ProxySubjects",
-    "TracerAmbient",
-    "UntypedJoining",
-    "UntypedNumbers",
-    "UntypedTransforms",
-    "UntypedWrites",
-]
-
 _T = TypeVar("_T")
 
 

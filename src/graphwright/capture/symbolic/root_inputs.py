@@ -23,16 +23,6 @@ from graphwright.errors import TraceError
 from graphwright.ir import Graph, Node, Target
 from graphwright.source import annotations_of
 
-__all__ = [
-    "PH",
-    "PHBase",
-    "PHWithMeta",
-    "assert_is_none",
-    "make_inputs",
-    "not_a_function",
-    "placeholder_for",
-]
-
 _CHECKED = (bool, int, float, str, complex, torch.dtype, torch.device, torch.memory_format, torch.layout)
 
 

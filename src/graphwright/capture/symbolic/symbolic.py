@@ -11,8 +11,6 @@ from graphwright.capture.outside.closures import Reached
 from graphwright.capture.symbolic.tracer import Tracer
 from graphwright.runtime import GraphModule, is_compiled, make_graph_module
 
-__all__ = ["symbolic_trace"]
-
 
 def symbolic_trace(
     root: nn.Module | Callable[..., Any],

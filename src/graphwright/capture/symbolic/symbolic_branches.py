@@ -42,8 +42,6 @@ from graphwright.source import CallSite, user_frame
 if TYPE_CHECKING:
     from graphwright.capture.symbolic.tracer import Tracer
 
-__all__ = ["SymbolicRecorder"]
-
 
 class SymbolicRecorder:
     """One run of a program under a tracer: the region that is being written to, and the questions asked so far."""

@@ -53,8 +53,6 @@ from graphwright.ir import Argument, Graph, Node
 from graphwright.runtime import GraphModule, Shells, graph_of, keep_facts
 from graphwright.source import CallSite, Scope, annotations_of, is_returned, user_frame
 
-__all__ = ["Tracer", "is_fx_symbolic_tracing", "is_fx_tracing", "tracing_flag"]
-
 _NO_TENSORS = frozenset({bool, int, float, str, type(None), tuple, list, dict, OrderedDict})
 _CALLING_HOOKS = ("call_module", "path_of_module")
 _READING_HOOKS = ("getattr", "_module_getattr")

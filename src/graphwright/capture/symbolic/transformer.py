@@ -11,8 +11,6 @@ from graphwright.capture.symbolic.tracer import Tracer
 from graphwright.ir import Argument, Graph, Node, Target, map_aggregate
 from graphwright.runtime import GraphModule, Interpreter, make_graph_module
 
-__all__ = ["Transformer"]
-
 
 class TransformerTracer(Tracer):
     """Records into a new graph; every module is a leaf."""

@@ -14,8 +14,6 @@ from typing import Any
 from graphwright.capture.proxies.proxy import find_tracer
 from graphwright.capture.state.interception import standing_in
 
-__all__ = ["WRAPPED", "recording", "recording_wrapped", "wrap", "wrapped_functions"]
-
 WRAPPED: dict[tuple[int, str], dict[str, Any]] = {}
 """What to record by name: (id of the globals of the module that wrapped it, name) -> those globals."""
 _functions: dict[int, Callable[..., Any]] = {}

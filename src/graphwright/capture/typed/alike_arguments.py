@@ -13,8 +13,6 @@ from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import Dim, TensorProxy
 from graphwright.ir import ATOMS, Node
 
-__all__ = ["Matched", "Unlike", "is_plain", "leaves_of"]
-
 _PLAIN = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 

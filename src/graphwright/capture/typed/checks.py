@@ -16,8 +16,6 @@ from graphwright.errors import CaptureError, GraphError, TraceCheckError
 from graphwright.ir import Graph
 from graphwright.runtime import Entry, GraphModule, graph_of
 
-__all__ = ["check_capture", "check_outputs", "keeping_regions", "read_check_inputs"]
-
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 _MOST_LINES = 40
 

@@ -13,8 +13,6 @@ from graphwright.hierarchy import CopiedCall, copied_call, instead_of
 from graphwright.ir import ATOMS, Graph, Node, candidate_for, map_arg
 from graphwright.source import CallSite, Scope
 
-__all__ = ["Copying", "drop_unused_inputs", "moved", "write_out"]
-
 Counts = dict[str, int]  # of calls, by the path of the module
 
 

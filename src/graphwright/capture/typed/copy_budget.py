@@ -14,8 +14,6 @@ from graphwright.capture.state.members import Make
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["FEWEST", "CopyBudget"]
-
 FEWEST = 3  # modules made alike, from which on it is worth looking for calls alike
 _LEAST = 24  # operations that may be copied, for which it is
 _SMALLEST = 4  # operations of a call

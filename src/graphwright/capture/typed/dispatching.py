@@ -39,8 +39,6 @@ from graphwright.runtime import (
     unlike_inputs,
 )
 
-__all__ = ["chosen_by_guards"]
-
 _GUARDS = (expect_kinds, expect_values, expect_tensors)
 _STEPS = (operator.getitem, getattr)  # from a container to what it holds
 _MEASURES = ("size", "dim", "numel", len, list, attribute_names)

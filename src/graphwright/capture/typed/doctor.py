@@ -31,8 +31,6 @@ from graphwright.ir import Graph
 from graphwright.runtime import entries_of, facts_of_modules, graph_of, said_of_modules
 from graphwright.source import user_frame
 
-__all__ = ["doctor"]
-
 _MOST_PASSES = 100
 
 

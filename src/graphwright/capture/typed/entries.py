@@ -27,20 +27,6 @@ from graphwright.runtime import (
 from graphwright.source import annotate, qualname_of
 from graphwright.values import parts
 
-__all__ = [
-    "EntryPoint",
-    "Examples",
-    "Methods",
-    "Subject",
-    "as_example",
-    "check_names",
-    "entry_points",
-    "path_to",
-    "placeholder_of",
-    "share_constants",
-    "uncompiled_root",
-]
-
 Example = tuple[tuple[Any, ...], Mapping[str, Any]]
 Examples = Iterable[Any]
 Methods = Mapping[str, Any]

@@ -15,8 +15,6 @@ from graphwright.capture.proxies.cycles import error_of_cycle
 from graphwright.errors import CaptureError, GraphwrightError
 from graphwright.source import line_of_error
 
-__all__ = ["as_left", "refuse_lazy"]
-
 
 def as_left(error: Exception, function: Callable[[], Callable[..., Any]], call: tuple[Any, Any]) -> Exception:
     """What to raise for an error that the capture of a program has ended with.

@@ -18,8 +18,6 @@ from graphwright.runtime import any_of
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["HeldTensors"]
-
 
 class HeldTensors:
     """What the program of one capture holds: tensors of its modules by path, others as constants of the graph."""

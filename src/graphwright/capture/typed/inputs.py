@@ -51,8 +51,6 @@ from graphwright.runtime import (
 )
 from graphwright.values import is_record, rebuild, sequence
 
-__all__ = ["Inputs"]
-
 _KNOWN = (
     str, bytes, complex, enum.Enum, numpy.generic, torch.dtype, torch.device, torch.layout, torch.memory_format,
     type(None), type(...),

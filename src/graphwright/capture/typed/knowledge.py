@@ -17,8 +17,6 @@ import torch
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Knowledge"]
-
 _ROOM = "graphwright.capture."
 _ATOMS = frozenset({int, float, str, bool, bytes, type(None)})
 _MAPPINGS = frozenset({dict, collections.OrderedDict, collections.Counter, collections.defaultdict})

@@ -15,8 +15,6 @@ from graphwright.ir import Graph
 from graphwright.runtime import keep_calls, names_of_values
 from graphwright.source import CallSite, Scope, user_frame
 
-__all__ = ["entered", "given_by", "keep_module_calls"]
-
 
 def entered(scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope:
     """Note with which values of the graph a module is called, and where; return its call."""

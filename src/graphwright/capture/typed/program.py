@@ -70,8 +70,6 @@ from graphwright.runtime import (
 )
 from graphwright.source import definition_line, is_foreign_class
 
-__all__ = ["ATTEMPTS", "Attempt", "Program"]
-
 
 class Attempt:
     """One way of capturing: on fake or real stand-ins, as in eager or as under export."""

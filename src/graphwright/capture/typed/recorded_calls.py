@@ -19,8 +19,6 @@ from graphwright.errors import CaptureError
 from graphwright.runtime import GraphModule, attributes_of
 from graphwright.values import parts
 
-__all__ = ["record"]
-
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 

@@ -88,8 +88,6 @@ from graphwright.runtime import Shells, expect, mark_opaque
 from graphwright.source import CallSite, Scope, is_returned, place_of, user_frame
 from graphwright.values import is_named_tuple, leaves, sequence
 
-__all__ = ["Recorder"]
-
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
 
 

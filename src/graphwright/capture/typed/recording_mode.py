@@ -11,8 +11,6 @@ from torch.overrides import TorchFunctionMode
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["RecordingMode"]
-
 
 class RecordingMode(TorchFunctionMode):
     """Hands each call of torch in this thread to a recorder."""

@@ -26,10 +26,6 @@ from graphwright.values import Kind
 if TYPE_CHECKING:
     from graphwright.capture.state.members import Members
 
-__all__ = [
-    "Learned", "Likeness", "Remembered", "forget", "forget_all", "learned", "recalled", "remember", "what_came_out",
-]  # fmt: skip
-
 _MOST = 64  # programs that are remembered
 _DEEPEST = 3  # how far objects are looked into
 _MOST_OBJECTS = 10_000

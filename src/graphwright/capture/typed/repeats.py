@@ -46,8 +46,6 @@ from graphwright.values import leaves
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Repeats"]
-
 
 class _Called(NamedTuple):
     """A call of a module that is being made."""

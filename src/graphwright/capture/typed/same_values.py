@@ -11,8 +11,6 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 if TYPE_CHECKING:
     from graphwright.capture.state.rungs import HasTruth, QuestionSubject
 
-__all__ = ["ExampleSubjects"]
-
 
 class ExampleSubjects:
     """The values that Python asks about: numbers, which have a symbol, and tensors."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.ledger import Fact, Read
     from graphwright.capture.state.protocol import TypedCapture
 
-__all__ = ["Settling"]
-
 _NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
 
 

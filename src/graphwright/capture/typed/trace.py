@@ -63,8 +63,6 @@ from graphwright.runtime import (
     unset_in,
 )
 
-__all__ = ["program_of", "trace"]
-
 
 def trace(
     root: nn.Module | Callable[..., Any],

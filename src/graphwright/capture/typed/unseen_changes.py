@@ -33,8 +33,6 @@ from graphwright.source import by_code, is_internal, is_of_library
 if TYPE_CHECKING:
     from graphwright.capture.state.examples import Examples
 
-__all__ = ["Listening"]
-
 _CALL = call.__code__
 _CHANGES_NOTHING = frozenset({
     *[abs, all, any, bin, callable, chr, divmod, format, getattr, hasattr, hash, hex, id, isinstance, issubclass, len],

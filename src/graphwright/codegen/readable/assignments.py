@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["in_sequence", "is_simple", "mentions"]
-
 
 def is_simple(text: str) -> bool:
     """Tell whether reading a value takes nothing: the name of a variable, or a number."""

@@ -61,8 +61,6 @@ from graphwright.ops import (
     written_and_given,
 )
 
-__all__ = ["BodyWriter"]
-
 
 class BodyWriter(Writer):
     """Writes expressions inside one another, containers by subscript, and statements with comments."""

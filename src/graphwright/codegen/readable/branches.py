@@ -20,8 +20,6 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_region
 
-__all__ = ["branch_block", "branch_expression", "is_and_or", "is_empty", "leaves", "side_of", "targets_of"]
-
 _LONGEST_EXPRESSION = 88
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["Callees"]
-
 _MARK, _READ = "\x01", "\x02"  # are in no source outside of comments and literals, and these are written with escapes
 _OTHER = re.compile(r"\W")
 

@@ -16,8 +16,6 @@ from graphwright.codegen.spelling.operators import ATOM, PRIMARY, TERNARY
 from graphwright.ir import Graph, Node
 from graphwright.ops import LoopParts, cond, for_loop, loop_parts
 
-__all__ = ["comprehension", "comprehensions"]
-
 _LONGEST = 100  # characters
 
 

@@ -12,8 +12,6 @@ from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, p
 from graphwright.codegen.spelling.arguments import argument
 from graphwright.ir import Node
 
-__all__ = ["Assigns", "Exit", "NextRound", "Returns", "Tests", "as_test", "expression_of", "text_of"]
-
 
 def expression_of(writer: ReadableWriter, value: Any) -> tuple[str, int]:
     """Write a value that a body ends with, and say how tightly the code binds."""

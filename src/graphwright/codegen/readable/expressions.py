@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from graphwright.codegen.spelling.operators import ATOM, NOT, PRIMARY
 
-__all__ = ["AnyNot", "Expression", "Negation", "Truth", "in_place"]
-
 _Kind = TypeVar("_Kind", bound="Expression")
 
 

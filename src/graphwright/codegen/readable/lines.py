@@ -15,8 +15,6 @@ from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Node, Origin
 from graphwright.ops import exit_context
 
-__all__ = ["Line", "lines_of"]
-
 
 @dataclasses.dataclass(slots=True)
 class Line:

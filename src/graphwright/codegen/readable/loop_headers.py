@@ -11,8 +11,6 @@ from graphwright.codegen.readable.writer import ReadableWriter
 from graphwright.ir import Node
 from graphwright.ops import unpack
 
-__all__ = ["header_of"]
-
 _Shape = list[Any] | None  # of an item: the shapes of its items, None where nothing is known
 
 

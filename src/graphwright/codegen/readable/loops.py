@@ -32,8 +32,6 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import LoopParts, cond, is_impure, is_loop, loop_parts, while_loop
 
-__all__ = ["loop_block", "name_initial_values"]
-
 
 def loop_block(writer: ReadableWriter, node: Node) -> Block:
     """Write a loop: its variables before it, then `for item in ...` or `while test`, then what its end decides."""

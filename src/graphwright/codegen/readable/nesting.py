@@ -29,8 +29,6 @@ from graphwright.ops import (
     write_variable,
 )
 
-__all__ = ["assigns_attribute", "is_statement", "statement_key", "statements_of"]
-
 _LONGEST_INSIDE = 88  # characters: a longer expression gets a statement of its own
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from graphwright.codegen.function import attribute, is_plain_name, quoted
 
-__all__ = ["Paths"]
-
 
 class Paths:
     """How paths of one graph are written, each found once; `owner` is the module that the graph belongs to.

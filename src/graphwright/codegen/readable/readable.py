@@ -22,8 +22,6 @@ from graphwright.ir import Graph, Node
 if TYPE_CHECKING:
     from graphwright.codegen.readable.body_writer import BodyWriter
 
-__all__ = ["WITHOUT_DEL", "graph_to_readable_source", "readable_source"]
-
 WITHOUT_DEL = "without_del"  # in the meta of a graph whose code frees no variables
 
 

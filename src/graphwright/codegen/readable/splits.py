@@ -16,11 +16,6 @@ from graphwright.codegen.readable.unpacking import unpacked_items
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import cond, is_loop, raise_error
 
-__all__ = [
-    "Outside", "Slot", "Split", "branch_at_end", "ends_by_raising", "outcomes", "returns_from_loop", "split_at_end",
-    "split_by", "truth_of", "values_of",
-]  # fmt: skip
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outside:

@@ -21,8 +21,6 @@ from graphwright.errors import GraphError, GuardError
 from graphwright.ir import Graph, Node
 from graphwright.ops import TRANSFORMS, transformed
 
-__all__ = ["key_expression", "takes_key", "transform_block"]
-
 
 def takes_key(node: Node) -> bool:
     """Tell whether a node is a call of `sorted`, `max` or `min` with a body as its key."""

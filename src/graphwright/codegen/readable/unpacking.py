@@ -7,8 +7,6 @@ import operator
 from graphwright.ir import Graph, Node
 from graphwright.ops import cond, is_attempt, is_region, unpack
 
-__all__ = ["unpacked_items", "unpacking_of"]
-
 
 def unpacked_items(node: Node) -> list[Node | None] | None:
     """The items of a node with several values, None for unused ones, where taking them is all that is done with it.

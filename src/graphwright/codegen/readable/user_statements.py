@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from graphwright.ir import Node
 
-__all__ = ["is_from_for", "is_from_if", "is_from_return"]
-
 
 def is_from_if(node: Node) -> bool:
     """Tell whether a node comes from an `if` statement."""

@@ -12,10 +12,6 @@ from graphwright.codegen.readable.user_statements import is_from_if
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import cond, is_loop, is_region, raise_error, written_and_given
 
-__all__ = [
-    "base_of", "first_holder", "is_read", "is_read_besides", "named_in_place", "reads_after", "reassigned", "uses_of",
-]  # fmt: skip
-
 
 def base_of(name: str) -> str:
     """A name without the number that tells it from others: `x` for `x_1`."""

@@ -15,8 +15,6 @@ from graphwright.codegen.readable.splits import Slot, Split
 from graphwright.codegen.spelling.arguments import Globals
 from graphwright.ir import Graph, Node
 
-__all__ = ["Block", "Clause", "Ending", "ReadableWriter", "Statement", "plain"]
-
 
 @dataclasses.dataclass(slots=True)
 class Clause:

@@ -24,8 +24,6 @@ from graphwright.codegen.spelling.operators import ATOM, PRIMARY, UNARY
 from graphwright.errors import GraphError
 from graphwright.ir import Namespace, Node, qualified_name
 
-__all__ = ["Globals", "constant"]
-
 _TORCH_SINGLETONS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 _KEYWORDS = frozenset(keyword.kwlist)
 _METHODS = (types.MethodType, types.BuiltinMethodType)

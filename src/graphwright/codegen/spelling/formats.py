@@ -8,15 +8,6 @@ from typing import Any
 from graphwright.codegen.spelling.operators import BINARY, COMPARISON, INPLACE, UNARY_OPERATORS
 from graphwright.ir import qualified_name
 
-__all__ = [
-    "attribute_text",
-    "home_of",
-    "inplace_methods",
-    "is_magic",
-    "magic_methods",
-    "reflectable_magic_methods",
-]
-
 
 def is_magic(name: str) -> bool:
     """Tell whether Python itself calls methods of this name: `__add__`."""

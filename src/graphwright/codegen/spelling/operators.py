@@ -6,11 +6,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-__all__ = [
-    "AND_THEN", "ANY", "ATOM", "BINARY", "COMPARISON", "INPLACE", "NOT", "OR_ELSE", "POWER", "PRIMARY", "STATEMENTS",
-    "TERNARY", "UNARY", "UNARY_OPERATORS",
-]  # fmt: skip
-
 # Binding strength, from the Python grammar: an operand weaker than its place needs parentheses.
 (
     ANY, TERNARY, OR_ELSE, AND_THEN, NOT, COMPARISON, OR, XOR, AND, SHIFT, SUM, PRODUCT, UNARY, POWER, PRIMARY, ATOM,

@@ -15,8 +15,6 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import Body, for_loop, is_loop, is_region, loop_parts, raise_error, run_body, while_loop
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["collect_appended", "collecting_for", "collecting_while"]
-
 
 def collecting_for(
     iterable: Iterable[Any], body: Body, carried: Sequence[Any], operands: Sequence[Any], breaks: bool, count: int

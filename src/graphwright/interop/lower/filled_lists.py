@@ -10,8 +10,6 @@ import torch
 from graphwright.interop.lower.items import Collected, Rows
 from graphwright.interop.lower.numbers import as_number_tensor
 
-__all__ = ["FILLED", "is_filled", "length_of", "rows_of"]
-
 
 def is_filled(values: Any) -> bool:
     """Tell whether a value is such a list.

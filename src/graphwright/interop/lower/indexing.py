@@ -10,8 +10,6 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 
 from graphwright.interop.lower.numbers import as_number_tensor
 
-__all__ = ["item_of", "set_item"]
-
 
 def item_of(tensor: torch.Tensor, index: Any) -> Any:
     """`tensor[index]`; a number that only a run knows selects by a tensor.

@@ -13,8 +13,6 @@ import torch
 from graphwright.errors import ExportError
 from graphwright.interop.lower.numbers import as_number_tensor, is_symbolic
 
-__all__ = ["Collected", "Counted", "Items", "Rows", "Zipped", "as_items", "item_sources"]
-
 
 @runtime_checkable
 class Items(Protocol):

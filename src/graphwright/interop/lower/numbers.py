@@ -15,8 +15,6 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-__all__ = ["as_number_tensor", "as_truth", "call_on_numbers", "is_symbolic"]
-
 _RATIOS = WeakTensorKeyDictionary()  # of whole numbers: what is rounded of them is one of which more is known
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)

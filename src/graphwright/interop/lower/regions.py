@@ -13,8 +13,6 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from graphwright.ir import Graph, Node
 from graphwright.ops import delete_attribute, is_impure, raise_error, set_attribute, write_variable
 
-__all__ = ["does_more", "kept_by", "quietly", "raising_side"]
-
 _WRITES = (set_attribute, delete_attribute, write_variable)
 
 

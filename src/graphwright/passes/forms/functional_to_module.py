@@ -16,8 +16,6 @@ from graphwright.passes.forms.module_to_functional import has_live_flag
 from graphwright.passes.support.submodules import graphs_in, install, is_inside_used
 from graphwright.runtime import assign_attribute, read_attribute
 
-__all__ = ["UseModules"]
-
 
 @dataclass(frozen=True, slots=True)
 class UseModules:

@@ -13,8 +13,6 @@ from graphwright.ops import FunctionalForm, functional_form
 from graphwright.passes.support.submodules import graphs_in
 from graphwright.runtime import read_attribute
 
-__all__ = ["UseFunctions", "use_function"]
-
 
 @dataclass(frozen=True, slots=True)
 class UseFunctions:

@@ -14,8 +14,6 @@ from graphwright.passes.support.bodies import plain_graphs
 from graphwright.passes.support.tensor_facts import is_number
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["ChangeTrueDivToMulByInverse", "ReversibleTransformation", "Transformation", "compose"]
-
 _MARK = "transformed_by"
 
 

@@ -21,8 +21,6 @@ from graphwright.passes.support.submodules import ModuleCalls
 from graphwright.passes.support.tensor_facts import sure_rank
 from graphwright.runtime import GraphModule, expect, graph_of
 
-__all__ = ["FuseBatchNorm1dInLinear", "FuseBatchNorm2dInConv2d"]
-
 _BEFORE = "_replaced"  # the attribute of a folded layer that has what it stands for
 _GUARD = "guard_of_fold"  # on nodes that check the rank
 

@@ -17,8 +17,6 @@ from graphwright.passes.support.ownership import Ownership
 from graphwright.passes.support.submodules import ModuleCalls
 from graphwright.runtime import GraphModule, free_path, graph_of
 
-__all__ = ["FuseBiasInLinear", "MergeLinears"]
-
 _BEFORE = "_replaced"  # the attribute of new modules that has the old ones
 _PART = "part_of_merged"  # on a node that was the call of a layer: which one
 

@@ -15,8 +15,6 @@ from graphwright.ops import call_of, module_called
 from graphwright.passes.support.tensor_facts import is_number, rank_of, rank_root, shape_and_dtype
 from graphwright.rewrite import Match
 
-__all__ = ["AttentionPlan", "Layouts", "einsum_layouts", "plan_attention"]
-
 _SCORE_NAMES = (
     "factor", "divisor", "mask", "fill", "value", "keep", "other", "wide", "is_given", "is_none", "optional",
 )  # fmt: skip

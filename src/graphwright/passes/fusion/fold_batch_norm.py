@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from graphwright.errors import PassError
 
-__all__ = ["BatchNorm", "fold_batch_norm", "fold_batch_norm_before", "scale_and_shift"]
-
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 

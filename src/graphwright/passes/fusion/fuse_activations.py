@@ -21,8 +21,6 @@ from graphwright.passes.support.bodies import may_write, nodes_between
 from graphwright.passes.support.submodules import ModuleCalls, graphs_in
 from graphwright.runtime import GraphModule
 
-__all__ = ["FuseActivations"]
-
 
 @dataclass(frozen=True, slots=True)
 class FuseActivations:

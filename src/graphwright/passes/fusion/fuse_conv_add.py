@@ -16,8 +16,6 @@ from graphwright.passes.support.submodules import ModuleCalls, graphs_in
 from graphwright.passes.support.tensor_facts import is_number
 from graphwright.runtime import GraphModule
 
-__all__ = ["fuse_conv_add"]
-
 
 def fuse_conv_add(gm: GraphModule, calls: ModuleCalls, fused: Any) -> int:
     """Put `fused.ConvAdd2d` and `fused.ConvAddReLU2d` in the place of convolutions whose value is added to another.

@@ -25,8 +25,6 @@ from graphwright.passes.support.ownership import Ownership
 from graphwright.passes.support.submodules import LINEAR_LIKE, TRANSPOSED, LinearLike, ModuleCalls
 from graphwright.runtime import GraphModule, expect, graph_of
 
-__all__ = ["FuseConvBatchNorm", "fuse_conv_batch_norm"]
-
 # The batch norm that treats the features of a layer, its outputs or inputs, as the layer does.
 _NORM_OF: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: nn.BatchNorm1d,

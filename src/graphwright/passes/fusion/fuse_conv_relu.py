@@ -19,8 +19,6 @@ from graphwright.passes.support.ownership import Ownership
 from graphwright.passes.support.submodules import LINEAR_LIKE, LinearLike, ModuleCalls
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["ConvAddReLU", "ConvReLU", "FuseConvReLU", "fuse_conv_relu"]
-
 
 class ConvReLU(nn.Module):
     """A convolution or linear layer, then ReLU.

@@ -17,8 +17,6 @@ from graphwright.passes.support.layouts import reads_any_layout, reshape_views
 from graphwright.passes.support.submodules import ModuleCalls, graphs_in, install, is_inside_used, take_parameter_out
 from graphwright.runtime import GraphModule, read_attribute
 
-__all__ = ["MergeParallelLinears"]
-
 
 @dataclass(frozen=True, slots=True)
 class MergeParallelLinears:

@@ -24,8 +24,6 @@ from graphwright.passes.support.tensor_facts import (
 from graphwright.rewrite import Any as AnyValue
 from graphwright.rewrite import Match, Rule, maybe, one_of, rewrite, rule
 
-__all__ = ["RecognizeNorms"]
-
 
 @dataclass(frozen=True, slots=True)
 class RecognizeNorms:

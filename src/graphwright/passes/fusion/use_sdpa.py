@@ -19,8 +19,6 @@ from graphwright.passes.support.tensor_facts import shape_and_dtype
 from graphwright.rewrite import Any as AnyValue
 from graphwright.rewrite import Match, maybe, mod, one_of, repeat, rewrite, rule
 
-__all__ = ["UseScaledDotProductAttention"]
-
 
 @dataclass(frozen=True, slots=True)
 class UseScaledDotProductAttention:

@@ -12,8 +12,6 @@ from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import enter_context, exit_context, is_region, transformed
 from graphwright.runtime import graph_of, is_guard
 
-__all__ = ["Segments", "put_in_checkpoint"]
-
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
 

@@ -10,8 +10,6 @@ import torch
 from graphwright.ir import Graph, Node
 from graphwright.passes.support.tensor_facts import dtype_of, gives_tensor, is_number, sure_rank
 
-__all__ = ["functional_setitem"]
-
 
 def functional_setitem(graph: Graph, x: Node, index: Any, value: Any) -> Node | None:
     """Write what `x` is after `x[index] = value`, at the insert point; None where that is not known to be possible.

@@ -14,8 +14,6 @@ from graphwright.ir import Node, bodies_of
 from graphwright.passes.memory.checkpoint_segments import Segments, put_in_checkpoint
 from graphwright.runtime import GraphModule, Snapshot, graph_of
 
-__all__ = ["InsertCheckpoints"]
-
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 

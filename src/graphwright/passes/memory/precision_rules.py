@@ -15,8 +15,6 @@ from graphwright.ops import key_of, operator_of_target
 from graphwright.passes.support.node_names import module_paths
 from graphwright.runtime import graph_of
 
-__all__ = ["Choice", "PrecisionRules"]
-
 Choice = Literal["low", "full", "follow", "either"]
 
 _LOW_MODULES = (

@@ -28,8 +28,6 @@ from graphwright.passes.support.bodies import may_write
 from graphwright.passes.support.submodules import ModuleCalls, graphs_in
 from graphwright.runtime import GraphModule, read_attribute
 
-__all__ = ["PropagateChannelsLast"]
-
 
 @dataclass(frozen=True, slots=True)
 class PropagateChannelsLast:

@@ -21,8 +21,6 @@ from graphwright.passes.support.submodules import ModuleCalls
 from graphwright.passes.support.tensor_facts import gives_tensor, is_number, shape_and_dtype
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["RemoveInPlace"]
-
 
 @dataclass(frozen=True, slots=True)
 class RemoveInPlace:

@@ -18,8 +18,6 @@ from graphwright.passes.support.submodules import ModuleCalls
 from graphwright.passes.support.tensor_facts import is_number, shape_and_dtype
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["UseInPlace"]
-
 
 @dataclass(frozen=True, slots=True)
 class UseInPlace:

@@ -20,8 +20,6 @@ from graphwright.passes.support.module_slots import is_own
 from graphwright.passes.support.submodules import ModuleCalls
 from graphwright.runtime import GraphModule, graph_of
 
-__all__ = ["UseMixedPrecision"]
-
 
 @dataclass(frozen=True, slots=True)
 class UseMixedPrecision:

@@ -6,8 +6,6 @@ import bisect
 import itertools
 from collections.abc import Sequence
 
-__all__ = ["balanced_cuts"]
-
 
 def balanced_cuts(costs: Sequence[float], crossing: Sequence[int], allowed: Sequence[bool], parts: int) -> list[int]:
     """Say before which elements to cut; each part has at least one element.

@@ -15,8 +15,6 @@ from graphwright.passes.parts.program_values import ProgramValues
 from graphwright.passes.parts.wanted_values import Names, may_be_inside, named_outputs, read_names
 from graphwright.runtime import GraphModule, Shells, as_captured, graph_of, part_module
 
-__all__ = ["extract", "extract_from", "with_notes"]
-
 
 def extract(
     model: nn.Module | Callable[..., Any],

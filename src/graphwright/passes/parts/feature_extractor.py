@@ -23,8 +23,6 @@ from graphwright.passes.parts.wanted_values import Names, read_names
 from graphwright.passes.support.node_names import node_names
 from graphwright.runtime import GraphModule, graph_of, make_graph_module, part_module
 
-__all__ = ["create_feature_extractor", "get_graph_node_names"]
-
 # Whose layers are one node each, where they are loaded; torchvision's extractor does so.
 _LIBRARIES_OF_LAYERS = ("torchvision.ops",)
 

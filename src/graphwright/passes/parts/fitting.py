@@ -15,8 +15,6 @@ from graphwright.ops import call_of
 from graphwright.passes.parts.removed_channels import Removed
 from graphwright.runtime import is_guard
 
-__all__ = ["Fitting"]
-
 _SIZED = frozenset({"view", "reshape", "expand", "unflatten", "broadcast_to"})
 _TAKES_SIZES = _SIZED | {
     "zeros", "ones", "full", "empty", "rand", "randn", "new_zeros", "new_ones", "new_empty", "new_full", "arange",

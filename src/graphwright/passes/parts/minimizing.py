@@ -17,8 +17,6 @@ from graphwright.errors import GraphwrightError, PassError
 from graphwright.ir import Graph, Node
 from graphwright.runtime import GraphModule, Interpreter, call_of, graph_of
 
-__all__ = ["Minimized", "minimize"]
-
 
 @dataclass(frozen=True)
 class Minimized:

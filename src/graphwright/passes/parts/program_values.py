@@ -22,8 +22,6 @@ from graphwright.passes.support.node_names import Counts, is_unnamed
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import is_guard
 
-__all__ = ["ProgramValues"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Value:

@@ -16,8 +16,6 @@ from graphwright.passes.parts.removed_channels import Removed
 from graphwright.passes.support.module_numbers import renew_values
 from graphwright.runtime import GraphModule, graph_of, read_attribute
 
-__all__ = ["prune"]
-
 
 def prune(
     gm: GraphModule, group: ChannelGroup | Mapping[ChannelGroup, Iterable[int]], indices: Iterable[int] = ()

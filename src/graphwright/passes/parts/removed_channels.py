@@ -6,8 +6,6 @@ from typing import Any
 
 from graphwright.analysis import Atoms, Channels
 
-__all__ = ["Removed"]
-
 
 class Removed:
     """The atoms that are removed, and what that leaves."""

@@ -20,8 +20,6 @@ from graphwright.passes.parts.wanted_values import close_names
 from graphwright.passes.support.node_names import module_paths, node_names
 from graphwright.runtime import as_captured, graph_of, read_attribute
 
-__all__ = ["split"]
-
 Balance = Literal["flops", "params", "memory", "time"]
 _FREE = ("placeholder", "get_attr", "output")
 

@@ -15,8 +15,6 @@ from graphwright.ir import Graph, Node, map_arg, nodes_in
 from graphwright.ops import write_attribute
 from graphwright.runtime import GraphModule, graph_of, part_module
 
-__all__ = ["Link", "Split", "Stage", "Tied", "make_stages"]
-
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -15,8 +15,6 @@ from graphwright.passes.parts.wanted_values import close_names
 from graphwright.passes.support.bodies import module_of
 from graphwright.runtime import is_guard
 
-__all__ = ["labelled_stages"]
-
 
 def labelled_stages(
     gm: nn.Module, graph: Graph, nodes: list[Node], by: Mapping[str, Any] | Callable[[Node], Any]

@@ -10,8 +10,6 @@ from typing import Any
 
 from graphwright.errors import UnknownNameError
 
-__all__ = ["Names", "close_names", "matching", "may_be_inside", "named_outputs", "read_names"]
-
 Names = Iterable[Any] | Mapping[Any, str] | str
 
 

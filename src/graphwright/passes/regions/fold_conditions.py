@@ -23,8 +23,6 @@ from graphwright.passes.support.bodies import (
 )
 from graphwright.runtime import graph_of
 
-__all__ = ["FoldConditions"]
-
 _NUMBERS = (bool, int, float)
 _CONSTANTS = (*_NUMBERS, type(None))
 _FOLDED = frozenset({

@@ -21,8 +21,6 @@ from graphwright.passes.support.bodies import (
 )
 from graphwright.runtime import graph_of
 
-__all__ = ["HoistInvariants"]
-
 
 @dataclass(frozen=True, slots=True)
 class HoistInvariants:

@@ -25,8 +25,6 @@ from graphwright.passes.support.bodies import (
 )
 from graphwright.runtime import graph_of
 
-__all__ = ["MergeConditions"]
-
 
 @dataclass(frozen=True, slots=True)
 class MergeConditions:

@@ -11,8 +11,6 @@ from graphwright.ops import written_attributes
 from graphwright.passes.support.bodies import put_in_place
 from graphwright.runtime import graphs_of, read_attribute
 
-__all__ = ["SetTraining"]
-
 
 @dataclass(frozen=True, slots=True)
 class SetTraining:

@@ -12,8 +12,6 @@ from graphwright.ir import Node
 from graphwright.ops import for_loop, loop_parts
 from graphwright.passes.support.bodies import ends_by_raising, inline, put_in_place, regions_in
 
-__all__ = ["UnrollLoops"]
-
 
 @dataclass(frozen=True, slots=True)
 class UnrollLoops:

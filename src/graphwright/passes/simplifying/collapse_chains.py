@@ -17,8 +17,6 @@ from graphwright.passes.support.ownership import Ownership
 from graphwright.passes.support.tensor_facts import dtype_of, made_by, sure_rank
 from graphwright.rewrite import Match, Rule, rewrite, rule
 
-__all__ = ["CollapseChains"]
-
 
 @dataclass(frozen=True, slots=True)
 class CollapseChains:

@@ -30,8 +30,6 @@ from graphwright.passes.support.bodies import (
 )
 from graphwright.runtime import graph_of
 
-__all__ = ["RemoveDeadValues", "eliminate_dead_code", "remove_dead_values"]
-
 IsImpure = Callable[[Node], bool]
 
 

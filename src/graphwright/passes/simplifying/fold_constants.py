@@ -16,8 +16,6 @@ from graphwright.passes.support.ownership import Ownership
 from graphwright.passes.support.tensor_facts import made_by
 from graphwright.runtime import add_constant, graphs_of, has_attribute, read_attribute
 
-__all__ = ["FoldConstants"]
-
 
 @dataclass(frozen=True, slots=True)
 class FoldConstants:

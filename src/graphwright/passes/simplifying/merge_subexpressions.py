@@ -13,8 +13,6 @@ from graphwright.ops import PYTHON_OPERATORS, call_of, gives_fresh_value, is_imp
 from graphwright.passes.support.bodies import add_operand, inputs_of, may_write, module_of, own_bodies
 from graphwright.runtime import graph_of
 
-__all__ = ["MergeSubexpressions"]
-
 
 @dataclass(frozen=True, slots=True)
 class MergeSubexpressions:

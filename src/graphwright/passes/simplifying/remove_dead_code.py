@@ -11,8 +11,6 @@ from graphwright.passes.simplifying.dead_values import remove_dead_values
 from graphwright.passes.support.bodies import module_of
 from graphwright.runtime import GraphModule, graphs_of
 
-__all__ = ["RemoveDeadCode"]
-
 
 @dataclass(frozen=True, slots=True)
 class RemoveDeadCode:

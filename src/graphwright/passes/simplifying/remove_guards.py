@@ -10,8 +10,6 @@ from graphwright.ir import Node
 from graphwright.ops import is_impure
 from graphwright.runtime import CAPTURE, Guard, forget_modules, graph_of, guards_of
 
-__all__ = ["remove_guards"]
-
 
 def remove_guards(module: nn.Module, wanted: Callable[[Guard], bool] = lambda guard: True) -> int:
     """Remove the guards of a captured module that are `wanted`, all by default; return how many.

@@ -17,8 +17,6 @@ from graphwright.passes.support.tensor_facts import dtype_of, made_by, shape_of,
 from graphwright.rewrite import Match, Rule, mod, rewrite, rule
 from graphwright.runtime import read_attribute
 
-__all__ = ["RemoveNoOps"]
-
 
 @dataclass(frozen=True, slots=True)
 class RemoveNoOps:

@@ -15,8 +15,6 @@ from graphwright.passes.support.ownership import Ownership
 from graphwright.passes.support.tensor_facts import dtype_of, is_whole_number, keeps_dtype
 from graphwright.rewrite import Lit, Match, Rule, rewrite, rule
 
-__all__ = ["SimplifyAlgebra"]
-
 
 @dataclass(frozen=True, slots=True)
 class SimplifyAlgebra:

@@ -12,11 +12,6 @@ from graphwright.ir import Graph, Node, bodies_of, map_arg
 from graphwright.ops import is_impure, is_inplace, is_plain_module, is_random, is_region, raise_error, transformed
 from graphwright.runtime import graph_of, is_guard
 
-__all__ = [
-    "add_operand", "drop_operands", "ends_by_raising", "inline", "inputs_of", "items_of", "may_write",
-    "module_of", "nodes_between", "own_bodies", "plain_graphs", "put_in_place", "regions_in", "substitute",
-]  # fmt: skip
-
 
 def inputs_of(body: Graph) -> list[Node]:
     """The placeholders of a body."""

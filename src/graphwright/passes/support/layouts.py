@@ -20,11 +20,6 @@ from graphwright.ops import (
 from graphwright.passes.support.tensor_facts import made_by, noted
 from graphwright.runtime import is_guard
 
-__all__ = [
-    "ASKING_FOR_LAYOUT", "forgets_layout", "is_dense", "is_layout_hidden", "is_spread", "is_viewed_after_moving",
-    "memory_format_of", "reads_any_layout", "reshape_views",
-]  # fmt: skip
-
 _FAR = 64  # so many operations are looked at
 # What asks for strides or memory, or takes a tensor as its memory lies.
 ASKING_FOR_LAYOUT = frozenset({

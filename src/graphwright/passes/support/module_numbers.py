@@ -11,8 +11,6 @@ from graphwright.ir import Node, map_arg
 from graphwright.ops import is_region, written_attributes
 from graphwright.runtime import facts_of_modules, graphs_of, has_attribute, keep_modules, read_attribute, spelled
 
-__all__ = ["renew_values", "take_numbers"]
-
 
 def take_numbers(gm: nn.Module) -> int:
     """Put the numbers of modules that a program reads in the places where it reads them; return how many reads went.

@@ -14,8 +14,6 @@ from graphwright.ir import Node
 from graphwright.ops import is_untouched
 from graphwright.passes.support.submodules import ModuleCalls
 
-__all__ = ["Slot", "call_with", "is_own", "like_now", "take_out"]
-
 
 @dataclass(frozen=True, slots=True)
 class Slot:

@@ -19,8 +19,6 @@ from graphwright.ir import Graph, Namespace, Node, bodies_of, candidate_for
 from graphwright.ops import cond, enter_context, exit_context
 from graphwright.runtime import as_captured, graph_of, is_guard
 
-__all__ = ["Counts", "is_unnamed", "module_paths", "node_names"]
-
 _NUMBERED = re.compile(r"(.+)_[0-9]+")
 # `x += y` is called as `x + y` is.
 _PLAIN = {

@@ -12,8 +12,6 @@ from graphwright.passes.support.layouts import ASKING_FOR_LAYOUT, is_dense, is_l
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import is_guard
 
-__all__ = ["Ownership"]
-
 # What tells a value from another one with the same elements.
 _IDENTITY = frozenset({"grad", "grad_fn", "is_leaf", "requires_grad", "retains_grad", "output_nr", "_version", "data"})
 

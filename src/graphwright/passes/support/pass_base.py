@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from graphwright.runtime import GraphModule
 
-__all__ = ["PassBase", "PassResult"]
-
 
 class PassResult(NamedTuple):
     """The module after a pass, and whether the pass changed anything.

@@ -23,11 +23,6 @@ from graphwright.runtime import (
     has_attribute,
 )
 
-__all__ = [
-    "CONVOLUTIONS", "LINEAR_LIKE", "TRANSPOSED", "ModuleCalls", "LinearLike", "graphs_in", "input_of", "install",
-    "is_inside_used", "take_parameter_out",
-]  # fmt: skip
-
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
 LINEAR_LIKE = (*CONVOLUTIONS, nn.Linear)

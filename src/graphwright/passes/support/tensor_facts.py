@@ -17,11 +17,6 @@ from graphwright.ir import Node
 from graphwright.ops import Call, functional_call, kind_of, module_called, unpack
 from graphwright.runtime import expect_tensors, read_attribute
 
-__all__ = [
-    "dtype_named", "dtype_of", "gives_tensor", "is_number", "is_whole_number", "keeps_dtype", "last_size", "made_by",
-    "noted", "rank_of", "rank_root", "shape_and_dtype", "shape_of", "sure_rank",
-]  # fmt: skip
-
 _FAR = 64  # so many operations are looked through
 _NOTES = ("tensor_meta", "val", "example_value")
 

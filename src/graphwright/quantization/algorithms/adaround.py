@@ -21,8 +21,6 @@ from graphwright.quantization.algorithms.rounded import (
 )
 from graphwright.quantization.schemes import Scheme
 
-__all__ = ["adaround"]
-
 _STRETCH = 1.1, -0.1  # a sigmoid between these, clamped to 0 and 1, reaches both
 _WARM = 0.2  # the share of steps before values are pushed to whole steps
 _SHARPNESS = 20.0, 2.0  # of that push, at first and at last

@@ -17,8 +17,6 @@ from graphwright.quantization.algorithms.rounded import Rounded, output_errors
 from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import Scheme
 
-__all__ = ["ScaledWeight", "awq"]
-
 _ALPHAS = tuple(i / 10 for i in range(1, 10))
 
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["output_shift"]
-
 # Measured: EfficientNet-lite0 has 18.0 dB without correction and 22 with shares of 0.05 to 0.2; MiniLM has 23.6 dB
 # without, 24.2 with what is cut here, and less than without if nothing is.
 _LEAST_SHARE = 0.2

@@ -14,8 +14,6 @@ from torch import Tensor
 
 from graphwright.errors import QuantizationError
 
-__all__ = ["LayerWeights", "equalize"]
-
 _LEAST = 1e-8  # channels whose weights are smaller stay as they are
 
 

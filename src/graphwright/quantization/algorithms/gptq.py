@@ -25,8 +25,6 @@ from graphwright.quantization.algorithms.rounded import (
 from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import PerAxis, PerGroup, Scheme
 
-__all__ = ["gptq"]
-
 _BLOCK = 128  # inputs whose errors are handed on to all the rest at once, which is one product of matrices
 
 

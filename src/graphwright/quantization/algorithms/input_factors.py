@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["divide_norm", "scale_inputs"]
-
 
 def scale_inputs(weight: Tensor, factors: Tensor) -> Tensor:
     """Multiply a weight (out, in, ...) by a factor (in,) for each input.

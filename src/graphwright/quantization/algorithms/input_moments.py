@@ -7,8 +7,6 @@ from torch import Tensor
 
 from graphwright.errors import QuantizationError
 
-__all__ = ["InputMoments"]
-
 
 class InputMoments:
     """The mean of the products of each two inputs of a layer, over batches of rows.

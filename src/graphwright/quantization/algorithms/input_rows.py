@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["conv_rows", "linear_rows", "some_rows"]
-
 
 def linear_rows(x: Tensor) -> Tensor:
     """The inputs (..., in) of a linear layer as rows (n, in).

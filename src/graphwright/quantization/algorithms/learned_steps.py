@@ -11,8 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["learned_fake_quantize"]
-
 
 def learned_fake_quantize(x: Tensor, scale: Tensor, zero_point: Tensor | int, quant_min: int, quant_max: int) -> Tensor:
     """Give the values of a grid next to those of a tensor, with gradients for the tensor and for the scale.

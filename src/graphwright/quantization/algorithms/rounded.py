@@ -12,8 +12,6 @@ from graphwright.quantization.affine import Grid, fake_quantize_by
 from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import PerAxis, Scheme
 
-__all__ = ["Rounded", "as_matrices", "better_of", "output_errors", "refuse_other_axes", "round_to_nearest"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Rounded:

@@ -20,8 +20,6 @@ from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import PerAxis, PerToken, Scheme
 
-__all__ = ["Smoothing", "smooth"]
-
 _ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _ROWS = 512  # from which errors are estimated
 

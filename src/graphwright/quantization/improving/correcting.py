@@ -16,8 +16,6 @@ from graphwright.quantization.improving.judging import channel_of
 from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
-__all__ = ["correct_biases", "some_outputs"]
-
 Outputs = dict[Node, list[Tensor]]
 
 _ROWS, _FEWEST = 4096, 64  # outputs of each layer that are kept, and of each batch at least

@@ -13,8 +13,6 @@ from graphwright.quantization.decide import Decision
 from graphwright.quantization.layers import with_tensors
 from graphwright.quantization.sites import Program, owners_of_tensors
 
-__all__ = ["equalize_layers"]
-
 # What gives c * f(x) for c * x, and keeps channels where they are: the last dimension of linear layers, which pooling
 # would mix, and that before as many of space as convolutions have.
 _BETWEEN = {0: {"relu"}, **{n: {"relu", f"max_pool{n}d", f"avg_pool{n}d"} for n in (1, 2, 3)}}

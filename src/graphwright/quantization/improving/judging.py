@@ -14,8 +14,6 @@ from graphwright.quantization.grids import ValueGrid, grid_of_input
 from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
 from graphwright.runtime import GraphModule
 
-__all__ = ["Loss", "channel_of", "losses_of_layers", "sqnr"]
-
 _EXACT = 300.0  # dB: there is no error
 
 

@@ -22,8 +22,6 @@ from graphwright.quantization.improving.watching import Batches, See, run_batche
 from graphwright.quantization.observers.observer import Observer
 from graphwright.runtime import GraphModule
 
-__all__ = ["refine_ranges"]
-
 _RATIOS = (1.0, 0.9, 0.75, 0.6, 0.45, 0.3)  # of the range of all values
 _BATCHES, _ROWS, _PLACES, _SIDE = 2, 1024, 4096, 32  # errors are estimated from; a side of the middle of images
 

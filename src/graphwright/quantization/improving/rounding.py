@@ -19,8 +19,6 @@ from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import Scheme
 from graphwright.quantization.sites import LAYERS, Program
 
-__all__ = ["rounded_weights"]
-
 _ALGORITHMS: dict[str, Callable[[Tensor, Tensor, Scheme], Any]] = {"gptq": gptq, "adaround": adaround}
 _BYTES = 512 << 20  # of moments of inputs, kept at a time
 _ROWS = 8192  # of a batch, from which moments are estimated

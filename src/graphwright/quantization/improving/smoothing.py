@@ -24,8 +24,6 @@ from graphwright.quantization.improving.watching import Batches, See, in_chunks,
 from graphwright.quantization.layers import with_tensors
 from graphwright.quantization.sites import Program, owners_of_tensors
 
-__all__ = ["smooth"]
-
 _ROWS, _BYTES = 2048, 256 << 20  # of each input, and of all that are kept at a time
 _LEAST_ROWS = 64  # fewer say too little of the largest values that are to come
 _GAIN_FREE, _GAIN = 1.05, 1.3  # how many times smaller the squared error must be

@@ -15,8 +15,6 @@ from graphwright.quantization.programs.state import Call, Onlooker, as_it_was, f
 from graphwright.quantization.sites import after
 from graphwright.runtime import GraphModule
 
-__all__ = ["Batches", "See", "in_chunks", "run_batches", "watching"]
-
 _Item = TypeVar("_Item")
 Batches = Iterable[Call]
 See = Callable[[Tensor, Tensor], "Tensor | None"]

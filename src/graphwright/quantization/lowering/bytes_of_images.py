@@ -8,8 +8,6 @@ from torch import Tensor
 
 from graphwright.ops import has_no_side_effect
 
-__all__ = ["max_pool_of_integers"]
-
 
 @has_no_side_effect
 def max_pool_of_integers(

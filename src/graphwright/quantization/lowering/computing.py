@@ -12,17 +12,6 @@ from graphwright.quantization.affine import dequantize, quantize
 from graphwright.quantization.lowering.integers import Steps
 from graphwright.runtime import sums_bytes_exactly
 
-__all__ = [
-    "SIGNAL_TO_NOISE",
-    "as_floats",
-    "as_integers",
-    "ended",
-    "has_exact_onednn",
-    "has_onednn",
-    "reason_against",
-    "values_like",
-]
-
 SIGNAL_TO_NOISE = 40.0  # in decibels, of floats beside those of the program
 
 

@@ -21,8 +21,6 @@ from graphwright.quantization.lowering.computing import (
 from graphwright.quantization.lowering.integers import Steps
 from graphwright.quantization.lowering.linears import Linear, integer_rows, no_zero_points, onednn_rows
 
-__all__ = ["Convolution", "TransposedConvolution"]
-
 _onednn, _mkldnn = torch.ops.onednn, torch.ops.mkldnn
 _INSIDE = ("relu", "relu6", "hardswish", "silu")  # activations that the kernel of oneDNN computes
 

@@ -41,8 +41,6 @@ from graphwright.quantization.recurrent_functions import (
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
 
-__all__ = ["QuantizedLayers"]
-
 _BINARY = torch.ops.onednn.qconv2d_pointwise.binary
 _ONEDNN = (
     (_BINARY, torch.ops.onednn.qconv_pointwise.default, torch.ops.onednn.qlinear_pointwise.default)

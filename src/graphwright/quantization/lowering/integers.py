@@ -11,8 +11,6 @@ from graphwright.engines import arguments_of
 from graphwright.ir import Node
 from graphwright.quantization.affine import dequantize, quantize
 
-__all__ = ["Steps", "dequantized", "is_dequantize", "is_quantize", "quantized"]
-
 _OPS = torch.ops.graphwright
 _QUANTIZE = (quantize, _OPS.quantize, _OPS.quantize.default)
 _DEQUANTIZE = (dequantize, _OPS.dequantize, _OPS.dequantize.default)

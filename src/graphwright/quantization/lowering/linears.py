@@ -29,18 +29,6 @@ from graphwright.quantization.lowering.computing import (
 )
 from graphwright.quantization.lowering.integers import Steps
 
-__all__ = [
-    "Linear",
-    "bytes_of_call",
-    "integer_rows",
-    "moved_and_scaled",
-    "no_zero_points",
-    "onednn_rows",
-    "scales_in_a_row",
-    "sums_of_rows",
-    "turned",
-]
-
 _onednn, _mkl, _aten = torch.ops.onednn, torch.ops.mkl, torch.ops.aten
 _INSIDE = ("relu", "relu6", "gelu", "gelu_tanh", "hardswish", "silu", "tanh")  # of the kernel of oneDNN
 

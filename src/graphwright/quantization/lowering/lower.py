@@ -15,8 +15,6 @@ from graphwright.quantization.lowering.computing import has_onednn
 from graphwright.quantization.lowering.finding import QuantizedLayers
 from graphwright.runtime import GraphModule
 
-__all__ = ["Engine", "check_engine", "lower"]
-
 Engine = Literal["auto", "torch", "onnxruntime", "openvino"]
 ENGINE_NAMES = ("auto", "torch", "onnxruntime", "openvino")
 _TOLERANCE = 0.5  # of the whole, where integers off by a step go on through all layers; each site is checked by itself

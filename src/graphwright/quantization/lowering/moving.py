@@ -22,8 +22,6 @@ from graphwright.quantization.lowering.bytes_of_images import max_pool_of_intege
 from graphwright.quantization.lowering.integers import Steps, dequantized, is_dequantize, is_quantize, quantized
 from graphwright.rewrite import Calls, GraphEffects
 
-__all__ = ["Moving"]
-
 _POOLS = {"max_pool1d": 1, "max_pool2d": 2, "max_pool3d": 3}
 
 

@@ -32,8 +32,6 @@ from graphwright.quantization.recurrent_functions import (
     stacked,
 )
 
-__all__ = ["Recurrent"]
-
 _onednn = torch.ops.onednn
 
 

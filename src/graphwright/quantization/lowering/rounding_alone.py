@@ -11,8 +11,6 @@ from graphwright.engines import Calls, Kernel
 from graphwright.quantization.lowering.computing import as_floats, as_integers, reason_against, values_like
 from graphwright.quantization.lowering.integers import Steps
 
-__all__ = ["Conversion"]
-
 
 @dataclass(frozen=True, slots=True)
 class Conversion:

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from graphwright.quantization.observers.observer import Observer
 
-__all__ = ["BinnedObserver"]
-
 _SIDE = 2048  # bins above 0, and as many below
 _LEAST_EXPONENT = -60  # finer bins than 2 ** -60 are never needed: values there count as the bins next to 0
 

@@ -11,8 +11,6 @@ from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.observers.percentile import PercentileObserver
 from graphwright.quantization.schemes import Scheme
 
-__all__ = ["observer_of"]
-
 _OBSERVERS: dict[str, Callable[[str], Observer]] = {
     "minmax": MinMaxObserver,
     "moving_average": MovingAverageObserver,

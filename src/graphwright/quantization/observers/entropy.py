@@ -10,8 +10,6 @@ from graphwright.quantization.observers.bins import BinnedObserver
 from graphwright.quantization.observers.range_search import grids_of_ranges, search_range
 from graphwright.quantization.schemes import Scheme
 
-__all__ = ["EntropyObserver"]
-
 _LEAST_PROBABILITY = 1e-9  # of a bin that the quantized distribution lost: its logarithm stays finite
 
 

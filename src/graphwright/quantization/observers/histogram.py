@@ -14,8 +14,6 @@ from graphwright.quantization.observers.bins import BinnedObserver
 from graphwright.quantization.observers.range_search import grids_of_ranges, search_range
 from graphwright.quantization.schemes import Scheme
 
-__all__ = ["HistogramObserver"]
-
 
 class HistogramObserver(BinnedObserver):
     """The range whose grid makes the least mean squared error: it cuts off outliers for the sake of all other values.

@@ -9,8 +9,6 @@ from graphwright.errors import QuantizationError
 from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.schemes import Scheme
 
-__all__ = ["MinMaxObserver", "MovingAverageObserver"]
-
 
 class MinMaxObserver(Observer):
     """The range from the least to the largest value seen.

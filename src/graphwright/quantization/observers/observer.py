@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from graphwright.errors import QuantizationError
 from graphwright.quantization.schemes import Scheme
 
-__all__ = ["Observer"]
-
 
 class Observer(nn.Module, abc.ABC):
     """Sees values, and says between which bounds their grid is to lie.

@@ -9,8 +9,6 @@ from graphwright.errors import QuantizationError
 from graphwright.quantization.observers.bins import BinnedObserver
 from graphwright.quantization.schemes import Scheme
 
-__all__ = ["PercentileObserver"]
-
 
 class PercentileObserver(BinnedObserver):
     """The range that holds a share of the values: as many are cut off below as above.

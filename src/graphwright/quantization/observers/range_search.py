@@ -11,8 +11,6 @@ from torch import Tensor
 from graphwright.quantization.affine import Grid, grid_of_range
 from graphwright.quantization.schemes import PerAxis, Scheme
 
-__all__ = ["grids_of_ranges", "search_range"]
-
 Loss = Callable[[Tensor, Tensor], Tensor]  # of ranges from low (n,) to high (n,), the loss of each
 
 

@@ -10,8 +10,6 @@ from graphwright.quantization.affine import Grid, grid_of_range
 from graphwright.quantization.observers.range_search import grids_of_ranges
 from graphwright.quantization.schemes import PerAxis, PerGroup, PerTensor, Scheme
 
-__all__ = ["weight_grid"]
-
 _RATIOS = torch.linspace(1.0, 0.4, 31).tolist()  # of a range that is kept: 8 bits want nearly all, 4 bits 0.6 to 0.9
 _BLOCK = 1 << 16  # values searched at once, which then stay in the cache
 

@@ -10,8 +10,6 @@ from graphwright.quantization.observers.observer import Observer
 from graphwright.quantization.sites import after
 from graphwright.runtime import GraphModule
 
-__all__ = ["call_observer", "put_observer", "take_observers"]
-
 _HOME = "observers"
 
 

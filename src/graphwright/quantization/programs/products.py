@@ -11,8 +11,6 @@ from graphwright.ir import Node
 from graphwright.rewrite import Calls
 from graphwright.runtime import GraphModule, forget_module, graphs_of, read_attribute
 
-__all__ = ["use_linear_layers"]
-
 
 def use_linear_layers(gm: GraphModule) -> int:
     """Call nn.Linear where a program multiplies by parameters of a module that has no others; gives how many.

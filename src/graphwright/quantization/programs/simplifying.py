@@ -26,8 +26,6 @@ from graphwright.quantization.programs.products import use_linear_layers
 from graphwright.quantization.sites import LAYERS
 from graphwright.runtime import GraphModule, graphs_of, has_attribute, read_attribute
 
-__all__ = ["simplify", "simplify_in_both_modes", "with_own_modules"]
-
 
 def with_own_modules(gm: GraphModule) -> GraphModule:
     """Copy a captured module with all of its modules, but with the same tensors.

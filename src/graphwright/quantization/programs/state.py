@@ -15,9 +15,6 @@ from graphwright.errors import QuantizationError
 from graphwright.quantization.observers.observer import Observer
 from graphwright.runtime import GraphModule
 
-__all__ = ["Call", "Onlooker", "as_it_was", "fresh", "own_state", "without_gradients"]
-
-
 Call = tuple[tuple[Any, ...], dict[str, Any]]  # arguments, and keyword arguments
 
 

@@ -12,8 +12,6 @@ from graphwright.quantization.observers.min_max import MovingAverageObserver
 from graphwright.quantization.schemes import Scheme
 from graphwright.quantization.training.straight_through import round_to_grid
 
-__all__ = ["FakeQuantize", "LearnedFakeQuantize"]
-
 _LEAST_SCALE = 1e-12
 
 

@@ -14,8 +14,6 @@ from graphwright.quantization.observers.weight_grid import weight_grid
 from graphwright.quantization.schemes import Scheme
 from graphwright.quantization.training.straight_through import round_to_grid
 
-__all__ = ["FORMS", "FakeQuantizedLayer", "give_back", "take_over"]
-
 
 class FakeQuantizedLayer(nn.Module):
     """What such layers have besides those of torch.nn; made by `take_over`, never by a constructor.

@@ -10,8 +10,6 @@ from graphwright.quantization.training.fake_quantize import FakeQuantize
 from graphwright.quantization.training.layers import FakeQuantizedLayer
 from graphwright.runtime import GraphModule
 
-__all__ = ["TrainingModule"]
-
 _NORMS = nn.modules.batchnorm._BatchNorm
 
 

@@ -28,8 +28,6 @@ from graphwright.quantization.training.layers import FORMS, FakeQuantizedLayer, 
 from graphwright.quantization.training.prepared_module import TrainingModule
 from graphwright.runtime import GraphModule, change_base, forget_module, graphs_of
 
-__all__ = ["evaluated", "mapping_of_training", "round_in_training"]
-
 
 def mapping_of_training(mapping: QConfigMapping) -> QConfigMapping:
     """Rules with what training itself does left out: ranges are those of an average batch, and weights are trained."""

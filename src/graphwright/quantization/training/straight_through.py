@@ -12,8 +12,6 @@ from torch import Tensor
 
 from graphwright.quantization.affine import Grid, dequantize_by, quantize_by
 
-__all__ = ["round_to_grid"]
-
 
 class _Rounded(torch.autograd.Function):
     @staticmethod

@@ -10,19 +10,6 @@ from torch import Tensor, nn
 
 from graphwright.errors import MissingAttributeError
 
-__all__ = [
-    "MODULE_TABLES",
-    "add_constant",
-    "assign_attribute",
-    "copy_attribute",
-    "delete_attribute",
-    "free_path",
-    "has_attribute",
-    "is_compiled",
-    "read_attribute",
-    "read_attributes",
-]
-
 MODULE_TABLES = frozenset(nn.Module().__dict__)  # the names of the attributes that every module has
 
 

@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Hooks", "register"]
-
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Hooks:

@@ -24,9 +24,6 @@ from torch.nn.modules.module import _WrappedHook
 from graphwright.runtime.members.attributes import MODULE_TABLES, is_compiled
 from graphwright.runtime.objects import slots_of
 
-__all__ = ["Shells", "Tree", "copy_slots", "copy_tensors"]
-
-
 _Held = TypeVar("_Held")
 
 

@@ -7,8 +7,6 @@ from torch import nn
 from graphwright.ir import Graph
 from graphwright.ops import write_attribute
 
-__all__ = ["add_submodule", "delete_submodule", "unused_submodules"]
-
 
 def add_submodule(root: nn.Module, target: str, module: nn.Module) -> bool:
     """Put a module at a dotted path, with plain modules on the way; False where a step is something else."""

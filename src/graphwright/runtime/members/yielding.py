@@ -7,8 +7,6 @@ from typing import Any, Generic, TypeVar, overload
 
 from torch import nn
 
-__all__ = ["yielding"]
-
 T = TypeVar("T")
 
 

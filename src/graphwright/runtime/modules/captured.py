@@ -16,8 +16,6 @@ from graphwright.runtime.members.shells import Shells
 from graphwright.runtime.premises import own_class
 from graphwright.runtime.state import State
 
-__all__ = ["captured_module", "change_base", "change_entries", "our_names_in", "users_names"]
-
 _OUR_NAMES = ("graph", "code", "guards", "meta")
 
 

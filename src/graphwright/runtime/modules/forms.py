@@ -13,8 +13,6 @@ from graphwright.runtime.state import State
 
 NOTED_BY_FORMS = frozenset({"optimized_for_inference"})
 
-__all__ = ["in_form", "without_forms"]
-
 
 def in_form(module: GraphModule, form: Callable[[str], Form], beside: str) -> GraphModule:
     """Copy a captured module, and have a form write the code of each of its entry points.

@@ -13,14 +13,6 @@ from typing import Any
 
 from graphwright.runtime.graph_module import GraphModule, _invalidate, _state
 
-__all__ = [
-    "LazyGraphModule",
-    "graph_module_class",
-    "make_graph_module",
-    "skip_lazy_graph_modules",
-    "use_lazy_graph_modules",
-]
-
 _used: ContextVar[bool] = ContextVar("_used", default=False)
 _skipped: ContextVar[bool] = ContextVar("_skipped", default=False)
 

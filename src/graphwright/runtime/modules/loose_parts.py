@@ -9,8 +9,6 @@ from torch import nn
 
 from graphwright.codegen import compile_source
 
-__all__ = ["BareModule", "forward_from_source"]
-
 
 class BareModule(nn.Module):
     """A module that is its attributes and nothing else: the root that a subclass's own `__deepcopy__` hands on.

@@ -19,8 +19,6 @@ from graphwright.runtime.premises import own_class
 from graphwright.runtime.shared_code import SharedCode
 from graphwright.runtime.state import State
 
-__all__ = ["called_entry", "is_nested", "make_captured", "nested_in", "only_entry", "share_graph", "why_not_captured"]
-
 _OF_HOOKS = ("_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
 
 

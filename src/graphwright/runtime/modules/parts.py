@@ -8,8 +8,6 @@ from graphwright.ir import Graph
 from graphwright.runtime.entries import STATE
 from graphwright.runtime.graph_module import GraphModule
 
-__all__ = ["part_module"]
-
 
 def part_module(root: nn.Module, graph: Graph, class_name: str = "GraphModule") -> GraphModule:
     """Make a module of a graph that names modules and tensors of `root`: it has these, under their names.

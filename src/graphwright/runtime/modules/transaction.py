@@ -13,8 +13,6 @@ from graphwright.runtime.entries import STATE
 from graphwright.runtime.graph_module import _adopt, graphs_of
 from graphwright.runtime.modules.nested import nested_in
 
-__all__ = ["Snapshot", "transaction"]
-
 _TABLES = ("_modules", "_parameters", "_buffers", "_non_persistent_buffers_set")
 
 

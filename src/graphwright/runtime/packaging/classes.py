@@ -41,8 +41,6 @@ from graphwright.runtime.packaging.tensor_values import tensor_with_values
 from graphwright.runtime.premises import own_class
 from graphwright.runtime.references import describe, reference_to, why_unimportable
 
-__all__ = ["ModuleWriter", "ProgramsOf", "Stub", "StubError", "Uses", "Written"]
-
 _INDENT = " " * 8
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 

@@ -12,8 +12,6 @@ from torch import nn
 
 from graphwright.runtime.packaging.modules import WIDTH, Call, Expression, render
 
-__all__ = ["Statement", "WrittenClass", "merged", "rendered"]
-
 _LITERAL = re.compile(r"-?(\d[\w.+-]*|inf)|True|False|None|\"[^\"\\]*\"")
 
 

@@ -17,8 +17,6 @@ from graphwright.runtime.packaging.loading import WEIGHTS_FILE
 from graphwright.runtime.packaging.python_file import PackageSource, stored_tensors
 from graphwright.runtime.packaging.weights import save_tensors
 
-__all__ = ["write_package"]
-
 _FILES = ("__init__.py", "loading.py", "module.py", WEIGHTS_FILE)
 _MARK = "Written by graphwright."
 _INIT = '''"""{original} as a Python package. {mark}

@@ -19,8 +19,6 @@ from graphwright.runtime.packaging.classes import Stub, StubError, Written
 from graphwright.runtime.packaging.modules import WIDTH
 from graphwright.runtime.references import Reference, describe, reference_to, why_unimportable
 
-__all__ = ["import_statements", "renamed", "used_names"]
-
 
 def used_names(source: str) -> tuple[set[str], set[str]]:
     """Return the names that Python source reads, and those among them that only annotations read."""

@@ -15,8 +15,6 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-__all__ = ["WEIGHTS_FILE", "load_tensors", "rebuilt", "tensor_slots", "unpacked"]
-
 WEIGHTS_FILE = "weights.safetensors"
 
 Module = TypeVar("Module", bound=nn.Module)

@@ -20,22 +20,6 @@ from graphwright.runtime.entries import STATE
 from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.references import reference_to
 
-__all__ = [
-    "CONTAINERS",
-    "OF_PARAMETERS",
-    "WIDTH",
-    "Call",
-    "Expression",
-    "constructor_call",
-    "empty_tensor",
-    "holds_tensors",
-    "is_same_build",
-    "own_attributes",
-    "quoted",
-    "render",
-    "written_value",
-]
-
 WIDTH = 112
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)

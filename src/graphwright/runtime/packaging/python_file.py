@@ -24,8 +24,6 @@ from graphwright.runtime.packaging.loading import load_tensors, rebuilt, tensor_
 from graphwright.runtime.packaging.modules import CONTAINERS, OF_PARAMETERS, is_same_build
 from graphwright.runtime.premises import own_class
 
-__all__ = ["PackageSource", "stored_tensors"]
-
 _LOADING = {id(rebuilt): "loading", id(load_tensors): "loading"}
 
 

@@ -15,8 +15,6 @@ from graphwright.ops import for_loop, write_attribute
 from graphwright.runtime.guards import expect_outside
 from graphwright.runtime.premises import own_class
 
-__all__ = ["copied_graph", "loops_over", "roll"]
-
 _FEWEST = 3  # calls that are written as a loop
 _LISTS = (nn.ModuleList, nn.Sequential)
 _INDEX = re.compile(r"(?:^|(?<=\.))\d+(?=\.|$)")

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from graphwright.runtime.packaging.modules import Call, Expression
 
-__all__ = ["tensor_with_values"]
-
 _MOST = 256  # numbers that are written one by one
 
 

@@ -13,8 +13,6 @@ from torch import Tensor
 from graphwright.errors import ExportError
 from graphwright.runtime.packaging.whole_files import replacing, write_tensors
 
-__all__ = ["save_tensors"]
-
 # What every version of safetensors stores as it is.
 _STORABLE = frozenset({
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,

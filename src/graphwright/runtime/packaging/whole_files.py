@@ -22,8 +22,6 @@ import torch
 
 from graphwright.errors import ExportError, LoadError
 
-__all__ = ["SUM", "check_sum", "replacing", "write_tensors"]
-
 SUM = "sha256"  # the name of the text in which the sum is
 _NO_SUM = "0" * 64
 _DRAFT = ".gw-draft-"

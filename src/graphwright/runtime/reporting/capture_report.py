@@ -11,19 +11,6 @@ from graphwright.ir import Graph, Node, Origin
 from graphwright.ops import is_region
 from graphwright.runtime.guards import CAPTURE, Guard, guards_of, summed_up
 
-__all__ = [
-    "CaptureFacts",
-    "CaptureReport",
-    "ReportEntry",
-    "entries_of",
-    "join_facts",
-    "keep_facts",
-    "mark_fork",
-    "mark_opaque",
-    "report_of",
-    "report_of_all",
-]
-
 _FACTS = "capture"  # the key in the meta of a graph; plain data, so that copies, pickles and files keep it
 _TOLD = {
     "restarts": "restart",

@@ -12,8 +12,6 @@ from graphwright.errors import GuardError
 from graphwright.ir import Node
 from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts
 
-__all__ = ["note_origin", "print_failure", "raise_misfit"]
-
 
 def note_origin(error: Exception, function: FunctionType, code: PythonCode) -> None:
     """Add the user's line to an error that passed through a generated function, to be printed below its message."""

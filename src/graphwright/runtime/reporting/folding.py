@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["folded"]
-
 _SUFFIX = re.compile(r"(?<=\w)_\d+\b")  # x_3 is called like x
 # layers.3, self.layers[3](x), modules["3"].linear; what a heading ends with
 _INDEX = re.compile(r"""(?<=[\w\]])\.\d+\b|\["?\d+"?\](?=[.(\[])|, [\w.]*\d[\w.]*$""")

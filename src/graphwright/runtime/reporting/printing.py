@@ -9,8 +9,6 @@ from torch import nn
 
 from graphwright.ir import Graph, Node
 
-__all__ = ["class_text", "first_module_stack", "graph_text", "lazy_graph_text", "node_context"]
-
 
 def class_text(
     module: nn.Module,

@@ -10,8 +10,6 @@ from torch import nn
 from graphwright.runtime.entries import entry_points_of, is_readable
 from graphwright.runtime.reporting.folding import folded
 
-__all__ = ["as_html", "as_text", "in_a_line"]
-
 
 def in_a_line(module: Any) -> str:
     """Say in one line what a captured module is: `<Net captured: forward, 12 nodes>`, or as torch.fx does."""

@@ -37,8 +37,6 @@ from graphwright.runtime.trust.names import Trust, names_in
 from graphwright.runtime.trust.sizes import check_bounds, check_tree
 from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
-__all__ = ["load"]
-
 _FIX = "load files only from those you trust"
 _DATA = (bool, int, float, str, tuple, torch.Tensor)  # what the attribute of a class may be
 _DEEPEST = 400  # modules and objects in one another

@@ -28,18 +28,6 @@ from graphwright.runtime.trust.names import Trust, name_of
 from graphwright.runtime.trust.sizes import items_in
 from graphwright.values import is_named_tuple
 
-__all__ = [
-    "NotPlain",
-    "PlainReader",
-    "PlainWriter",
-    "check_keys",
-    "damaged",
-    "is_member_name",
-    "is_plain_name",
-    "plain_name",
-    "state_of",
-]
-
 _JSON = frozenset({type(None), bool, int, str})
 _BASES = (collections.OrderedDict, collections.defaultdict, collections.Counter, dict, list, set)
 _FUNCTIONS = (

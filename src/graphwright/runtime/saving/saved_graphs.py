@@ -22,8 +22,6 @@ from graphwright.runtime.trust.names import Trust, source_hash
 from graphwright.runtime.trust.sizes import WrittenOut, items_in
 from graphwright.values import is_named_tuple
 
-__all__ = ["GraphReader", "GraphWriter"]
-
 _PLACE = ("file", "line", "function", "source", "statement", "target", "module", "call", "column", "end_column")
 
 

@@ -21,8 +21,6 @@ from graphwright.errors import LoadError
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, damaged
 from graphwright.runtime.trust.names import Trust
 
-__all__ = ["is_type_text", "type_of", "type_record"]
-
 _GENERICS: dict[str, Any] = {
     **{kind.__name__: kind for kind in (list, dict, tuple, set, frozenset, type)},
     **{f"collections.abc.{name}": getattr(collections.abc, name) for name in collections.abc.__all__},

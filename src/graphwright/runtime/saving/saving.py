@@ -32,8 +32,6 @@ from graphwright.runtime.state import State
 from graphwright.runtime.trust.methods import called_methods, entry_at, is_called_with_parameters, method_at
 from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
-__all__ = ["FORMAT", "NOTE", "SUMMED", "save"]
-
 # Of the program; raised when an older version could not read what a newer one writes. Format 1 had one graph a module,
 # formats before 3 had no sum of their bytes, and format 3 a copy of a graph for each module that has it.
 FORMAT = 4

@@ -9,8 +9,6 @@ from torch import nn
 
 from graphwright.errors import GraphError
 
-__all__ = ["MACHINERY", "read_field"]
-
 # Kinds of values that programs may hold but not look into, nor get from others: the machinery of Python.
 MACHINERY: tuple[type, ...] = (
     types.GeneratorType, types.FrameType, types.CodeType, types.TracebackType, types.FunctionType, types.MethodType,

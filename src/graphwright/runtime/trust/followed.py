@@ -16,8 +16,6 @@ from typing import Any
 
 from graphwright.source import codes_of, held_by
 
-__all__ = ["reach_of"]
-
 _MOST = 200  # functions followed from one
 _MODULES = frozenset({
     "_ctypes", "_imp", "_io", "_pickle", "_posixsubprocess", "_socket", "aiohttp", "asyncio", "builtins", "cffi",

@@ -12,8 +12,6 @@ from graphwright.ir import Node
 from graphwright.runtime.trust.members import field_kind
 from graphwright.runtime.trust.operators import is_tensor_operator
 
-__all__ = ["Kinds"]
-
 _CONVERSIONS = (
     bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, slice, range,
     torch.Size, torch.device, torch.finfo, torch.iinfo, torch.Generator,

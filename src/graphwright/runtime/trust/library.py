@@ -31,19 +31,6 @@ from graphwright.runtime.trust.members import methods_of_kind
 from graphwright.runtime.trust.operators import is_tensor_operator, takes_on_trust
 from graphwright.values import TensorMetadata
 
-__all__ = [
-    "CONTAINERS",
-    "DATA_OF_ROOMS",
-    "MANAGERS",
-    "OF_ROOMS",
-    "TARGETS_ALONE",
-    "is_data_of_room",
-    "is_exception",
-    "is_plain_class",
-    "makes_arrays",
-    "may_be_called",
-]
-
 CONTAINERS = (
     collections.OrderedDict,
     collections.defaultdict,

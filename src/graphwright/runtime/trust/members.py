@@ -18,8 +18,6 @@ from graphwright.runtime.graph_module import GraphModule
 from graphwright.runtime.trust.fields import MACHINERY
 from graphwright.runtime.trust.operators import operator_names
 
-__all__ = ["attributes_of_kind", "field_kind", "is_data", "is_field", "is_method", "is_secret", "methods_of_kind"]
-
 _TENSOR_METHODS = frozenset({
     "backward", "bfloat16", "bool", "byte", "cdouble", "cfloat", "char", "cpu", "cuda", "dim", "dim_order",
     "double", "element_size", "float", "half", "int", "long", "lu", "ndimension", "nelement", "new", "new_tensor",

@@ -21,15 +21,6 @@ from graphwright.ir import Node, nodes_in
 from graphwright.ops import transformed, unpack
 from graphwright.runtime.entries import entry_points_of
 
-__all__ = [
-    "called_methods",
-    "calls_method",
-    "entry_at",
-    "is_called_with_parameters",
-    "is_pull_back",
-    "method_at",
-]
-
 
 def called_methods(node: Node) -> list[str]:
     """The dotted paths of the methods that a `get_attr` node is read for; none where it has any other use."""

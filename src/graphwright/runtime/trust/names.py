@@ -38,8 +38,6 @@ from graphwright.runtime.trust.library import (
 from graphwright.runtime.trust.members import is_secret
 from graphwright.runtime.trust.operators import takes_on_trust
 
-__all__ = ["Trust", "name_of", "names_in", "source_hash"]
-
 # Modules in which a file may look for functions and classes; which of theirs it may name is in library.py.
 _HOMES = frozenset({
     "builtins", "cmath", "collections", "copy", "heapq", "_heapq", "math", "numpy", "numpy.random", "operator",

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["is_tensor_operator", "operator_names", "takes_on_trust"]
-
 _NAMESPACES = frozenset({"aten", "prims", "quantized", "torchvision"})
 # The internal operators that captures and decompositions have; what others take for granted, nothing checks.
 _INTERNAL = frozenset({

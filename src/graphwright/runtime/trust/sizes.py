@@ -10,8 +10,6 @@ from typing import Any
 
 from graphwright.errors import LoadError
 
-__all__ = ["WrittenOut", "check_bounds", "check_tree", "items_in"]
-
 _ALWAYS = 1_000  # items that a value may have whatever the file holds
 _TOGETHER = 1_000_000  # and all values of a program together
 _TIMES = 10  # as often they may hold what the file holds once

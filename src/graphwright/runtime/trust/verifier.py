@@ -48,8 +48,6 @@ from graphwright.runtime.trust.members import is_data, is_field, is_method, is_s
 from graphwright.runtime.trust.methods import called_methods, calls_method
 from graphwright.runtime.trust.names import Trust
 
-__all__ = ["holds_callable", "verify", "written_paths"]
-
 _FIX = "load files only from those you trust"
 _NUMBERS = (bool, int, float, complex)  # may stand for dtypes anywhere
 _FACTORIES = (*_NUMBERS, str, list, dict, set, tuple, *CONTAINERS)

@@ -56,8 +56,6 @@ from graphwright.script.types import (
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["BUILTINS"]
-
 Args = list[Value]
 Words = dict[str, Value]
 

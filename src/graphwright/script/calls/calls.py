@@ -58,8 +58,6 @@ from graphwright.script.types import (
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["call", "sizes", "spread"]
-
 _MATH_INTS = frozenset({"ceil", "floor", "gcd", "lcm", "factorial", "comb", "perm", "isqrt", "trunc"})
 _MATH_BOOLS = frozenset({"isnan", "isinf", "isfinite", "isclose"})
 

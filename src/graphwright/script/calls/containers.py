@@ -30,8 +30,6 @@ from graphwright.script.types import (
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["CONTAINERS"]
-
 Args = list[Value]
 Words = dict[str, Value]
 _MADE: dict[Any, Callable[[], Type]] = {  # what a `defaultdict` puts where nothing is, by what makes it

@@ -32,8 +32,6 @@ from graphwright.source import held_by, walk_all, why_no_definition
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["inline", "inline_closure", "modifier_of"]
-
 _MOST_CALLS = 24  # of one function inside itself
 _MOST_RECURSIONS = 1_000  # calls of functions inside themselves, in one program
 _MARK = "_graphwright_script"

@@ -52,8 +52,6 @@ from graphwright.script.types import (
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["call_method"]
-
 _STR_RESULTS: dict[str, Type] = {
     **dict.fromkeys(("split", "rsplit", "splitlines"), ListType(STR)),
     **dict.fromkeys(("find", "rfind", "index", "rindex", "count"), INT),

@@ -20,8 +20,6 @@ from graphwright.script.types import ANY, NONE, TENSOR, OptionalType, TupleType,
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["call_module", "container_items", "module_items"]
-
 _STATES = TupleType((TENSOR, TENSOR))
 _RESULTS: dict[type[nn.Module], Type] = {
     nn.LSTM: TupleType((TENSOR, _STATES)), nn.GRU: TupleType((TENSOR, TENSOR)), nn.RNN: TupleType((TENSOR, TENSOR)),

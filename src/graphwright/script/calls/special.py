@@ -52,8 +52,6 @@ from graphwright.script.types import (
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["classes_of", "is_instance", "special_function"]
-
 Handler = Callable[["Context", list[Value], dict[str, Value], ast.AST, str], Value]
 
 

@@ -50,8 +50,6 @@ from graphwright.script.types import (
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["augmented", "binary", "compared", "comparison", "result_of", "unary"]
-
 _OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
     ast.Add: ("add", "+"), ast.Sub: ("sub", "-"), ast.Mult: ("mul", "*"), ast.Div: ("truediv", "/"),
     ast.FloorDiv: ("floordiv", "//"), ast.Mod: ("mod", "%"), ast.Pow: ("pow", "**"), ast.MatMult: ("matmul", "@"),

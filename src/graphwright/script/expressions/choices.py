@@ -18,8 +18,6 @@ from graphwright.script.types import INT
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["attribute_of_choice", "item_of_container"]
-
 
 def item_of_container(c: Context, owner: ModuleRef, key: Runtime, node: ast.AST) -> Value:
     """Compile `self.layers[i]` and `self.heads[name]`: which item it is, a lookup among their numbers or names says."""

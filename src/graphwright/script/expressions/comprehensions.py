@@ -17,8 +17,6 @@ from graphwright.source import TAKES_ALL, holds, loop_of
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["comprehension", "generator"]
-
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 

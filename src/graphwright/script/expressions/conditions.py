@@ -26,8 +26,6 @@ from graphwright.script.types import ANY, BOOL, NONE, OptionalType, Type, resolv
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["boolean", "condition", "is_none"]
-
 Known = dict[str, Type]
 
 

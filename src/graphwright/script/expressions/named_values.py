@@ -52,8 +52,6 @@ from graphwright.source import is_foreign_class
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["attribute", "child", "closest", "is_plain", "wrap"]
-
 _PLAIN = (
     *(int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout),
     *(torch.memory_format, torch.Size, enum.Enum, slice),

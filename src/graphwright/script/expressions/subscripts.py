@@ -48,8 +48,6 @@ from graphwright.script.types import (
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
 
-__all__ = ["key_of", "subscript"]
-
 
 def key_of(c: Context, node: ast.expr) -> Any:
     """What stands between brackets: a value, a slice of values, or a tuple of these."""

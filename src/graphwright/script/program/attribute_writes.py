@@ -14,8 +14,6 @@ from torch import nn
 from graphwright.script.program.frames import code_of
 from graphwright.source import names_in
 
-__all__ = ["Written", "written_elsewhere"]
-
 
 class Written:
     """The attributes that the methods of some classes assign, as far as these methods may run.

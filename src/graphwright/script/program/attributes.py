@@ -18,8 +18,6 @@ from graphwright.script.program.attribute_writes import Written
 from graphwright.script.types import ANY, NONE, TENSOR, Type, join, optional
 from graphwright.source import codes_of
 
-__all__ = ["Attributes"]
-
 _Key = tuple[int, str]  # the id of a module, and the name of an attribute
 _MOST_ROUNDS = 6
 

@@ -46,8 +46,6 @@ from graphwright.script.types import (
     is_number,
 )
 
-__all__ = ["Context", "Kinds", "Parts"]
-
 Kinds = frozenset[str]  # how a block of statements may end: "next", "return", "break", "continue", "raise"
 
 

@@ -10,8 +10,6 @@ from graphwright.script.annotations import field_type, type_from_annotation
 from graphwright.script.program.frames import Code, code_of
 from graphwright.script.types import ANY, Type, resolved
 
-__all__ = ["type_of_field"]
-
 
 @functools.lru_cache(4096)
 def type_of_field(kind: type, name: str) -> Type:

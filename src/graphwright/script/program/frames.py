@@ -19,8 +19,6 @@ from graphwright.script.program.values import Runtime, Value
 from graphwright.script.types import Type
 from graphwright.source import Liveness, Source, assigned, closure_of, definition_of, held_by, source_of
 
-__all__ = ["MISSING", "Closure", "Code", "Frame", "Kept", "LoopEnds", "Scope", "code_of"]
-
 MISSING: Any = object()
 
 

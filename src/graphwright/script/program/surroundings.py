@@ -18,8 +18,6 @@ from graphwright.runtime import Found, Outside, bound_in, codes_beside
 from graphwright.script.program.frames import MISSING, Code
 from graphwright.source import is_foreign, is_foreign_class, is_foreign_file
 
-__all__ = ["Surroundings"]
-
 _MOST = 256  # items of a container that are compared at each call
 
 

@@ -6,8 +6,6 @@ import ast
 import dataclasses
 from collections.abc import Sequence
 
-__all__ = ["TypeComments", "type_comments"]
-
 
 @dataclasses.dataclass(frozen=True)
 class TypeComments:

@@ -18,11 +18,6 @@ from graphwright.ir import Node
 from graphwright.script.annotations import type_of_constant
 from graphwright.script.types import ANY, DictType, IteratorType, ListType, ObjectType, TupleType, Type, join
 
-__all__ = [
-    "BAD", "Bad", "Bound", "Choice", "Const", "Display", "Group", "Instance", "ModuleRef", "Reference", "Runtime",
-    "Unbound", "Value", "common_type", "constant", "is_outside",
-]  # fmt: skip
-
 
 class Value:
     """What an expression stands for."""

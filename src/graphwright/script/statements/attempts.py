@@ -25,8 +25,6 @@ from graphwright.values import Given, filled
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["try_statement"]
-
 _Errors = tuple[type[BaseException], ...]
 
 

@@ -22,8 +22,6 @@ from graphwright.values import Given, filled
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["Refined", "branch", "by_number", "choose", "chosen", "continue_unless_left"]
-
 Work = Callable[[], "Kinds"]
 Refined = Mapping[str, Type]  # variables of which more is known on a side
 

@@ -34,8 +34,6 @@ from graphwright.source import assigned, leaves_loop, target_names, with_test_in
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["for_statement", "needs_items", "static_items", "while_statement"]
-
 _MOST_ATTEMPTS = 8
 _MOST_UNROLLED = 1024
 

@@ -31,8 +31,6 @@ from graphwright.values import INSIDE, Container, Given, Joiner, Path, Slot, Tem
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["LEAVING", "NEXT", "Merged", "Merger", "Side", "flag_of"]
-
 NEXT: Kinds = frozenset({"next"})
 LEAVING = ("return", "break", "continue")
 Merged: TypeAlias = "Value | Template"

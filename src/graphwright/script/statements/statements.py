@@ -57,8 +57,6 @@ from graphwright.source import UnknownPattern, assigned, lower_match
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["assign", "assign_attribute", "block", "declared"]
-
 
 def block(c: Context, statements: Sequence[ast.stmt]) -> Kinds:
     """Compile statements, and say how they may end."""

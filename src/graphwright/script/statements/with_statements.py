@@ -19,8 +19,6 @@ from graphwright.source import walk_all
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context, Kinds
 
-__all__ = ["enter_known", "with_statement"]
-
 
 def with_statement(c: Context, node: ast.With) -> Kinds:
     """Compile `with`."""
