@@ -442,3 +442,17 @@ def dd_lambda(x):
     for i, row in enumerate(x):
         d[i % 2] = d[i % 2] + row
     return dict(d)
+
+
+@program
+def d_items_that_are_dicts(x):
+    rows = []
+    for row in x:
+        rows.append({"sum": row.sum(), "max": row.max()})
+    total = x.new_zeros(())
+    for row in rows:
+        for value in row.values():
+            total = total + value
+        if "sum" in row:
+            total = total + row.get("max", total)
+    return total

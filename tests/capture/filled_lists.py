@@ -616,3 +616,16 @@ def m2(x):
         t += row.sum()
         u = t
     return t, u
+
+
+@program
+def t_added_to_rows(x):
+    rows = []
+    for row in x:
+        rows.append([row.sum(), row.max()])
+    total = x.new_zeros(())
+    for row in rows:
+        if row:
+            total = total + sum(row)
+        total = total + (row + [total])[-1]
+    return total, torch.stack([total] * 2)

@@ -128,7 +128,6 @@ from graphwright.source.syntax import (
 from graphwright.source.uses import (
     Asked,
     Use,
-    argument_at,
     argument_of,
     call_at,
     parameter_uses,
@@ -141,7 +140,7 @@ __all__ = [
     "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "EMPTY", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK",
     "SCOPES", "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler",
     "Liveness", "Lowered", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried", "UnknownPattern",
-    "Use", "all_placed", "annotate", "annotations_of", "argument_at", "as_attempt", "as_loop", "assigned", "blocks_of",
+    "Use", "all_placed", "annotate", "annotations_of", "as_attempt", "as_loop", "assigned", "blocks_of",
     "bound_in_loops", "by_code", "cache_around", "call_of_locals", "calls_the_same", "catches", "children",
     "closure_of", "codes_of", "content_of", "compares_identity", "compares_sizes", "copied_tree", "definition_line",
     "definition_of", "exit_signal", "exiting", "falls_through", "function_of", "function_of_call", "held_by", "holds",

@@ -101,12 +101,6 @@ def expression_of(code: CodeType, instruction: int) -> ast.AST | None:
     return None if statement is None else expression_at(statement, position)
 
 
-def argument_at(code: CodeType, instruction: int, index: int, keyword: str | None = None) -> Place | None:
-    """The place of the expression that is an argument of the call that an instruction makes, where there is one."""
-    found = argument_of(code, instruction, index, keyword)
-    return None if found is None else (found.lineno, found.col_offset)
-
-
 def argument_of(code: CodeType, instruction: int, index: int, keyword: str | None = None) -> ast.expr | None:
     """The expression that is an argument of the call that an instruction makes, where there is one."""
     call = call_at(code, instruction)

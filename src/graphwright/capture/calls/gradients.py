@@ -21,10 +21,9 @@ from torch import nn
 from graphwright.capture.conversion.conversion import compares_with_flag, is_converted
 from graphwright.capture.numbers.keys import is_fixed
 from graphwright.capture.proxies.object_proxy import ObjectProxy
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.source import is_internal, is_ours, user_frame
 
@@ -51,12 +50,10 @@ class _Backward:
         self._recorder = recorder
 
     def __getattr__(self, name: str) -> Any:
-        raise refusal(
-            CaptureError(
-                f"the program looks into how a tensor was computed: grad_fn.{name}",
-                at=self._recorder.where(),
-                fix="ask whether it is None only, or make the function that looks a leaf: leaf_functions=[...]",
-            )
+        raise refused(
+            self._recorder,
+            f"the program looks into how a tensor was computed: grad_fn.{name}",
+            "ask whether it is None only, or make the function that looks a leaf: leaf_functions=[...]",
         )
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from graphwright.capture.calls.autograd_functions import is_apply
 from graphwright.capture.calls.given_functions import closes_over_values, path_of
 from graphwright.capture.calls.opaque import holds_values, record_opaque
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
@@ -102,7 +102,7 @@ def _functional_call(recorder: TypedCapture, function: FunctionType, /, *args: A
         return inline(torch.func.functional_call, (copied, values, inputs), given)
     if not path:
         message = "functional_call of the module that is being captured, inside its own forward"
-        raise refusal(CaptureError(message, at=recorder.where()))
+        raise refused(recorder, message)
     node = recorder.node("get_attr", path, (), {}, path.replace(".", "_"))
     stand_in = recorder.examples.module(shells.original(module))
     run = functools.partial(torch.func.functional_call, stand_in)

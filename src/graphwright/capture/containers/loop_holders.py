@@ -21,10 +21,9 @@ from graphwright.capture.containers.methods import ITEM, ITEMS, KEY, Given, Part
 from graphwright.capture.containers.row_engine import Container
 from graphwright.capture.proxies.contents import content
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.running import refusal, stopping
+from graphwright.capture.state.running import refused, stopping
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.side_ended import Raised
-from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.source import targets_in
 from graphwright.values import ConstantKind, Kind, MappingKind, RecordKind, SequenceKind, sequence
@@ -150,12 +149,8 @@ class Holder(Container):
             return why
         if self._give_up is not None:
             self._refuse()
-        return refusal(
-            CaptureError(
-                f"{why}, and a loop fills it",
-                at=self.recorder.where(),
-                fix="put what is of another kind into a container of its own",
-            )
+        return refused(
+            self.recorder, f"{why}, and a loop fills it", "put what is of another kind into a container of its own"
         )
 
     # ---- others like it
@@ -218,12 +213,10 @@ class Holder(Container):
         """An item was changed by a name of its own: start again without this list, where that can be."""
         if self._give_up is not None:
             self._refuse()
-        raise refusal(
-            CaptureError(
-                f"the program changes a list or dict that it has put into {self.name}, to which a loop adds",
-                at=self.recorder.where(),
-                fix="change it before it is put there, or as an item of that list",
-            )
+        raise refused(
+            self.recorder,
+            f"the program changes a list or dict that it has put into {self.name}, to which a loop adds",
+            "change it before it is put there, or as an item of that list",
         )
 
     def _value(self, kind: Kind | None, node: Node, noted: Callable[[Kind], None], names: Sequence[str] = ()) -> Any:

@@ -26,12 +26,11 @@ from graphwright.capture.effects.branch_state import State
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.regions import Region, Writing
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refused
 from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.ir import Node, shared_operands
 from graphwright.ops import is_impure, transformed
 from graphwright.values import Kind, leaves
@@ -200,11 +199,11 @@ class _Ordering:
                 region.graph.output(given)._origin = last._origin or recorder.site()
         except Raised:
             message = f"the key of {_ORDERINGS[self._function]} raises an exception whatever it is given"
-            raise refusal(CaptureError(message, at=recorder.where())) from None
+            raise refused(recorder, message) from None
         if state.has_changed(before):
             state.restore()
             message = f"the key of {_ORDERINGS[self._function]} changes what is outside of it"
-            raise refusal(CaptureError(message, at=recorder.where(), fix="compute the keys first, in a loop"))
+            raise refused(recorder, message, "compute the keys first, in a loop")
         return region
 
     # ---- the example

@@ -23,10 +23,9 @@ from graphwright.capture.containers.methods import DEQUE, DICT, HEAP, INDEX, ITE
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, joined_texts, makes_text
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refused
 from graphwright.capture.state.samples import Growable, Grows
 from graphwright.capture.state.symbols import is_symbolic
-from graphwright.errors import CaptureError
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -183,7 +182,7 @@ def heap(
         return args[0]._do(function.__name__, HEAP[function], args[1:])
     if function is heapq.merge and any(isinstance(arg, LoopList) for arg in args):
         what, fix = "the program merges lists to which a loop adds", "use sorted(first + second)"
-        raise refusal(CaptureError(what, at=recorder.where(), fix=fix))
+        raise refused(recorder, what, fix)
     if args and function in HEAP:
         if is_growing(args[0]):
             args[0]._refuse()

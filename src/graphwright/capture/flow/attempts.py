@@ -29,9 +29,8 @@ from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.parts import Handlers
 from graphwright.capture.state.regions import Region
-from graphwright.capture.state.running import RUN, refusal
+from graphwright.capture.state.running import RUN, refused
 from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index, is_symbolic, symbol_of
-from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, Target
 from graphwright.ops import is_impure
 from graphwright.runtime import expect_class
@@ -430,7 +429,7 @@ class Attempts(MadeErrors):
         restart = recorder.questions.refusals.outline(sys._getframe(1), why)
         if restart is not None:
             return recorder.questions.restart(restart)
-        return refusal(CaptureError(why, at=recorder.where(), fix=fix))
+        return refused(recorder, why, fix)
 
     def _look_around(self, frame: FrameType) -> None:
         """Find the functions on the stack that have handlers which were not seen to be entered."""

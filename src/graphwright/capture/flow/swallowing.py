@@ -11,8 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.proxies.calls_as_written import is_torch
-from graphwright.capture.state.running import refusal, running
-from graphwright.errors import CaptureError
+from graphwright.capture.state.running import refused, running
 from graphwright.source import holds, source_behind
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def check_contexts(recorder: Capture) -> None:
     if recorder.attempts.swallowing:
         name = type(recorder.attempts.swallowing[-1]).__name__
         message = f"data decides whether an error is raised that a context of the program, {name}, may swallow"
-        raise refusal(CaptureError(message, at=recorder.where(), fix="write `try` and `except`"))
+        raise refused(recorder, message, "write `try` and `except`")
 
 
 class _Watched:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils._pytree import register_pytree_node
 
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.running import refusal
-from graphwright.errors import CaptureError
+from graphwright.capture.state.running import refused
 from graphwright.ir import Node
 from graphwright.source import user_frame
 
@@ -71,19 +70,15 @@ class Growing:
             self._give_up()
             raise self.recorder.questions.restart(Restart(f"{self.name} is read as a whole"))
         if self.is_local:
-            raise refusal(
-                CaptureError(
-                    f"the program reads {self.name or 'a container'}, which a loop on data fills, as a whole",
-                    at=self.recorder.where(),
-                    fix="read single items of it, go over it in a `for` loop, or pass it to an operation",
-                )
+            raise refused(
+                self.recorder,
+                f"the program reads {self.name or 'a container'}, which a loop on data fills, as a whole",
+                "read single items of it, go over it in a `for` loop, or pass it to an operation",
             )
-        raise refusal(
-            CaptureError(
-                f"the program goes over {self.name}, to which it adds from call to call",
-                at=self.recorder.where(),
-                fix="read single items of it, or pass it whole to an operation",
-            )
+        raise refused(
+            self.recorder,
+            f"the program goes over {self.name}, to which it adds from call to call",
+            "read single items of it, or pass it whole to an operation",
         )
 
 

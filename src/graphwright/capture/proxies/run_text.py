@@ -17,10 +17,9 @@ import torch
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Node
 from graphwright.values import leaves
 
@@ -144,12 +143,10 @@ class RunText:
 
     def _refuse(self, *args: Any) -> Any:
         ask_for_texts(self.recorder, self.places)
-        raise refusal(
-            CaptureError(
-                "the program takes apart, or passes on, a text that is made of a number which only a run knows",
-                at=self.recorder.where(),
-                fix="use it as a key or an item, return it, or make it outside of the loop",
-            )
+        raise refused(
+            self.recorder,
+            "the program takes apart, or passes on, a text that is made of a number which only a run knows",
+            "use it as a key or an item, return it, or make it outside of the loop",
         )
 
     __lt__ = __le__ = __gt__ = __ge__ = __mul__ = __mod__ = __contains__ = __getitem__ = __iter__ = _refuse

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.state.running import refusal, running
+from graphwright.capture.state.running import refused, running
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
-from graphwright.errors import CaptureError
 from graphwright.source import is_internal
 
 # What nobody sees into: an iterator may hold such a tensor.
@@ -121,12 +120,10 @@ def asked_for_class(mixed: TensorProxy) -> BaseException:
     """What to raise where the program asks what a value is that is a number on some ways and a tensor on others."""
     if mixed.mixed_at is not None:
         return fork_for(mixed, "is asked for its class")
-    return refusal(
-        CaptureError(
-            "the program asks for the class of a value that is a number on some ways and a tensor on others",
-            at=mixed.recorder.where(),
-            fix="start with a tensor",
-        )
+    return refused(
+        mixed.recorder,
+        "the program asks for the class of a value that is a number on some ways and a tensor on others",
+        "start with a tensor",
     )
 
 

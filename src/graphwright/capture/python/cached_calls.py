@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.contents_before import ContentsBefore
 from graphwright.capture.outside.named import is_foreign_definition
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refused
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node
@@ -86,12 +86,10 @@ def check_results(recorder: TypedCapture) -> None:
 
 
 def _refuse(recorder: Capture, function: Callable[..., Any], what: str) -> None:
-    raise refusal(
-        CaptureError(
-            f"{_name(function)}, a function behind a functools cache, {what}",
-            at=recorder.where(),
-            fix="keep the function as one node: leaf_functions=[...]",
-        )
+    raise refused(
+        recorder,
+        f"{_name(function)}, a function behind a functools cache, {what}",
+        "keep the function as one node: leaf_functions=[...]",
     )
 
 

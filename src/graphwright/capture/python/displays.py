@@ -27,10 +27,9 @@ from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, 
 from graphwright.capture.python.messages import told_percent
 from graphwright.capture.python.number_calls import chosen
 from graphwright.capture.python.own_texts import with_own_percents, with_own_texts
-from graphwright.capture.state.running import refusal, running
+from graphwright.capture.state.running import refused, running
 from graphwright.capture.state.symbols import is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.ops import call_item_at, item_at, value_at, value_or
 from graphwright.source import CHANGES
 
@@ -176,12 +175,10 @@ def merged(values: Any, more: Any) -> Any:
     recorder = running()
     if recorder is not None and is_growing(more) and (type(values) in DICTS or type(values) is set):
         grow(recorder, values)
-        raise refusal(
-            CaptureError(
-                f"the program adds what only a run knows to a {type(values).__name__} that it has made itself",
-                at=recorder.where(),
-                fix="make another one of both: values = values | more",
-            )
+        raise refused(
+            recorder,
+            f"the program adds what only a run knows to a {type(values).__name__} that it has made itself",
+            "make another one of both: values = values | more",
         )
     values |= more
     return values

@@ -11,10 +11,9 @@ import torch
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.transformed_functions import code_of, parameters_of
 from graphwright.capture.state.regions import Writing
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refused
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import TRANSFORMS
 from graphwright.source import CallSite
@@ -51,7 +50,7 @@ def run_body(
             _write_output(recorder, region, function, result)
     except Raised:
         message = f"the function given to {name} raises an exception whatever its inputs are"
-        raise refusal(CaptureError(message, at=recorder.where())) from None
+        raise refused(recorder, message) from None
     return result
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from graphwright.errors import CaptureError
 from graphwright.source import is_internal
 
 if TYPE_CHECKING:
@@ -110,6 +111,11 @@ class Refusal(BaseException):
 def refusal(error: Exception) -> BaseException:
     """What to raise for an error of the capture: while a program runs, what no handler of its own catches."""
     return error if running() is None else stopping(Refusal(error))
+
+
+def refused(recorder: Capture, what: str, fix: str | None = None) -> BaseException:
+    """What to raise where the line that runs does what cannot be captured."""
+    return refusal(CaptureError(what, at=recorder.where(), fix=fix))
 
 
 def stopping(why: BaseException) -> BaseException:
