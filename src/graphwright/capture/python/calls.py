@@ -71,7 +71,7 @@ from graphwright.capture.python.number_calls import (
     truth,
 )
 from graphwright.capture.python.own_texts import own_format, own_text
-from graphwright.capture.python.substitutes import is_refused, substitute
+from graphwright.capture.python.substitutes import LOCK, is_refused, substitute, waited
 from graphwright.capture.state.running import running
 from graphwright.source import without_cache
 
@@ -180,6 +180,7 @@ _METHODS: dict[type, dict[str, Handlers]] = METHODS | {
     list: METHODS[list]
     | {"sort": (_ORDERED,), "count": (counted,), "index": (searched,), "remove": (searched, *METHODS[list]["remove"])},
     tuple: METHODS.get(tuple, {}) | {"count": (counted,), "index": (searched,)},
+    LOCK: {"acquire": (waited,)},
 }
 _METHODS[str] |= {
     "format": (functools.partial(told_format, call), functools.partial(own_format, call), *METHODS[str]["format"])

@@ -29,9 +29,8 @@ from graphwright.capture.proxies.object_proxy import ObjectMethod, ObjectProxy, 
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.state.leaf_modules import called_with
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refused
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -186,23 +185,17 @@ def _foreign_called(
     return record_foreign_call(with_examples(recorder), function, args, kwargs)
 
 
-def _of_builtin(
-    recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Substitute:
-    """A function of C. One that waits for a lock may wait for what a side that is captured does not do."""
-    if type(function.__self__) is _LOCK and function.__name__ == "acquire" and not (args or kwargs):
-        return functools.partial(_waited, recorder, function)
-    return _by_arguments(recorder, function, args, kwargs)
-
-
-def _waited(recorder: Capture, acquire: Callable[..., bool], /) -> bool:
+def waited(recorder: Capture, acquire: Callable[..., bool], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`lock.acquire()`, which may wait for what a side that is captured does not do."""
+    if args or kwargs:
+        return NotImplemented
     if not acquire(timeout=_LONGEST_WAIT):
         message = f"the program waits for a lock, for more than {_LONGEST_WAIT} second"
-        raise refusal(CaptureError(message, at=recorder.where(), fix="keep values in a list or a collections.deque"))
+        raise refused(recorder, message, "keep values in a list or a collections.deque")
     return True
 
 
-_LOCK = type(threading.Lock())
+LOCK = type(threading.Lock())
 _LONGEST_WAIT = 1
 
 
@@ -217,5 +210,5 @@ def is_refused(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 _BY_TYPE: dict[type, Callable[..., Substitute]] = {
-    FunctionType: _by_arguments, BuiltinFunctionType: _of_builtin, MethodType: _of_method, type: _of_class,
+    FunctionType: _by_arguments, BuiltinFunctionType: _by_arguments, MethodType: _of_method, type: _of_class,
 }  # fmt: skip
