@@ -521,3 +521,28 @@ def test_the_original_is_not_written_to() -> None:
         assert module.__dict__.keys() == before[name].keys()
         assert all(module.__dict__[key] is value for key, value in before[name].items())
     assert list(dict(model.net.named_parameters())) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+
+
+class Counts(nn.Module):
+    def __init__(self, is_inside: bool) -> None:
+        super().__init__()
+        self.n, self.is_inside = 0, is_inside
+
+    def block(self, x: Tensor) -> Tensor:
+        if self.is_inside:
+            self.n += 1
+        return x.sin() * self.n
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.n += 1
+        return checkpoint(self.block, x, use_reentrant=False)
+
+
+def test_what_a_checkpointed_function_counts_is_refused() -> None:
+    with pytest.raises(CaptureError, match=r"(?s)counts in Counts.n, in a function under checkpoint.*outside of that"):
+        trace(Counts(is_inside=True), (torch.ones(2),))
+    model, gm = Counts(is_inside=False), trace(Counts(is_inside=False), (torch.ones(2),))
+    for each in (model, gm):
+        x = torch.ones(2, requires_grad=True)
+        each(each(x)).sum().backward()
+    assert gm.n == model.n == 2

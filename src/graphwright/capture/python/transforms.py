@@ -10,7 +10,7 @@ import functools
 import inspect
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ from graphwright.capture.python.calls import call
 from graphwright.capture.python.transform_bodies import item_maker, run_body
 from graphwright.capture.python.transformed_functions import GivenFunction, Transformed
 from graphwright.capture.state.regions import Region
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refusal, refused
+from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node, shared_operands
@@ -139,7 +140,10 @@ class Transforms:
             inputs = tuple(args[0]) if isinstance(args[0], tuple | list) else args[:1]
         region = Region(recorder.region, sys._getframe())
         region.transform = name
+        numbers = _numbers_kept(recorder) if name == _CHECKPOINT else {}
         result = run_body(recorder, name, function, options, inputs, kwargs, region)
+        if name == _CHECKPOINT:
+            _refuse_counted(recorder, numbers)
         operands = shared_operands([region])
         example_args = recorder.to_examples(args), recorder.to_examples(kwargs)
         if name == _CHECKPOINT:
@@ -211,3 +215,26 @@ def _options(signature: inspect.Signature, given: dict[str, Any]) -> dict[str, A
     """The options that are not the defaults."""
     parameters = signature.parameters
     return {k: v for k, v in given.items() if k not in parameters or v is not parameters[k].default}
+
+
+def _numbers_kept(recorder: TypedCapture) -> dict[tuple[int, Hashable], tuple[str, Symbol, Symbol]]:
+    """The attributes that the program has changed from one number to another: names, the numbers before and now."""
+    found = {}
+    for table, key, now in recorder.keeping.unwritten() if recorder.keeping is not None else ():
+        before, number = symbol_of(table.before.get(key)), symbol_of(now)
+        if before is not None and number is not None:
+            found[id(table), key] = table.name(key), before, number
+    return found
+
+
+def _refuse_counted(recorder: TypedCapture, known: dict[tuple[int, Hashable], tuple[str, Symbol, Symbol]]) -> None:
+    """Refuse a function under `checkpoint` that counts in an attribute: backward runs it again, and counts again."""
+    for place, (name, before, number) in _numbers_kept(recorder).items():
+        is_same = place in known and known[place][2].key == number.key
+        if not is_same and _is_made_of(number.key, before.key):
+            message = f"the program counts in {name}, in a function under checkpoint, which backward runs again"
+            raise refused(recorder, message, "count it outside of that function")
+
+
+def _is_made_of(key: Hashable, part: Hashable) -> bool:
+    return key == part or (isinstance(key, tuple) and any(_is_made_of(each, part) for each in key))

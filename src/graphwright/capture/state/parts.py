@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence, Sized
 from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -629,6 +629,9 @@ class Keeping(Protocol):
 
     def has_changed(self) -> bool:
         """Tell whether the program has changed what is not written yet."""
+
+    def unwritten(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Iterate over (table, name, what is there now) of what the program has changed and not written yet."""
 
     def write_at_end(self) -> None:
         """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
