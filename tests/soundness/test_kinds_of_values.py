@@ -729,3 +729,22 @@ def test_a_container_that_is_put_into_several_arguments_is_one() -> None:
         return one
 
     check(program, (POSITIVE, [], {}), (NEGATIVE, [], {}), most_refused=0)
+
+
+def is_symbolic(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if isinstance(x.shape[0], torch.SymInt) else x
+
+
+def has_a_node(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if hasattr(x.shape[0], "node") else x
+
+
+def may_have_a_node(x: torch.Tensor) -> torch.Tensor:
+    return x if getattr(x.shape[0], "node", None) is None else x * 2
+
+
+@pytest.mark.parametrize("program", [is_symbolic, has_a_node, may_have_a_node])
+def test_sizes_are_no_symbols_of_torch(program: Any) -> None:
+    """The stand-in of a size is one, and has what a newer torch gives it."""
+    x = torch.ones(3)
+    assert torch.equal(trace(program, (x,))(torch.ones(5)), torch.ones(5))

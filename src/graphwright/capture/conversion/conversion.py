@@ -173,10 +173,29 @@ def _is_id(node: ast.AST) -> bool:
 
 @by_code
 def asks_class(code: CodeType) -> bool:
-    """Tell whether a function of the program uses `type`, which Python itself answers with the class of a stand-in."""
+    """Tell whether a function of the program uses `type`, which Python itself answers with the class of a stand-in.
+
+    Or asks for what torch's symbolic numbers have and others have not.
+    """
     names = names_in(code)
     of_parameters = any("Parameter" in name for name in names) and not names.isdisjoint(("isinstance", "issubclass"))
-    return ("type" in names or of_parameters) and _asked(code).class_of
+    of_class = ("type" in names or of_parameters) and _asked(code).class_of
+    return of_class or not _SYMBOLIC.isdisjoint(names) or _looks_for_symbols(code)
+
+
+def _looks_for_symbols(code: CodeType) -> bool:
+    return not _LOOKUPS.isdisjoint(code.co_names) and not OF_SYMBOLS.isdisjoint(filter(_is_text, code.co_consts))
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+_SYMBOLIC = frozenset({"SymInt", "SymFloat", "SymBool"})
+_SYMBOLS, _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool), (int, float, bool)
+OF_SYMBOLS = {"node", *(name for kind in _SYMBOLS for name in dir(kind) if name[0] != "_")}.difference(
+    *map(dir, _NUMBERS)
+)
 
 
 def asks_kind(code: CodeType) -> bool:

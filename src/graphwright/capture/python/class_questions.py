@@ -14,7 +14,7 @@ import torch
 
 from graphwright.capture.containers.open_iterables import OpenRange
 from graphwright.capture.containers.tables import make_text
-from graphwright.capture.conversion.conversion import is_standard
+from graphwright.capture.conversion.conversion import OF_SYMBOLS, is_standard
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.numbers.classes import ask_class, is_told_by, take_for_tensor
 from graphwright.capture.proxies.object_proxy import ObjectProxy, kind_of
@@ -56,6 +56,11 @@ def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
         symbol = symbol_of(args[0])
         if symbol is not None and is_told_by(function, args):
             ask_class(with_examples(recorder), symbol)
+    if may_be_input and len(args) > 1 and is_symbolic(args[0]):  # whose class is one of torch's for Python itself
+        if function is isinstance:
+            return issubclass(kind_of(args[0]), args[1])
+        if function in (hasattr, getattr) and args[1] in OF_SYMBOLS:
+            return function(kind_of(args[0])(), *args[1:])
     return NotImplemented
 
 
