@@ -114,6 +114,19 @@ class Calling(nn.Module):
         return outlined(self.lstm(x)[0])
 
 
+class Growing(nn.Module):
+    """Makes its buffer anew where it is too short, as tables of positions do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Buffer(torch.arange(4.0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] > self.table.shape[0]:
+            self.table = nn.Buffer(torch.arange(float(x.shape[0])), persistent=False)
+        return x + self.table[: x.shape[0]]
+
+
 class Counting(nn.Module):
     """Methods that need the data of a tensor, and stay one node each."""
 

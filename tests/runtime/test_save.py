@@ -418,6 +418,14 @@ def test_a_class_that_cannot_be_found_elsewhere_is_saved_as_plain_module_on_requ
         graphwright.save(graphwright.trace(model, (x,), leaf_modules=["inner"]), file, as_plain=True)
 
 
+def test_buffers_that_a_program_makes_are_made_by_the_loaded_module(tmp_path: Path) -> None:
+    again = there_and_back(graphwright.trace(saved_models.Growing(), (torch.ones(3),)), tmp_path)
+    model = saved_models.Growing()
+    for size in (2, 6, 3):
+        assert again(torch.ones(size)).equal(model(torch.ones(size)))
+        assert again.table.equal(model.table) and not again.state_dict()
+
+
 def test_methods_that_are_one_node_are_called_again(tmp_path: Path) -> None:
     gm = graphwright.trace(saved_models.Counting(), (torch.ones(3),))
     assert gm.coverage < 1

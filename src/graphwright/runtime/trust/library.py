@@ -47,8 +47,8 @@ MANAGERS = (
 _CLASSES = (
     bool, bytes, complex, dict, enumerate, float, frozenset, int, list, object, range, reversed, set, slice, str, tuple,
     zip, types.SimpleNamespace, torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo,
-    torch.Generator, torch.layout, torch.memory_format, nn.Parameter, nn.utils.rnn.PackedSequence, TensorMetadata,
-    torch.nn.attention.SDPBackend, NodeSource, NodeSourceAction, *CONTAINERS,
+    torch.Generator, torch.layout, torch.memory_format, nn.Buffer, nn.Parameter, nn.utils.rnn.PackedSequence,
+    torch.nn.attention.SDPBackend, NodeSource, NodeSourceAction, TensorMetadata, *CONTAINERS,
 )  # fmt: skip
 _OPERATORS = frozenset({
     "abs", "add", "and_", "concat", "contains", "countOf", "delitem", "eq", "floordiv", "ge", "getitem", "gt", "iadd",
