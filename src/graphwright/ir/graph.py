@@ -565,7 +565,7 @@ class Graph:
                 at=node.origin,
                 fix="use letters, digits and underscores, and no keyword or builtin",
             )
-        if name in self._namespace and any(other.name == name for other in self.nodes):
+        if name in self._namespace and any(other._name == name for other in self.nodes):  # all have one by now
             raise GraphError(f"the name {name!r} is taken by another value of this graph", at=node.origin)
         self._tell_of_replacement(node, name, list(node.users))
         self._namespace.take(name)
