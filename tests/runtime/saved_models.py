@@ -127,6 +127,11 @@ class Growing(nn.Module):
         return x + self.table[: x.shape[0]]
 
 
+class Twice(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
 class Counting(nn.Module):
     """Methods that need the data of a tensor, and stay one node each."""
 

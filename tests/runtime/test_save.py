@@ -328,6 +328,21 @@ def test_hooks_of_modules_that_stay_whole(tmp_path: Path) -> None:
     assert all("state_dict" in line for line in left_out)
 
 
+def test_hooks_whose_code_is_in_the_graph_need_not_be_in_the_file(tmp_path: Path) -> None:
+    model, x = nn.Sequential(saved_models.Twice(), nn.ReLU()), torch.randn(2, 3)
+    seen: list[str] = []
+    model[0].register_forward_hook(lambda module, args, output: output + len(seen))
+    model[0].register_forward_hook(saved_models.doubled)
+    gm = graphwright.trace(model, (x,))
+    left_out = graphwright.save(gm, tmp_path / "model.gw")
+    assert [line.partition(":")[0] for line in left_out] == ["0._forward_hooks"]
+    again = graphwright.load(tmp_path / "model.gw", allow=ALLOWED)
+    assert torch.equal(again(x), model(x))
+    again.get_submodule("0")._forward_hooks.clear()
+    with pytest.raises(GraphwrightError, match="no hook any more"):
+        again(x)
+
+
 def test_a_loaded_module_saves_again(tmp_path: Path) -> None:
     gm = graphwright.trace(saved_models.Branching(), (torch.randn(4, 3),))
     again = there_and_back(there_and_back(gm, tmp_path), tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -233,19 +233,32 @@ def meta_with_modules(graph: Graph, facts: Mapping[str, Facts] | None) -> dict[s
     return {**(graph._meta or {}), **({_MODULES: dict(facts)} if facts else {})}
 
 
-def meta_for_files(graph: Graph, facts: Mapping[str, Facts] | None) -> dict[str, Any]:
+def meta_for_files(
+    graph: Graph, facts: Mapping[str, Facts] | None, lost: Callable[[str, str], Collection[str]]
+) -> dict[str, Any]:
     """The same for a file, whose tensors have no attributes of their own, and which knows no function of this process.
 
+    `lost` gives the names of hooks that no file holds, of the module at a path: a module whose code is in the graph,
+    as theirs is, has none of them when it is loaded.
+
     >>> graph = Graph()
-    >>> keep_modules(graph, {"": {"tags": {"w": {"has": {"scale": 2.0}, "lacks": []}}}, "a": {"class": "Net"}})
-    >>> meta_for_files(graph, None)
-    {'modules': {'a': {'class': 'Net'}}}
+    >>> facts = {"class": "Net", "hooks": {"_forward_hooks": ["hook"]}}
+    >>> keep_modules(graph, {"": {"tags": {"w": {"has": {"scale": 2.0}, "lacks": []}}}, "a": facts})
+    >>> meta_for_files(graph, None, lambda path, table: ["hook"])
+    {'modules': {'a': {'class': 'Net', 'hooks': {}}}}
     """
     meta = meta_with_modules(graph, facts)
     meta.pop(_FORWARDS, None)
     modules = meta.pop(_MODULES, {})
     kept = {path: {fact: held for fact, held in of_one.items() if fact != "tags"} for path, of_one in modules.items()}
     kept = {path: of_one for path, of_one in kept.items() if of_one}
+    for path, of_one in kept.items():
+        hooks = {
+            table: [name for name in names if name not in lost(path, table)]
+            for table, names in of_one.get("hooks", {}).items()
+        }
+        if hooks:
+            of_one["hooks"] = {table: names for table, names in hooks.items() if names}
     return meta | ({_MODULES: kept} if kept else {})
 
 

@@ -50,9 +50,9 @@ from graphwright.runtime.watching import Watch, Watched
 _CONTAINERS = (list, dict, set, collections.deque)  # whose content may become another
 
 
-def _names_of_hooks(module: nn.Module, table: str) -> list[str]:
-    """The names of the hooks in one table of a module: other hooks have other names."""
-    return [*map(_name_of, module.__dict__[table].values())]
+def names_of_hooks(hooks: Mapping[int, Any]) -> list[str]:
+    """The names of hooks in a table of a module: other hooks have other names."""
+    return [*map(_name_of, hooks.values())]
 
 
 def _name_of(called: Any) -> str:
@@ -70,7 +70,7 @@ def take_code(facts: dict[str, Any], module: nn.Module) -> None:
     {'class': 'torch.nn.modules.linear.Linear', 'hooks': {}}
     """
     facts["class"] = class_name(module)
-    facts["hooks"] = {table: _names_of_hooks(module, table) for table in HOOKS if module.__dict__[table]}
+    facts["hooks"] = {table: names_of_hooks(module.__dict__[table]) for table in HOOKS if module.__dict__[table]}
     if "forward" in module.__dict__:
         facts["forward"] = _name_of(module.__dict__["forward"])
 
@@ -114,7 +114,7 @@ def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) ->
             return "torch has a module hook for all modules now, which inner modules of the program do not run", _AGAIN
     is_whole = not own_class(root).__module__.startswith(("graphwright.", "torch.nn.modules.module"))
     for path, of_one in facts.items():
-        module = _module_at(root, path)
+        module = module_at(root, path)
         if not isinstance(module, nn.Module):
             is_module = "class" in of_one  # rather than a plain object of one
             if is_module and (is_whole or any(_is_below(used, path) for used in _used(graph))):
@@ -128,7 +128,7 @@ def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) ->
 def asked_dtypes(root: nn.Module, facts: Mapping[str, Facts], at: str) -> Iterator[tuple[str, torch.Tensor, str, str]]:
     """The tensors whose dtype is taken for granted: the path of each, below the root's, its dtype then, who asks."""
     for path, of_one in facts.items():
-        module = _module_at(root, path)
+        module = module_at(root, path)
         for name, was in of_one.get("dtypes", {}).items():
             held = held_by(module, name) if isinstance(module, nn.Module) else None
             if isinstance(held, torch.Tensor):
@@ -160,7 +160,7 @@ def _has_a_class(held: Any) -> bool:
 _AGAIN = "capture the model again"
 
 
-def _module_at(root: nn.Module, path: str) -> Any:
+def module_at(root: nn.Module, path: str) -> Any:
     module: Any = root
     for atom in path.split(".") if path else ():
         module = getattr(module, "_modules", {}).get(atom)
@@ -175,7 +175,7 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         was, its = facts["class"].rpartition(".")[2], type(module).__qualname__
         yield f"{where} was a {was} when the program was captured; now it is a {its}", one_node
     for table in HOOKS if "hooks" in facts else ():
-        hooks, has = list(facts["hooks"].get(table, ())), _names_of_hooks(module, table)
+        hooks, has = list(facts["hooks"].get(table, ())), names_of_hooks(module.__dict__[table])
         if has != hooks:
             what = "another hook than" if hooks and has else "a hook, and had none" if has else "no hook any more, as"
             yield f"{where} has {what} when the program was captured ({table.strip('_')})", one_node
@@ -402,7 +402,7 @@ class Bound:
         filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
         for path, of_one in facts.items():
             self._add_path(root, path)
-            module = _module_at(root, path)
+            module = module_at(root, path)
             if isinstance(module, nn.Module) and not _is_bare(module, of_one):
                 if path and "class" in of_one:
                     self._typed.append(module)

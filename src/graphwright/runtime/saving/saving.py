@@ -6,6 +6,7 @@ of safetensors sees the tensors under the names of the state_dict. Read plain_da
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.forms import without_forms
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.weights import save_tensors
+from graphwright.runtime.premises import module_at, names_of_hooks
 from graphwright.runtime.references import is_definition
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_member_name, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
@@ -258,6 +260,16 @@ class _ModuleWriter:
                 self.left_out.append(f"{prefix}{table}: {len(module.__dict__[table])} hooks")
         return written
 
+    def _lost_hooks(self, module: nn.Module, path: str, table: str) -> list[str]:
+        """The names of the hooks in a table of a module inside of another one that no file holds."""
+        lost = {}
+        for key, hook in getattr(module_at(module, path), table, {}).items():
+            try:
+                self._values.attribute(hook, table)
+            except NotPlain:
+                lost[key] = hook
+        return names_of_hooks(lost)
+
     def _program(self, module: nn.Module, path: str) -> dict[str, Any]:
         refuse_forms(module)
         state: State = module.__dict__[_STATE]
@@ -319,7 +331,11 @@ class _ModuleWriter:
         self._refuse_functions(graph, module)
         return {
             **written,
-            "graph_meta": self._mapping("graph_meta", meta_for_files(graph, entry.facts), where),
+            "graph_meta": self._mapping(
+                "graph_meta",
+                meta_for_files(graph, entry.facts, functools.partial(self._lost_hooks, module)),
+                where,
+            ),
             "constants": self._mapping("constants", graph.constants, where),
         }
 
