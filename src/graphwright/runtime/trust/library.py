@@ -120,7 +120,7 @@ DATA_OF_ROOMS: Mapping[str, frozenset[str]] = types.MappingProxyType({
 def _known() -> dict[int, Any]:
     """Every function that a program may call, but for operators of torch, methods, classes and draws."""
     found: list[Any] = [*TARGETS_ALONE, *_CLASSES]
-    found += [abs, all, any, divmod, len, pow, round, sum]
+    found += [abs, all, any, callable, divmod, len, pow, round, sum]
     found += [getattr(operator, name) for name in _OPERATORS]
     for home in (math, cmath):
         found += [value for name, value in vars(home).items() if not name.startswith("_") and callable(value)]
