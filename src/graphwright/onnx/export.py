@@ -154,6 +154,7 @@ class _Exporting:
         self._parts: dict[tuple[int, str], Part] = {}
         self._node: Node | None = None
         self._written: list[str] = []
+        self._fixed: dict[tuple[int, int], int] = {}  # sizes that torch.export cannot keep open
 
     def run(self, sizes: Sizes) -> ExportedProgram:
         """Have torch.export watch the program at these sizes. Raises ExportError where a region says no."""
@@ -200,12 +201,11 @@ class _Exporting:
 
         Where it cannot keep sizes open, those stay so that are the first of their tensors, or none.
         """
-        fixed: dict[tuple[int, int], int] = {}
         refusal: ExportError | None = None
         while True:
             try:
                 exported, sizes, notes = way(self._arguments, self.run, self.original.takes)
-                said = said_of_fixed(self._arguments.inputs, sizes, Facts(fixed, {}), self.original.takes)
+                said = said_of_fixed(self._arguments.inputs, sizes, Facts(self._fixed, {}), self.original.takes)
                 return exported, sizes, [*said, *notes]
             except GraphwrightError as error:
                 raise refusal or error from error
@@ -214,7 +214,7 @@ class _Exporting:
                 more = self._arguments.fix_sizes() if isinstance(error, GuardOnDataDependentSymNode) else {}
                 if not more:
                     raise refusal from error
-                fixed |= more
+                self._fixed |= more
 
     def translated(
         self,

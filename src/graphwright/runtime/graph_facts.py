@@ -253,13 +253,14 @@ def meta_for_files(
     kept = {path: {fact: held for fact, held in of_one.items() if fact != "tags"} for path, of_one in modules.items()}
     kept = {path: of_one for path, of_one in kept.items() if of_one}
     for path, of_one in kept.items():
-        hooks = {
-            table: [name for name in names if name not in lost(path, table)]
-            for table, names in of_one.get("hooks", {}).items()
-        }
-        if hooks:
+        if of_one.get("hooks"):
+            hooks = {table: _but(names, lost(path, table)) for table, names in of_one["hooks"].items()}
             of_one["hooks"] = {table: names for table, names in hooks.items() if names}
     return meta | ({_MODULES: kept} if kept else {})
+
+
+def _but(names: Sequence[str], others: Collection[str]) -> list[str]:
+    return [name for name in names if name not in others]
 
 
 def take_facts(graph: Graph, meta: dict[str, Any]) -> Mapping[str, Facts]:

@@ -79,7 +79,7 @@ class Conditions:
         found = {self._key_of(subject): value}
         if type(subject) is TensorProxy:
             return found
-        symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+        symbol = _symbol(subject)
         if symbol is None:
             return found
         if symbol.function is operator.not_:

@@ -19,8 +19,6 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from graphwright.capture.outside.overheard import Heard, overhear, overhear_class
-from graphwright.capture.state.running import refusal
-from graphwright.errors import CaptureError
 from graphwright.ops import enter_context, exit_context
 
 if TYPE_CHECKING:
@@ -112,7 +110,7 @@ def _made(call: Heard) -> Any:
     if call.recorder.typed is not None and given and call.function.__name__ not in _OF_HOOKS:
         what = f"the program gives a function to {call.function.__name__}, which would call it while it is captured"
         fix = "enter it outside of the program, or keep the function that enters it as one node: leaf_functions=[...]"
-        raise refusal(CaptureError(what, at=call.at(), fix=fix))
+        raise call.refused(what, fix)
     return Entered(call)
 
 

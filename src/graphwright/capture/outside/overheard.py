@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.interception import Entry
 from graphwright.capture.state.leaf_modules import runs
-from graphwright.capture.state.running import again, running
+from graphwright.capture.state.running import again, refusal, running
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.errors import CaptureError
 from graphwright.source import CallSite, is_internal, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
+
+
+OUTSIDE = "call it outside of the program, or keep the function that calls it as one node: leaf_functions=[...]"
 
 
 class Heard:
@@ -46,6 +50,10 @@ class Heard:
     def at(self) -> str:
         """The line of the program that calls."""
         return CallSite(self.frame.f_code, self.frame.f_lasti, self.recorder.scope).line()
+
+    def refused(self, what: str, fix: str = OUTSIDE) -> BaseException:
+        """What to raise where no graph can have the call."""
+        return refusal(CaptureError(what, at=self.at(), fix=fix))
 
 
 Act = Callable[[Heard], Any]

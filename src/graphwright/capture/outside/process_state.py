@@ -16,8 +16,6 @@ import torch
 from graphwright.capture.outside.entered_contexts import is_set_around, watch_contexts
 from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.outside.world import say_read
-from graphwright.capture.state.running import refusal
-from graphwright.errors import CaptureError
 from graphwright.ir import nodes_in
 
 if TYPE_CHECKING:
@@ -110,8 +108,7 @@ def _set(getter: Callable[[], Any], call: Heard) -> Any:
 def _refused(call: Heard) -> Any:
     name = call.function.__name__
     what = f"the program calls {name}, which changes what torch does in the whole process: no graph has it"
-    fix = "call it outside of the program, or keep the function that calls it as one node: leaf_functions=[...]"
-    raise refusal(CaptureError(what, at=call.at(), fix=fix))
+    raise call.refused(what)
 
 
 def no_effect(*args: Any, **kwargs: Any) -> None:

@@ -22,8 +22,6 @@ from graphwright.capture.outside.overheard import Heard, overhear, overhear_clas
 from graphwright.capture.outside.process_state import no_effect
 from graphwright.capture.outside.torch_generators import GeneratorProxy, some_number, some_state
 from graphwright.capture.outside.world import say_read
-from graphwright.capture.state.running import refusal
-from graphwright.errors import CaptureError
 
 # ---- what is recorded of torch
 
@@ -59,8 +57,7 @@ def _forked(call: Heard) -> Entered:
 
 def _refused(call: Heard) -> Any:
     what = f"the program calls {call.function.__module__}.{call.function.__name__}, which a graph cannot"
-    fix = "call it outside of the program, or keep the function that calls it as one node: leaf_functions=[...]"
-    raise refusal(CaptureError(what, at=call.at(), fix=fix))
+    raise call.refused(what)
 
 
 def _drawn(call: Heard) -> Any:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.outside.overheard import caller_of, hears
+from graphwright.capture.outside.overheard import OUTSIDE, caller_of, hears
 from graphwright.capture.proxies.calls_as_written import module_name
-from graphwright.capture.state.running import refusal
-from graphwright.errors import CaptureError
+from graphwright.capture.state.running import refused
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -97,9 +96,7 @@ def record_generator_call(
     owner: Any = recorder.argument(generator)
     gives = METHODS.get(name, "refused")
     if gives == "refused":
-        fix = "call it outside of the program, or keep the function that calls it as one node: leaf_functions=[...]"
-        at = recorder.where()
-        raise refusal(CaptureError(f"the program calls {name} of a generator, which a graph cannot", at=at, fix=fix))
+        raise refused(recorder, f"the program calls {name} of a generator, which a graph cannot", OUTSIDE)
     if gives in _RUNS:
         return recorder.record("call_method", name, _RUNS[gives], args, kwargs, (owner,), gives_data=gives == "number")
     given = tuple([recorder.argument(arg) for arg in args])

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, copy_context
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -35,7 +35,7 @@ def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
     outside: list[Context] = []
     context.run(_outside.set, outside)
     outside.append(context.copy())
-    with leaving(RUN):
+    with leaving():
         result = context.run(function, *args, **kwargs)
     recorder = running()
     if recorder is not None and recorder.typed is not None:
@@ -145,8 +145,7 @@ class leaving:
     again as the function that was left ends.
     """
 
-    def __init__(self, run: CodeType) -> None:
-        self._run = run  # the code of the function that calls the program
+    def __init__(self) -> None:
         self._pending: BaseException | None = None
         self._before: tuple[Any, Any] = None, None
         self._times = 0
@@ -169,7 +168,7 @@ class leaving:
         if self._pending is None:
             self._before = sys.gettrace(), sys.getprofile()
         self._pending, self._times = pending, self._times + 1
-        while frame is not None and frame.f_code is not self._run:
+        while frame is not None and frame.f_code is not RUN:
             if not is_internal(frame.f_code.co_filename):
                 frame.f_trace = self._line
             frame = frame.f_back
