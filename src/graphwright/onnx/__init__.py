@@ -15,6 +15,7 @@ first.
     overflow.py       sessions whose sums of integers do not overflow
     sizes.py          example sizes that leave sizes open, and which sizes stay so
     inputs.py         arguments of a program as inputs of a model
+    objects.py        objects of arguments and results, taken apart and made again
     running.py        a captured program run while torch.export watches
     python_calls.py   Python's functions of tensors, and texts of values
     layers.py         layers as what they come to
@@ -58,6 +59,7 @@ FLOORS = (
     "overflow",
     "sizes",
     "inputs",
+    "objects",
     "running",
     "python_calls",
     "layers",

@@ -34,6 +34,7 @@ from graphwright.onnx.assumptions import try_assumptions
 from graphwright.onnx.checking import check
 from graphwright.onnx.inputs import Arguments
 from graphwright.onnx.module_functions import check_asked_for, is_asked_for, keep_functions
+from graphwright.onnx.objects import Opening, State, check_known
 from graphwright.onnx.optimizing import optimized
 from graphwright.onnx.original import Original
 from graphwright.onnx.program import Leaf, OnnxProgram, OnnxReport, Outputs, Part
@@ -283,7 +284,9 @@ class _Exporting:
         def whole(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
             before = [tensor._version for tensor in given]
             args, kwargs = self._arguments.call(given[:count])
-            result = running.run_with(list(known)[: len(given) - count], given[count:], args, kwargs)
+            state = State((args, kwargs))
+            names = list(known)[: len(given) - count]
+            result = running.run_with(names, given[count:], args, kwargs, state.objects)
             changed = [tensor._version != version for tensor, version in zip(given, before, strict=True)]
             self._written += [name for name, is_new in zip(known, changed[count:], strict=False) if is_new]
             for each, is_new in zip(self._arguments.inputs, changed, strict=False):
@@ -293,7 +296,7 @@ class _Exporting:
                         at=type(self._module).__name__,
                         fix="write to a copy: x = x.clone()",
                     )
-            return self._taken_apart(result, given[:count])
+            return self._taken_apart((result, state.written()), given[:count], state.objects)
 
         self._written = []
         if not is_differentiated(program):
@@ -303,12 +306,16 @@ class _Exporting:
             return outputs
         return without_transforms(whole, (*tensors, *known.values()))  # type: ignore[no-any-return]
 
-    def _taken_apart(self, result: Any, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        values, spec = pytree.tree_flatten(result, is_leaf=lambda each: isinstance(each, Collected))
+    def _taken_apart(
+        self, result: Any, inputs: Sequence[torch.Tensor], objects: Sequence[Any]
+    ) -> tuple[torch.Tensor, ...]:
+        opened = Opening(objects, _is_of_run).opened(result)
+        values, spec = pytree.tree_flatten(opened, is_leaf=lambda each: isinstance(each, Collected))
         outputs: list[torch.Tensor] = []
         leaves: list[Leaf] = []
         for leaf in values:
-            is_constant = not isinstance(leaf, torch.Tensor | Maybe | Collected) and not is_symbolic(leaf)
+            check_known(leaf, _is_of_run)
+            is_constant = not _is_of_run(leaf) or isinstance(leaf, Text)
             leaves.append(
                 Leaf("constant", leaf) if is_constant else Leaf("items" if isinstance(leaf, Collected) else "output")
             )
@@ -325,6 +332,10 @@ class _Exporting:
 
     def _note(self, node: Node, became: str, detail: str) -> None:
         self._parts[id(node), became] = Part(node.name, became, detail, str(node.origin or ""))
+
+
+def _is_of_run(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor | Maybe | Collected | Text) or is_symbolic(leaf)
 
 
 def _named_tensors(module: nn.Module) -> dict[str, torch.Tensor]:

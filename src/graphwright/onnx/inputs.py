@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
+from graphwright.onnx.objects import Opened, Opening, closed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,24 +43,29 @@ class Arguments:
     ) -> None:
         self._forward = forward
         signature = inspect.signature(forward)
+        self._given = Opening().opened((args, dict(kwargs)))
         try:
-            bound = signature.bind(*args, **kwargs)
+            bound = signature.bind(*self._given[0], **self._given[1])
         except TypeError as error:
             fix = "give those of a call: graphwright.onnx.export(model, args, kwargs)"
             raise ExportError(f"the example inputs are not those of forward{signature}: {error}", fix=fix) from None
         self._asked = _by_name(dynamic_shapes, bound)
         found = [each for name, value in bound.arguments.items() for each in self._found(name, value, bound)]
-        self._is_tensor, self._spec = self._taken_apart(args, kwargs)
         self.inputs = [Input(name, value, dynamic) for name, value, dynamic in found if isinstance(value, torch.Tensor)]
         self.fixed = {name: value for name, value, _ in found if not isinstance(value, torch.Tensor)}
-        self._given = args, dict(kwargs)
-        self._leaves = pytree.tree_leaves(self._given)
+        self._leaves, self._spec = pytree.tree_flatten(self._given)
+        self._is_tensor = [isinstance(leaf, torch.Tensor) for leaf in self._leaves]
         if names is not None:
             self._rename(names)
 
     def tensors(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
         """The tensors of other arguments, in the order of the inputs. Raises ExportError for those of another form."""
-        leaves, spec = pytree.tree_flatten((args, dict(kwargs)))
+        return self.apart(args, kwargs)[0]
+
+    def apart(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[torch.Tensor], list[Any]]:
+        """The same tensors, and the objects that hold some of them."""
+        opening = Opening()
+        leaves, spec = pytree.tree_flatten(opening.opened((args, dict(kwargs))))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if spec != self._spec or [isinstance(leaf, torch.Tensor) for leaf in leaves] != self._is_tensor:
             raise ExportError(
@@ -73,7 +79,7 @@ class Arguments:
                     "only tensors are inputs of a model",
                     fix="export the program again with it, or make it a tensor",
                 )
-        return tensors
+        return tensors, opening.objects
 
     def fix_sizes(self) -> dict[tuple[int, int], int]:
         """Let no size change but the first of a tensor, then none, where nobody has asked for it.
@@ -115,11 +121,7 @@ class Arguments:
         leaves = [
             next(left) if is_tensor else leaf for leaf, is_tensor in zip(self._leaves, self._is_tensor, strict=True)
         ]
-        return pytree.tree_unflatten(leaves, self._spec)  # type: ignore[no-any-return]
-
-    def _taken_apart(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[bool], Any]:
-        leaves, spec = pytree.tree_flatten((args, dict(kwargs)))
-        return [isinstance(leaf, torch.Tensor) for leaf in leaves], spec
+        return closed(pytree.tree_unflatten(leaves, self._spec))  # type: ignore[no-any-return]
 
     def _found(self, name: str, value: Any, bound: inspect.BoundArguments) -> Iterator[tuple[str, Any, dict[int, str]]]:
         kind = bound.signature.parameters[name].kind
@@ -200,6 +202,8 @@ def _children(value: Any) -> list[tuple[Any, Any]] | None:
     """The parts of a container, as torch's pytrees see them; None for what is one value."""
     if isinstance(value, Mapping):
         return list(value.items())
+    if isinstance(value, Opened):
+        return list(value.held.items())
     leaves, spec = pytree.tree_flatten(value, is_leaf=lambda each: each is not value)
     if spec.is_leaf():
         return None

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from graphwright.analysis import ModuleState
 from graphwright.interop import collecting_while
 from graphwright.onnx.inputs import Arguments
+from graphwright.onnx.objects import Opening
 from graphwright.onnx.sizes import Sizes, at_sizes
 from graphwright.ops import while_loop
 from graphwright.runtime import GraphModule, graph_of
@@ -44,14 +45,14 @@ class Original:
         return any(node.target in (while_loop, collecting_while) for node in nodes)
 
     def at(self, sizes: Sizes) -> Any:
-        """What the program gives. Raises what it raises."""
+        """What the program gives, its objects opened. Raises what it raises."""
         args, kwargs = copy.deepcopy(self._arguments.call(at_sizes(self._arguments, sizes)))
         module, state = self._copied
         try:
             with torch.no_grad(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.simplefilter("ignore")
                 result = module(*args, **kwargs)
-            return pytree.tree_map_only(torch.Tensor, lambda each: each.detach().clone(), result)
+            return pytree.tree_map_only(torch.Tensor, lambda each: each.detach().clone(), Opening().opened(result))
         finally:
             state.restore()
 

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from graphwright.errors import ExportError
 from graphwright.interop import Collected, is_filled
 from graphwright.onnx.inputs import Arguments
+from graphwright.onnx.objects import Opening, closed
 from graphwright.onnx.overflow import open_session
 from graphwright.onnx.sizes import Place, empty_places
 
@@ -74,7 +75,7 @@ class Outputs:
     leaves: tuple[Leaf, ...] = ()
 
     def nested(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The program's result."""
+        """The program's result, and the objects of its arguments that it writes to, opened."""
         left = iter(tensors)
         values = [
             leaf.constant if leaf.kind == "constant" else Collected(next(left)) if leaf.kind == "items" else next(left)
@@ -100,6 +101,7 @@ class OnnxProgram:
     """A model in ONNX: `model` of onnx_ir, and `report` on what became of the program.
 
     A call runs it in ONNX Runtime on arguments of the program, and gives the program's result: its numbers are tensors.
+    Objects among the arguments, a cache for instance, get what the program writes to them.
     It refuses tensors without items, but for those of which the export has seen that the model is right: `empty` has
     their places.
     """
@@ -140,7 +142,8 @@ class OnnxProgram:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model in ONNX Runtime. Raises ExportError for sizes of 0 at which it is not known to be right."""
-        places = empty_places([tensor.shape for tensor in self.arguments.tensors(args, kwargs)])
+        tensors, objects = self.arguments.apart(args, kwargs)
+        places = empty_places([tensor.shape for tensor in tensors])
         fixed = [
             (i, dim) for i, one in enumerate(self.report.sizes.values()) for dim, size in enumerate(one) if size == 0
         ]
@@ -150,15 +153,12 @@ class OnnxProgram:
                 f"{self.input_names[i]}.shape[{dim}] is 0, and the model is not known to be right there",
                 fix="see program.report, and call the program itself for what has no items",
             )
-        return self.named_result(*args, **kwargs)[0]
-
-    def named_result(self, *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
-        """Run the model, and say of each tensor of the result which output it comes from."""
-        return self.result_of(self.run(self.arguments.tensors(args, kwargs)))
+        return closed(self._outputs.nested(self.run(tensors)), objects)[0]
 
     def result_of(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, list[str]]:
-        """The program's result that these outputs stand for, and of each tensor of it which output it comes from."""
-        return self._outputs.nested(tensors), self._outputs.names(self.output_names, tensors)
+        """The program's result that these outputs stand for, and which output each tensor of them is."""
+        result = closed(self._outputs.nested(tensors))[0]
+        return Opening().opened(result), self._outputs.names(self.output_names, tensors)
 
     def feeds(self, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
         """Arrays of numpy by the names of the inputs, one for each."""

@@ -36,7 +36,16 @@ from graphwright.onnx.module_functions import call_as_function, is_asked_for
 from graphwright.onnx.python_calls import FUNCTIONS, METHODS, Text, is_of_a_run, is_text_of_a_run, written_out
 from graphwright.onnx.regions import Around, body_attributes, branch, loop
 from graphwright.onnx.values import IsNone, Maybe
-from graphwright.ops import cond, expect_bound, for_loop, raise_error, transformed, while_loop
+from graphwright.ops import (
+    cond,
+    delete_attribute,
+    expect_bound,
+    for_loop,
+    raise_error,
+    set_attribute,
+    transformed,
+    while_loop,
+)
 from graphwright.runtime import GraphModule, Interpreter, expect, graph_of, is_guard
 
 
@@ -57,14 +66,18 @@ class Running(Interpreter):
         self._note, self._plans, self._drop_guards = note, plans, drop_guards
         self._functions = functions
         self._shown: list[dict[str, torch.Tensor]] = []
+        self._objects: Sequence[Any] = ()
         self._quiet = 0
         self._known = {
             **dict(module.named_parameters(remove_duplicate=False)),
             **dict(module.named_buffers(remove_duplicate=False)),
         }
 
-    def run_with(self, names: Sequence[str], tensors: Sequence[torch.Tensor], args: Any, kwargs: Any) -> Any:
-        """Run the graph with tensors in place of the module's of these names."""
+    def run_with(
+        self, names: Sequence[str], tensors: Sequence[torch.Tensor], args: Any, kwargs: Any, objects: Sequence[Any] = ()
+    ) -> Any:
+        """Run the graph with tensors in place of the module's of these names; it may write to these `objects`."""
+        self._objects = objects
         with self._show(dict(zip(names, tensors, strict=True))), Kept():
             return self.run(*args, **kwargs)
 
@@ -133,7 +146,8 @@ class Running(Interpreter):
         node = self.node
         if type(target).__hash__ is None:
             return super().call_function(target, args, kwargs)
-        _check_kept(node, args)
+        if not (target in (set_attribute, delete_attribute) and self._is_given(args[0])):
+            _check_kept(node, args)
         if is_guard(node):
             return self._guard(node, target, args, kwargs)
         if target in _REGIONS:
@@ -187,6 +201,10 @@ class Running(Interpreter):
             return self._text(args)
         _check_whole(self.node, args)
         return super().call_method(target, args, kwargs)
+
+    def _is_given(self, value: Any) -> bool:
+        """Tell whether a value is an object of the arguments, outside of regions: what is written to it comes out."""
+        return not self._shown[1:] and any(value is each for each in self._objects)
 
     def _text(self, args: Any) -> Text:
         """A text of values that only a run knows, which nothing but an error or a print can show."""
