@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+pytest.importorskip("onnxruntime")
+
 from graphwright.onnx import ExportError, export
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 import onnx_ir as ir
+import torch
 from onnxscript import opset18
 
 from graphwright.onnx.fused_by_runtimes import translations_for_runtimes
@@ -15,6 +16,7 @@ from graphwright.onnx.module_functions import DOMAIN
 from graphwright.onnx.quantize_linear import translations_of_integers
 from graphwright.onnx.torch_private import (
     call_operator,
+    constant,
     if_operator,
     loop_operator,
     record,
@@ -98,6 +100,28 @@ def _write_floor_division(self: Any, other: Any) -> Any:
     return opset18.Div(opset18.Sub(self, opset18.Mod(self, other)), other)
 
 
+def _write_grouped_product(rows: Any, weights: Any, ends: Any) -> Any:
+    """Rows that are sorted by their expert, times the weight of that: `ends` says where the rows of each end."""
+    count, _, columns = weights.shape
+    whole: Any = opset18.Cast(ends, to=int(ir.DataType.INT64))
+    stops = opset18.Split(whole, num_outputs=count) if count > 1 else [whole]
+    first = constant(numpy.array([0]))
+    products: list[Any] = []
+    for number, (start, stop) in enumerate(zip([first, *stops[:-1]], stops, strict=True)):
+        weight = opset18.Gather(weights, constant(numpy.array(number)))
+        products.append(opset18.MatMul(opset18.Slice(rows, start, stop, first), weight))
+    left = opset18.Max(opset18.Sub(opset18.Shape(rows, end=1), stops[-1]), first)  # rows of no expert
+    shape = opset18.Concat(left, constant(numpy.array([columns])), axis=0)
+    zero: Any = opset18.CastLike(constant(numpy.array(0.0, numpy.float32)), rows)
+    return opset18.Concat(*products, opset18.Expand(zero, shape), axis=0)
+
+
+def _of_libraries() -> dict[Any, Callable[..., Any]]:
+    """Operators of other libraries that are loaded: the experts of Hugging Face's models."""
+    grouped = getattr(torch.ops.transformers, "grouped_mm_fallback", None)
+    return {} if grouped is None else {grouped.default: _write_grouped_product}
+
+
 def translations(bodies: dict[Any, ir.Function]) -> dict[Any, Callable[..., Any]]:
     """How torch.onnx translates our operators; the functions that it made of their bodies are put into `bodies`."""
 
@@ -114,6 +138,7 @@ def translations(bodies: dict[Any, ir.Function]) -> dict[Any, Callable[..., Any]
         **written,
         **translations_for_runtimes(),
         **translations_of_integers(),
+        **_of_libraries(),
         operator.floordiv: _write_floor_division,
     }
 
