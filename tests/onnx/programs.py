@@ -192,6 +192,22 @@ class Causal(Layers):
         return self.attention(x, x, x, attn_mask=mask, need_weights=True)
 
 
+@program(lambda: ((torch.randn(2, 5, 8),), (torch.randn(3, 7, 8) + torch.tensor([0.0, 9.0, -9.0])[:, None, None],)))
+class Padded(nn.Module):  # a query that sees no key gets zeros
+    def forward(self, x: Tensor) -> Any:
+        heads, mask = x.unflatten(-1, (2, 4)).transpose(1, 2), (x[..., 0] > 1)[:, None, None]
+        added = torch.where(mask, float("-inf"), 0.0)
+        return [F.scaled_dot_product_attention(heads, heads, heads, each) for each in (~mask, added)]
+
+
+@program(lambda: ((torch.randn(2, 3, 4, 5, 8),), (torch.randn(3, 2, 2, 4, 8),)))
+class OfOtherRanks(nn.Module):
+    def forward(self, x: Tensor) -> Any:
+        attend, mask = F.scaled_dot_product_attention, x[:, 0, :1, :, :1] > 0
+        few = attend(x[0, 0], x[0, 0], x[0, 0], is_causal=True), attend(x[0, 0, 0], x[0, 0, 0], x[0, 0, 0], scale=0.5)
+        return *few, attend(x, x, x), attend(x, x[:1], x[:1], mask.transpose(-1, -2)[:, None])
+
+
 @program(lambda: ((torch.randn(5, 2, 8),), (torch.randn(9, 3, 8),), (torch.randn(1, 1, 8),)))
 class Recurrent(Layers):
     def forward(self, x: Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""Operators of ATen in the spelling that runtimes know: what they fuse, and what they have a kernel for."""
+"""Operators of ATen in the spelling that runtimes know, what they fuse or have a kernel for, and attention."""
 
 from __future__ import annotations
 
@@ -32,6 +32,26 @@ def _write_mean(x: Any, dim: Any, keepdim: bool = False, dtype: Any = None) -> A
     return means if keepdim else opset18.Squeeze(means, constant(numpy.array([2, 3])))
 
 
+def _write_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, *options: Any, **named: Any) -> Any:
+    """Attention, of which a query that sees no key gets zeros: a softmax gives NaN then, or the mean of all values."""
+    attended = translation_of("aten::scaled_dot_product_attention")(query, key, value, attn_mask, *options, **named)
+    if attn_mask is None:
+        return attended
+    seen: Any = attn_mask
+    if attn_mask.dtype != ir.DataType.BOOL:
+        infinite: Any = opset18.CastLike(constant(numpy.array(-math.inf, numpy.float32)), attn_mask)
+        seen = opset18.Greater(attn_mask, infinite)
+    seen = opset18.Cast(seen, to=ir.DataType.FLOAT)
+    seen = opset18.ReduceMax(seen, constant(numpy.array([-1])))
+    seen = opset18.Cast(seen, to=ir.DataType.BOOL)
+    zero: Any = opset18.CastLike(constant(numpy.array(0.0, numpy.float32)), attended)
+    return opset18.Where(seen, attended, zero)
+
+
 def translations_for_runtimes() -> dict[Any, Callable[..., Any]]:
     """How torch.onnx translates these operators."""
-    return {torch.ops.aten.gelu.default: _write_gelu, torch.ops.aten.mean.dim: _write_mean}
+    return {
+        torch.ops.aten.gelu.default: _write_gelu,
+        torch.ops.aten.mean.dim: _write_mean,
+        torch.ops.aten.scaled_dot_product_attention.default: _write_attention,
+    }

@@ -33,10 +33,30 @@ class Kept(TorchFunctionMode):
             return _batch_norm(input, mean, var, weight, bias, True, momentum, eps)
         if func is torch.nn.functional.batch_norm and (args[5:] or [(kwargs or {}).get("training")])[0]:
             return _batch_norm(*args, **(kwargs or {}))
-        given = func(*args, **(kwargs or {}))
         if func is torch.nn.functional.scaled_dot_product_attention:
-            return given.clone(memory_format=torch.contiguous_format)
-        return given
+            return _attention(*args, **(kwargs or {})).clone(memory_format=torch.contiguous_format)
+        return func(*args, **(kwargs or {}))
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, *options: Any, **named: Any
+) -> torch.Tensor:
+    """Attention over any number of dimensions, as that over the four that torch.onnx translates."""
+    attend: Any = torch.nn.functional.scaled_dot_product_attention
+    given = [query, key, value]
+    if all(each.dim() == 4 for each in given):
+        return attend(*given, attn_mask, *options, **named)  # type: ignore[no-any-return]
+    before = torch.broadcast_shapes(*[each.shape[:-3] for each in given])
+    mask = attn_mask if attn_mask is None or attn_mask.dim() < 4 else _in_four(attn_mask, before)
+    attended: torch.Tensor = attend(*[_in_four(each, before) for each in given], mask, *options, **named)
+    heads = attended.shape[1:-2] if any(each.dim() > 2 for each in given) else ()
+    return attended.reshape(*before, *heads, *attended.shape[-2:])
+
+
+def _in_four(tensor: torch.Tensor, before: torch.Size) -> torch.Tensor:
+    """A tensor of heads in four dimensions; those before the heads, repeated to some sizes, are one."""
+    heads = tensor if tensor.dim() > 2 else tensor.unsqueeze(0)
+    return heads.expand(*before, *heads.shape[-3:]).reshape(-1, *heads.shape[-3:])
 
 
 def _batch_norm(
