@@ -26,6 +26,7 @@ TENSOR = torch.ones(2)
 ROW, TABLE, PAIR = [1, 2], {"scale": 2.0, "deep": {"n": 1}}, (1, [2])
 STEP = 0
 TOTAL: Any = None
+WEIGHT = torch.ones(2)
 LOG: list[Any] = []
 CACHE: dict[str, Any] = {}
 COUNTS = {"calls": 0}
@@ -190,6 +191,16 @@ def counts_on_a_way(x: Tensor) -> Tensor:
     return x * STEP
 
 
+def counts_without_a_name(x: Tensor) -> Tensor:
+    globals()["STEP"] += 1
+    return x * STEP
+
+
+def counts_in_its_module(x: Tensor) -> Tensor:
+    sys.modules[__name__].STEP += 1  # type: ignore[attr-defined]
+    return x * STEP
+
+
 def caches(x: Tensor) -> Tensor:
     CACHE["last"] = x * 2
     return x
@@ -247,7 +258,7 @@ def set_state(values: Any) -> None:
 
 WRITES: list[Any] = [
     *(counter, counter_elsewhere, running_total, logs, logs_by_another_name, logs_on_a_way, counts_on_a_way, caches),
-    *(reads_a_cache, counts, Calls(), with_a_cell()),
+    *(reads_a_cache, counts, counts_without_a_name, counts_in_its_module, Calls(), with_a_cell()),
 ]
 
 
@@ -266,6 +277,11 @@ def test_what_is_written_is_a_part_of_the_program(program: Any) -> None:
         for cell, value in zip(cells, start, strict=True):
             cell.cell_contents = value
     torch.testing.assert_close(*stories, rtol=0, atol=0)
+
+
+def marks(x: Tensor) -> Tensor:
+    WEIGHT.steps = getattr(WEIGHT, "steps", 0) + 1  # type: ignore[attr-defined]
+    return x * WEIGHT
 
 
 def advances(x: Tensor) -> Tensor:
@@ -308,6 +324,7 @@ OF_THREAD.numbers, OF_THREAD.scale = itertools.count(1), 2.0
         pytest.param(lambda x: counts(x), "advances a default value of counts", id="iterator of a default value"),
         pytest.param(goes_on, r"advances what the global 'HELD' of \S+ has", id="iterator in a dict"),
         pytest.param(goes_on_here, "advances 'numbers' of a _local", id="iterator of a thread"),
+        pytest.param(marks, r"changes the global 'WEIGHT' of \S+, a Tensor", id="attribute of a tensor"),
         pytest.param(lambda x: fills(x), "changes a default value of fills", id="default value"),
     ],
 )

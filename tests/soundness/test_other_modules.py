@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from graphwright import GuardError, trace
+from graphwright import CaptureError, GuardError, trace
 
 X = torch.ones(2, 4)
 HELPER = """
@@ -149,3 +149,53 @@ def test_what_is_read_of_a_module_is_guarded(
 
 def test_torch_under_its_usual_names_is_not_looked_at(program: ModuleType) -> None:
     assert not trace(program.usual, (X,)).guards
+
+
+WRITING = """
+import sys
+import {0}
+import {0} as helper
+def by_name(x):
+    {0}.K = x.shape[0]
+    return x * helper.K
+def of_variable(x):
+    other = helper
+    other.K += 1
+    return x * {0}.K
+def by_text(x):
+    setattr(helper, "K", 7)
+    return x
+def on_a_way(x):
+    if x.sum() > 0:
+        helper.K += 1
+    return helper.scaled(x)
+def imported(x):
+    import {0} as here
+    here.K += 1
+    return here.scaled(x)
+def of_a_table(x):
+    sys.modules["{0}"].K += 1
+    return helper.scaled(x)
+def deleted(x):
+    del helper.K
+    return x
+"""
+
+
+@pytest.mark.parametrize("name", ["by_name", "of_variable", "by_text", "on_a_way", "imported", "of_a_table"])
+def test_what_is_written_to_a_module_is_written_at_each_call(name: str, program: ModuleType) -> None:
+    exec(WRITING.format(program.helper.__name__), vars(program))
+    run, stories = getattr(program, name), []
+    gm = trace(run, (X,))
+    assert program.helper.K == 2  # the capture changes nothing
+    for function in (run, gm):
+        results = [(function(x), program.helper.K) for x in (X, -X, X * 2)]
+        program.helper.K = 2
+        stories.append(results)
+    torch.testing.assert_close(*stories)
+
+
+def test_a_variable_of_a_module_that_is_deleted_is_refused(program: ModuleType) -> None:
+    exec(WRITING.format(program.helper.__name__), vars(program))
+    with pytest.raises(CaptureError, match=r"deletes \S+\.K"):
+        trace(program.deleted, (X,))

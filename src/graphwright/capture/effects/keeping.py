@@ -635,8 +635,9 @@ def _inside(shell: nn.Module) -> Iterator[nn.Module]:
 
 def _why_gone(table: Table, key: Hashable) -> tuple[str, str]:
     """What the program did to an attribute that is no more there, and what to do instead."""
-    for name, what in ("_parameters", "parameter"), ("_modules", "module"):
-        if table.keys is None and key in table.now.get(name, ()):
+    of_module = table.keys is None and not isinstance(table.now, Variables)
+    for name, what in (("_parameters", "parameter"), ("_modules", "module")) if of_module else ():
+        if key in table.now.get(name, ()):
             made = f"makes the {what} {table.name(key)} while it runs, which only the first call does"
             return made, "call the model once before it is captured, or make it in __init__"
     return f"deletes {table.name(key)}", "give it the value None instead"

@@ -9,6 +9,7 @@ it. Read closures.py first.
     named.py            where a name leads in modules, classes and objects of the user's
     held_apart.py       iterators and containers there that a program changes and no graph can: refused
     globals_kept.py     global variables and tables that installed packages write to
+    namespaces.py       global variables that a program changes without a name
     said.py             what is printed, logged and warned of
     overheard.py        functions of other modules that a capture is to hear of: a stand-in for each
     world.py            the clock, the environment, files: what is read there is said

@@ -9,11 +9,13 @@ from collections.abc import Collection, Iterable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+import torch
 from torch import nn
 
 from graphwright.capture.effects.contents_before import ContentsBefore
 from graphwright.capture.effects.reach import how_far
 from graphwright.errors import CaptureError
+from graphwright.runtime import state_of
 from graphwright.source import place_of_name
 
 _LIVE = (list, dict, set)  # which Keeping knows
@@ -47,6 +49,8 @@ class HeldApart:
         if isinstance(value, nn.Module):  # which has no shell
             tables = [vars(each) for each in value.modules()]
             self._note_object(value, subject, name, code, tables)
+        elif isinstance(value, torch.Tensor):
+            self._note_object(value, subject, name, code, [state_of(value)])
         elif code is not None and type(value) not in _LIVE and ContentsBefore(value):
             self._note_object(value, subject, name, code, value)
 

@@ -7,9 +7,11 @@ import collections
 import operator
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from contextvars import ContextVar
 from types import FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -17,8 +19,9 @@ from torch import nn
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING
 from graphwright.capture.proxies.objects import is_object
+from graphwright.capture.state.running import value_outside
 from graphwright.ops import Names
-from graphwright.runtime import attributes_of
+from graphwright.runtime import NOT_SET, attributes_of
 from graphwright.source import Mentions, is_foreign, is_foreign_class, is_foreign_file
 
 TABLES = (list, dict, set)
@@ -32,6 +35,19 @@ _NOT_FOLLOWED = frozenset({  # by the program itself: the capture looks at objec
     *CONSTRUCTORS, "__getattribute__", "__repr__", "__del__", "__init_subclass__", "__reduce__", "__reduce_ex__",
     "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__dir__", "__sizeof__", "__class_getitem__",
 })  # fmt: skip
+
+
+class Reached(NamedTuple):
+    """A value that something found leads to: what it is called, and how it is reached from what was found."""
+
+    value: Any
+    subject: str
+    root: tuple[int, str]
+    keys: tuple[Any, ...]
+
+    def inside(self, value: Any, key: Hashable, subject: str = "") -> Reached:
+        """A value in this one."""
+        return Reached(value, subject or f"what {self.subject} has", self.root, (*self.keys, key))
 
 
 def has_state(value: Any) -> bool:
@@ -98,6 +114,22 @@ def flags_of(names: dict[str, Any], mentioned: Mentions) -> Iterator[tuple[Any, 
         for name in sorted(mentioned.attributes - mentioned.written) if _is_of_backends(owner) else ():
             if isinstance(getattr(owner, name, None), bool | int | float | str):
                 yield owner, name, f"{getattr(owner, '__name__', type(owner).__qualname__)}.{name}"
+
+
+def assigned_in(names: dict[str, Any], mentioned: Mentions) -> Iterator[tuple[dict[str, Any], str]]:
+    """The variables of other modules of Python that a function may assign: `config.STEP = 1`."""
+    paths = [(names.get(path[0]), path[1:]) for path in mentioned.paths]
+    paths += [(sys.modules.get(name), taken) for name, _, taken in mentioned.imports]
+    for found, path in paths:
+        module = found
+        for atom in path:
+            if isinstance(module, ModuleType):
+                if atom in mentioned.written:
+                    yield vars(module), atom
+                module = vars(module).get(atom)
+        if isinstance(module, ModuleType) and not is_foreign_module(module):
+            inside = vars(module)
+            yield from ((inside, name) for name in sorted(mentioned.written | mentioned.texts) if name in inside)
 
 
 def _backends_in(names: dict[str, Any], mentioned: Mentions) -> Iterator[Any]:
@@ -186,3 +218,13 @@ def module_of(names: dict[str, Any]) -> str | Names:
 
 def title(names: dict[str, Any]) -> str:
     return str(names.get("__name__", "a module"))
+
+
+def told_by_c(value: Any, subject: str, own: Collection[int]) -> Iterator[tuple[str, str, Any]]:
+    """What a ContextVar has, and what weak references have: how it is asked for, what to call it, and what it is."""
+    if type(value) is ContextVar:
+        yield "get()", f"the value of {subject}", value_outside(value, NOT_SET)
+    elif type(value) is weakref.ref and id(value()) not in own:
+        yield "()", f"whether what {subject} refers to is gone", value() is None
+    elif isinstance(value, (weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)):
+        yield "len()", f"how much {subject} has", len(value)

@@ -14,11 +14,10 @@ import itertools
 import linecache
 import sys
 import weakref
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
@@ -42,6 +41,8 @@ from graphwright.capture.outside.named import (
     CONTAINERS,
     MOST,
     TABLES,
+    Reached,
+    assigned_in,
     attribute,
     covered,
     fields,
@@ -57,16 +58,17 @@ from graphwright.capture.outside.named import (
     names_called,
     of_class,
     title,
+    told_by_c,
 )
+from graphwright.capture.outside.namespaces import Namespaces
 from graphwright.capture.outside.unknown_calls import mentions_unknown
 from graphwright.capture.proxies.objects import is_object
-from graphwright.capture.state.running import value_outside
+from graphwright.capture.state.plan import Restart
 from graphwright.ops import Names
 from graphwright.runtime import (
     ABSENT,
     METHODS,
     NAMES,
-    NOT_SET,
     Found,
     Methods,
     Outside,
@@ -90,19 +92,6 @@ _USUAL = frozenset({"torch", "numpy"})  # whose modules go by short names
 _HOLDERS = frozenset({list, tuple, dict})
 
 
-class _Reached(NamedTuple):
-    """A value that something found leads to: what it is called, and how it is reached from what was found."""
-
-    value: Any
-    subject: str
-    root: tuple[int, str]
-    keys: tuple[Any, ...]
-
-    def inside(self, value: Any, key: Hashable, subject: str = "") -> _Reached:
-        """A value in this one."""
-        return _Reached(value, subject or f"what {self.subject} has", self.root, (*self.keys, key))
-
-
 class World:
     """What one program reaches, for all passes of its capture; of its classes it has these `attributes` run."""
 
@@ -111,8 +100,8 @@ class World:
         self._variables: dict[int, Variables] = {}
         self._first: dict[int, tuple[Variables, str]] = {}  # where a container was met first, by its id
         self._others: list[tuple[Variables, str, Variables, str]] = []  # other names of it, then the first
-        self._objects: dict[int, _Reached] = {}  # objects that what was found leads to, by id
-        self._ways: dict[tuple[int, str], _Reached] = {}  # how what was found in these is reached
+        self._objects: dict[int, Reached] = {}  # objects that what was found leads to, by id
+        self._ways: dict[tuple[int, str], Reached] = {}  # how what was found in these is reached
         self._reached: set[int] = set()  # all that has been looked at, by id
         self._own: Collection[int] = ()  # the program's modules, by id
         self._codes: set[tuple[int, int]] = set()
@@ -129,7 +118,7 @@ class World:
         self._settled: set[tuple[type | int, str]] = set()  # objects, by id, and attributes
         self._paired = 0, 0  # how many classes and attributes were looked for together
         self._paired_objects: tuple[int, int, set[str]] = 0, 0, set()  # objects, attributes, those that may be missing
-        self._apart, self._missing = HeldApart(), MissingModules()
+        self._apart, self._missing, self._namespaces = HeldApart(), MissingModules(), Namespaces()
         self._keeping: Keeping | None = None
         self._keep: list[Any] = []  # alive, so that no other object gets its id
         self._is_started = False
@@ -179,6 +168,7 @@ class World:
             self._is_started = True
         self._keeping = keeping
         self._apart.start()
+        self._namespaces.start()
         for variables in self._variables.values():
             keeping.watch_outside(variables)
         for variables, name, first, its_name in self._others:
@@ -200,6 +190,12 @@ class World:
 
     def finish(self) -> None:
         """The program has ended. Raises CaptureError where it changed what can be neither written nor put back."""
+        if changed := [*self._namespaces.changed(self._watched())]:
+            self._namespaces.put_back(self._watched())
+            self._keeping = None
+            for names, name, code in changed:
+                self._watch(names, module_of(names), title(names), name, code)
+            raise Restart(f"the program changes the global {changed[0][1]!r}, which its code does not name so")
         self._apart.finish(set() if self._keeping is None else self._keeping.kept_tables())
 
     def put_back(self) -> None:
@@ -209,6 +205,14 @@ class World:
         for variables in self._variables.values():
             variables.put_back()
         self._apart.put_back()
+        self._namespaces.put_back(self._watched())
+
+    def _watched(self) -> dict[int, list[str]]:
+        """The names of the variables that are watched, by the id of what has them."""
+        found = {key: variables.names for key, variables in self._variables.items()}
+        for variables, name, *_ in self._others:
+            found.setdefault(id(variables.owner), []).append(name)
+        return found
 
     def found(self) -> dict[tuple[int, str], Found]:
         """What the program took for granted: what it found and does not write itself."""
@@ -230,7 +234,7 @@ class World:
                 kept[key] = found._replace(but=tuple(writes))
         return kept
 
-    def _writes_inside(self, way: _Reached, written: Mapping[str, list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+    def _writes_inside(self, way: Reached, written: Mapping[str, list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
         """Where the program writes in what is reached in a variable; `()` is all of it."""
         variables = self._variables.get(way.root[0])
         if variables is None:
@@ -336,6 +340,7 @@ class World:
             self.askers.append(asker)
         if is_foreign(code):
             return
+        self._namespaces.note(names, code)
         if searches_globals(code):
             self.unseen[code] = "looks global variables up by names that it computes: what is there stays as it is"
         if mentions_unknown(code, names) or asks_by_name(code):
@@ -360,6 +365,8 @@ class World:
         for owner, name, subject in flags_of(names, mentioned):
             if (id(owner), name) not in self._found:
                 self._take(owner, name, subject, getattr(owner, name))
+        for inside, name in assigned_in(names, mentioned):
+            self._watch(inside, module_of(inside), title(inside), name, code)
         for name in sorted(mentioned.texts) if ("globals",) in mentioned.paths else ():
             self._path(names, (name,), code)
 
@@ -406,7 +413,7 @@ class World:
             self._watch(owner, module_of(owner), title(owner), path[-1], code)
 
     def _value(
-        self, owner: Any, name: str, value: Any, subject: str, code: CodeType, way: _Reached | None = None
+        self, owner: Any, name: str, value: Any, subject: str, code: CodeType, way: Reached | None = None
     ) -> None:
         """Take what was found for granted, and look where it leads; `way` is how its owner is reached."""
         kind = type(value)
@@ -435,18 +442,13 @@ class World:
             self._follow(value)
         if way is not None:
             self._ways[id(owner), name] = way
-        self._reach(_Reached(value, subject, (id(owner), name), ()) if way is None else way, code)
+        self._reach(Reached(value, subject, (id(owner), name), ()) if way is None else way, code)
 
     def _asked_apart(self, value: Any, subject: str) -> None:
-        """Take for granted what a ContextVar has, and what weak references have: C alone tells."""
-        if type(value) is ContextVar:
-            self._take(value, "get()", f"the value of {subject}", value_outside(value, NOT_SET))
-        elif type(value) is weakref.ref and id(value()) not in self._own:
-            self._take(value, "()", f"whether what {subject} refers to is gone", value() is None)
-        elif isinstance(value, (weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)):
-            self._take(value, "len()", f"how much {subject} has", len(value))
+        for name, what, held in told_by_c(value, subject, self._own):
+            self._take(value, name, what, held)
 
-    def _reach(self, first: _Reached, code: CodeType) -> None:
+    def _reach(self, first: Reached, code: CodeType) -> None:
         """Note the objects that a value leads to, whose attributes the program may read."""
         waiting = [first]
         while waiting:
@@ -478,7 +480,7 @@ class World:
                 elif not is_foreign_class(kind):
                     self._class(kind).append(value)
 
-    def _bound(self, function: _Reached, code: CodeType) -> None:
+    def _bound(self, function: Reached, code: CodeType) -> None:
         """Note what a function is called with that its call does not give."""
         for name, held in bound_in(function.value):
             self._value(function.value, name, held, f"{name!r} of {function.subject}", code)
@@ -486,7 +488,7 @@ class World:
     def _behind(self, value: Any, subject: str, module: nn.Module) -> None:
         """Note what an attribute of a module leads to that the module does not have, by functions or hidden modules."""
         code = getattr(type(module).forward, "__code__", _NO_CODE)
-        found = _Reached(value, subject, (id(value), ""), ())
+        found = Reached(value, subject, (id(value), ""), ())
         if isinstance(value, FunctionType | MethodType):
             self._reach(found, code)
         for hidden in modules_in(value, self._own):
@@ -503,14 +505,14 @@ class World:
         self._keep.append(owner)
         self._found[id(owner), name] = Found.of(subject, owner, name, value)
 
-    def _take_absent(self, owner: Any, name: str, subject: str, way: _Reached | None = None) -> None:
+    def _take_absent(self, owner: Any, name: str, subject: str, way: Reached | None = None) -> None:
         """Take for granted that an object has no attribute of its own, as it may have in the place of its class's."""
         if (id(owner), name) not in self._found:
             self._take(owner, name, subject, ABSENT)
             if way is not None:
                 self._ways[id(owner), name] = way
 
-    def _in_object(self, object_: _Reached, name: str) -> None:
+    def _in_object(self, object_: Reached, name: str) -> None:
         """Take for granted what an object has under a name, where that is its own, or that it has nothing there."""
         if name.startswith("__"):
             return
