@@ -90,6 +90,32 @@ def test_a_dict_of_a_module_that_is_partly_written() -> None:
         captured(X)
 
 
+class CountsInAnObject(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.meter = Meter()
+        self.meter.rows = {"all": [0, 3], "k": 4}  # type: ignore[attr-defined]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows: Any = self.meter.rows  # type: ignore[attr-defined]
+        rows["all"][0] += 1
+        self.meter.sizes["m"] += 1
+        return x * rows["all"][0] + rows["all"][1] * rows["k"] + self.meter.sizes["m"]
+
+
+def test_containers_in_an_object_of_a_module_are_partly_written() -> None:
+    model = CountsInAnObject()
+    gm, original = trace(model, (X,)), copy.deepcopy(model)
+    for _ in range(3):
+        assert torch.equal(gm(X), original(X))
+    changes: list[Callable[[Any], Any]] = [lambda rows: rows.update(k=5), lambda rows: rows["all"].__setitem__(1, 9)]
+    for change in changes:
+        again = copy.deepcopy(gm)
+        change(again.meter.rows)
+        with pytest.raises(GuardError):
+            again(X)
+
+
 class Triple(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 3

@@ -14,7 +14,7 @@ import array
 import collections
 import functools
 import random
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,6 +49,7 @@ from graphwright.runtime import (
     facts_of_modules,
     generators_in,
     holds_tensors,
+    inside_of,
     is_atom,
     is_plain_container,
     overhear,
@@ -444,7 +445,8 @@ class ModuleReads:
             objects = values_of(name, value, mentioned, seen, looked_for, prefix)
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
-            for inner, facts in objects.items():
+            for inner, facts in [*objects.items()]:
+                self._take_rest_inside(path, value, inner.removeprefix(name), inner, facts["values"], places)
                 facts["values"] |= self._held_in(f"{prefix}{inner}", facts.pop("held", {}), seen, graph)
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
                 absent = [each for each in facts.get("absent", ()) if f"{prefix}{inner}.{each}" not in state]
@@ -454,6 +456,26 @@ class ModuleReads:
                     if walks and "names" in facts and not is_made:
                         taken["names"] = facts["names"]
                     self._recorder.ledger.module(path).setdefault("objects", {})[inner] = taken
+
+    def _take_rest_inside(
+        self, path: str, value: Any, way: str, inner: str, values: dict[str, Any], places: Sequence[Any]
+    ) -> None:
+        """Of containers in an object that the program writes to, take for granted the items that it does not write."""
+        for name in [*values]:
+            full = f"{path}.{inner}.{name}" if path else f"{inner}.{name}"
+            written = [
+                keys[i:]
+                for start, keys in places
+                for i in range(1, len(keys))
+                if ".".join(map(str, (start, *keys[:i]))) == full
+            ]
+            container = value
+            for atom in [atom for atom in f"{way}.{name}".split(".") if atom] if written else ():
+                container = inside_of(container).get(atom)
+            if written and type(container) in (list, dict):
+                del values[name]
+                rest = rest_of_container(f"{inner}.{name}", container, written)
+                self._recorder.ledger.module(path).setdefault("objects", {}).update(rest)
 
     def _held_in(self, owner: str, held: dict[str, Any], seen: dict[int, str], graph: Graph) -> dict[str, Any]:
         """Take for granted what an object has that is elsewhere, too; other tensors are told."""
