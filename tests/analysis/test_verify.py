@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from graphwright import optimize_for_inference, trace
 from graphwright.analysis import verify
 from graphwright.analysis.values import Tolerance, compare_facts, facts_of
 from graphwright.errors import GraphwrightError, GuardError
@@ -301,3 +302,46 @@ def test_the_report_reads_as_a_table() -> None:
         "  case 1, eval: output['y']: values differ at [0, 0]: -3 became -2; 12 of 12 are beyond what is allowed, "
         "largest absolute error 1, allowed 1e-05 + 1.3e-06 * |value|"
     )
+
+
+class Counts:
+    calls = 0
+
+    def __init__(self) -> None:
+        self.steps, self.sums, self.rows = 0, torch.zeros(4), {"all": [0]}
+
+
+COUNTS = Counts()
+
+
+class CountsInObjects(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = Counts()
+
+    def forward(self, x: Tensor) -> Tensor:
+        for counts in (self.own, COUNTS):
+            counts.steps += 1
+            counts.sums.add_(1)
+            counts.rows["all"][0] += 1
+        Counts.calls += 1
+        return x * self.own.steps + random.random()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(lambda model, gm: verify(model, gm, [(X,)]), id="verify"),
+        pytest.param(lambda model, gm: optimize_for_inference(gm, (X,), engines=("torch",)), id="optimize"),
+    ],
+)
+def test_objects_that_a_program_changes_are_put_back(run: Any) -> None:
+    def state() -> list[Any]:
+        found = [(each.steps, each.sums.tolist(), each.rows["all"][0]) for each in (model.own, gm.own, COUNTS)]
+        return [*found, Counts.calls, random.getstate()]
+
+    model = CountsInObjects().eval()
+    gm = trace(model, (X,))
+    before = state()
+    run(model, gm)
+    assert state() == before

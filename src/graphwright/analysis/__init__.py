@@ -13,6 +13,7 @@ Modules and example inputs come in, reports go out. Read comparing/verify.py fir
     tables.py            tables that people read
     report.py            what was found, as facts and as a table
     tensor_metadata.py   what is known of tensors without their values, as passes note it
+    randomness.py        random states, left as they are by what the library runs
 """
 
 from graphwright.analysis.both_sides import BothSides
@@ -30,6 +31,7 @@ from graphwright.analysis.costing.summary import ModuleSummary, Summary, summary
 from graphwright.analysis.effects.effects import Effects, Place
 from graphwright.analysis.effects.liveness import Liveness
 from graphwright.analysis.effects.writes import written_values
+from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
 from graphwright.analysis.roles import ValueFact, ValueFacts, value_facts
 from graphwright.analysis.shapes.fake_modules import with_fake_tensors
@@ -100,6 +102,7 @@ __all__ = [
     "verify",
     "with_fake_tensors",
     "written_values",
+    "same_randomness",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
@@ -115,4 +118,5 @@ FLOORS = (
     "tables",
     "report",
     "tensor_metadata",
+    "randomness",
 )

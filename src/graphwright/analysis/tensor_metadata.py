@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphwright.analysis.randomness import same_randomness
 from graphwright.ir import Node, map_aggregate
 from graphwright.runtime import read_attribute
 from graphwright.values import TensorMetadata
@@ -97,7 +98,7 @@ def infer_tensor_metadata(node: Node, owner: nn.Module) -> Any:
     try:
         args = map_aggregate(node.args, lambda arg: _example(arg, owner))
         kwargs = map_aggregate(node.kwargs, lambda arg: _example(arg, owner))
-        with torch.random.fork_rng(devices=[]):
+        with same_randomness():
             if node.op == "call_function":
                 result = node.target(*args, **kwargs)
             elif node.op == "call_method":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -12,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import ModuleState, tensors_in
+from graphwright.analysis import ModuleState, same_randomness, tensors_in
 from graphwright.capture import trace
 from graphwright.engines.alternatives import Convolution, Site
 from graphwright.engines.choosing import Choice, choose, choose_merged, numerics_of, reason_against
@@ -118,7 +120,7 @@ class Search:
 
 def fastest_form(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any], search: Search) -> GraphModule:
     """Give the fastest copy of a captured module: its program, or another form of its code that computes the same."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), same_randomness():
         try:
             return _Optimizing(gm, args, dict(kwargs), search).result()
         except RuntimeError as error:
@@ -152,10 +154,11 @@ class _Optimizing:
 
     @contextlib.contextmanager
     def _keeping_state(self, *modules: GraphModule) -> Iterator[None]:
-        """Leave the state of modules as it is, whatever runs."""
+        """Leave the state of modules as it is, and what they print away, whatever runs."""
         states = [ModuleState(module) for module in modules] if self._writes_state else []
         try:
-            yield
+            with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere if states else sys.stdout):
+                yield
         finally:
             for state in states:
                 state.restore()
@@ -378,7 +381,7 @@ def _plain(plan: Plan) -> dict[str, Choice]:
 def _run(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Run a module on copies of its arguments, always with the same random numbers."""
     args, kwargs = _copied((args, dict(kwargs)))
-    with torch.random.fork_rng(devices=[]):
+    with same_randomness():
         torch.manual_seed(0)
         return module(*args, **kwargs)
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphwright.analysis import same_randomness
 from graphwright.engines import calling, fastest
 from graphwright.errors import QuantizationError
 from graphwright.progress import shown
@@ -94,7 +95,7 @@ def _with_float_layers(
     for path in reasons:
         mapping.set_module_name(path, None)
     other = lower(convert(with_mapping(prepared, mapping)), args, kwargs, engine)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(prepared, q, other):
+    with torch.no_grad(), same_randomness(), as_it_was(prepared, q, other):
         calls = {"fewer": calling(other, args, kwargs), "all": calling(q, args, kwargs)}
         if fastest(calls, _SECONDS).best == "all":
             return q
@@ -106,7 +107,7 @@ def _unless_slower(
     q: GraphModule, model: nn.Module, prepared: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> GraphModule:
     """A quantized module; where it takes more time than the module that it was made of, that with float layers."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(prepared, model, q):
+    with torch.no_grad(), same_randomness(), as_it_was(prepared, model, q):
         calls = {"integers": calling(q, args, kwargs), "float": calling(model, args, kwargs)}
         measured = fastest(calls, _SECONDS)
     if measured.best == "integers":

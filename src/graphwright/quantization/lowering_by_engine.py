@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphwright.analysis import same_randomness
 from graphwright.engines import ENGINES, OptimizedReport, RunsOn, add_notes, calling, fastest
 from graphwright.errors import GraphwrightError
 from graphwright.quantization.dialects import example_of, in_dialect
@@ -103,7 +104,7 @@ def _fastest(
     best, against = "torch", list(against)
     if len(forms) > 1:
         calls = {name: calling(form, args, kwargs) for name, form in forms.items()}
-        with torch.no_grad(), torch.random.fork_rng(devices=[]), as_it_was(r, *forms.values()):
+        with torch.no_grad(), same_randomness(), as_it_was(r, *forms.values()):
             measured = fastest(calls, _SECONDS)
         best, times = measured.best, {name: f"{time / 1000:.3g} ms" for name, time in measured.times_us.items()}
         against += [

@@ -14,6 +14,7 @@ from graphwright.analysis.channels.layouts import LAYOUTS
 from graphwright.analysis.channels.modules import of_module
 from graphwright.analysis.channels.operator_rules import RULES as OPERATORS
 from graphwright.analysis.channels.values import Knowledge, shape_of, untracked
+from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.report import format_columns
 from graphwright.errors import UnknownNameError
 from graphwright.ir import Graph, Node, bodies_of
@@ -137,7 +138,7 @@ def channel_groups(gm: nn.Module, *args: Any, **kwargs: Any) -> ChannelGroups:
     walk = _Walk(gm)
     buffers = {name: buffer.detach().clone() for name, buffer in gm.named_buffers()}
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), same_randomness():
             walk.run(*args, **kwargs)
     finally:
         for name, buffer in gm.named_buffers():

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis.comparing.counterparts import counterparts
+from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.report import format_columns
 from graphwright.analysis.values import tensors_in
 from graphwright.errors import GraphError, MissingAttributeError
@@ -192,7 +193,7 @@ def _left_alone(module: nn.Module) -> Iterator[None]:
     """Run without gradients, from the same random state, and put buffers back."""
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), same_randomness():
             yield
     finally:
         for buffer, before in buffers:

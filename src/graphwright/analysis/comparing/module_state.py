@@ -10,8 +10,8 @@ import functools
 import random
 import sys
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 import numpy
@@ -21,10 +21,14 @@ from torch import Tensor, nn
 from graphwright.analysis.values import Fact, facts_of
 from graphwright.ops import read_variable, write_variable
 from graphwright.runtime import GraphModule, graphs_of
+from graphwright.source import is_foreign_class
+
+_OF_TORCH = frozenset({"_parameters", "_buffers", "_modules"})
+_DEPTH = 4  # how far inside of each other the containers and objects are that are put back
 
 
 class ModuleState:
-    """What a module tree was when this was made: attributes, containers in them, and the values of its tensors.
+    """What a module tree was when this was made: attributes, what is in them, and the values of its tensors.
 
     It holds a copy of every parameter and buffer, those aside that `beside` holds already. A captured module's has
     the variables outside of it that it uses, too; a root that is no module has no state.
@@ -40,8 +44,8 @@ class ModuleState:
             return
         for path, module in root.named_modules():
             self._attributes.append((path, module, dict(vars(module))))
-            for value in vars(module).values():
-                self._include(value)
+            for name, value in vars(module).items():
+                self._include(value, 0 if name in _OF_TORCH else _DEPTH)
         copies = {} if beside is None else {id(tensor): values for tensor, _, values in beside._tensors.values()}
         for name, tensor in (*root.named_parameters(), *root.named_buffers()):
             values = copies.get(id(tensor))
@@ -58,13 +62,18 @@ class ModuleState:
                 value = read_variable(owner, str(name))
                 self._variables.append((owner, str(name), value))
                 self._include(value)
-                if isinstance(value, Tensor):
-                    self._tensors[f"{owner} {name}"] = value, value.data, value.detach().clone()
 
-    def _include(self, value: Any) -> None:
-        """Include what is in a container, or the state of a generator of random numbers."""
-        if type(value) in _CONTAINERS:
-            self._containers[id(value)] = (value, value.copy())
+    def _include(self, value: Any, depth: int = _DEPTH) -> None:
+        """Include what is in a container or object of the user's, a tensor, or the state of a generator of numbers."""
+        table = vars(value) if _has_attributes(value) else value
+        if type(table) in _CONTAINERS:
+            if id(table) not in self._containers:
+                self._containers[id(table)] = (table, table.copy())
+                items = [*table.values()] if isinstance(table, dict) else [*table]
+                for item in items if depth else ():
+                    self._include(item, depth - 1)
+        elif type(value) is Tensor and value.layout is torch.strided and not (value.is_quantized or value.is_nested):
+            self._tensors.setdefault(f"{id(value)}", (value, value.data, value.detach().clone()))
         elif isinstance(value, torch.Generator):
             self._generators.append(functools.partial(value.set_state, value.get_state()))
         elif isinstance(value, random.Random):
@@ -137,6 +146,16 @@ class ModuleState:
 _CONTAINERS = (dict, list, set, OrderedDict, defaultdict)
 
 
+def _has_attributes(value: Any) -> bool:
+    """Tell whether a value is an object of a class of the user's, and no module."""
+    kind = type(value)
+    return (
+        not isinstance(value, nn.Module | type | FunctionType)
+        and hasattr(value, "__dict__")
+        and not is_foreign_class(kind)
+    )
+
+
 def _holds_the_same(container: Any, before: Any) -> bool:
     if len(container) != len(before):
         return False
@@ -184,19 +203,3 @@ def random_facts() -> list[Fact]:
         _, numbers, *rest = numpy.random.get_state()
         facts += facts_of(hash((numbers.tobytes(), *rest)), "after the call: NumPy's random state")
     return facts
-
-
-@contextmanager
-def same_randomness() -> Iterator[None]:
-    """Leave all random states as they were found."""
-    python = random.getstate()
-    numpy = sys.modules.get("numpy")
-    arrays = None if numpy is None else numpy.random.get_state()
-    try:
-        # Not before CUDA is in use: asking its random states would start it.
-        with torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()):
-            yield
-    finally:
-        random.setstate(python)
-        if numpy is not None:
-            numpy.random.set_state(arrays)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.module_tracker import ModuleTracker
 
+from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.report import format_columns
 from graphwright.analysis.values import copied_inputs, tensors_in
 from graphwright.ir import Node
@@ -126,7 +127,7 @@ def undisturbed(gm: nn.Module) -> Iterator[None]:
     paths = {path for graph in graphs_of(gm) for path in written_attributes(graph)}
     before = {path: read_attribute(gm, path) for path in paths if has_attribute(gm, path)}
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), same_randomness():
             yield
     finally:
         for path in paths:
