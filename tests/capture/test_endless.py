@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -163,6 +164,19 @@ def test_a_program_that_swallows_what_stops_it_is_left(program, door) -> None:
     for x in (torch.ones(2), -torch.ones(2), torch.arange(3.0)):
         if program is not swallowed_in_a_generator or len(x) == 2:
             torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
+
+
+def tries_for_an_array(x: Tensor) -> Tensor:
+    while True:
+        try:
+            return x * float(np.asarray(x).max())
+        except BaseException:
+            continue
+
+
+def test_a_program_that_tries_for_what_no_proxy_gives_is_refused() -> None:
+    with pytest.raises(graphwright.errors.TraceError, match=r"(?s)no array.* at \S*test_endless\.py:\d+"):
+        graphwright.symbolic_trace(tries_for_an_array)
 
 
 def closes_what_it_opens(x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -437,14 +438,17 @@ def test_a_tensor_of_the_outside_is_held_itself() -> None:
 def test_a_capture_leaves_the_questions_of_others_alone() -> None:
     before, answers = torch.is_grad_enabled, queue.SimpleQueue[Any]()  # of which a capture puts nothing back
 
-    def program(x: torch.Tensor) -> torch.Tensor:
-        thread = threading.Thread(target=lambda: answers.put((torch.is_grad_enabled(), asks())))
-        thread.start()
-        thread.join()
-        return x * 2 if torch.is_grad_enabled() else x
+    def ask() -> None:
+        while not has_ended.is_set():
+            answers.put((torch.is_grad_enabled(), asks()))
+            time.sleep(0.0001)
 
+    has_ended, thread = threading.Event(), threading.Thread(target=ask)
+    thread.start()
     with torch.no_grad():
-        trace(program, (full(2),))
+        trace(lambda x: x * 2 if torch.is_grad_enabled() else x, (full(2),))
+    has_ended.set()
+    thread.join()
     assert not answers.empty()
     while not answers.empty():
         assert answers.get() == (True, True)

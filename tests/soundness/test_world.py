@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import contextvars
 import copy
@@ -190,9 +191,27 @@ def in_double(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_what_the_process_is_set_to_is_set_at_each_call() -> None:
-    gm = trace(in_double, (X,))
-    assert gm(X).dtype is torch.float64 is in_double(X).dtype
-    assert torch.get_default_dtype() is torch.float32 and not gm.guards
+    for gm in (trace(in_double, (X,)), symbolic_trace(in_double)):
+        assert gm(X).dtype is torch.float64 is in_double(X).dtype
+        assert torch.get_default_dtype() is torch.float32 and not gm.guards
+
+
+def with_more_threads(x: torch.Tensor) -> torch.Tensor:
+    torch.set_num_threads(2)
+    return x * 2
+
+
+def test_a_capture_leaves_what_the_program_sets() -> None:
+    before = torch.get_num_threads()
+    try:
+        for capture in (lambda program: trace(program, (X,)), symbolic_trace):
+            torch.set_num_threads(1)
+            gm = capture(with_more_threads)
+            assert torch.get_num_threads() == 1
+            gm(X)
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def sets_a_flag(x: torch.Tensor) -> torch.Tensor:
@@ -205,11 +224,114 @@ def sets_a_backend(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def assigns_a_flag(x: torch.Tensor) -> torch.Tensor:
+    torch.backends.cudnn.benchmark = True
+    return x
+
+
+def assigns_a_flag_inside(x: torch.Tensor) -> torch.Tensor:
+    torch.backends.cuda.matmul.allow_tf32 = bool(x.sum() > 0)
+    return x
+
+
+def assigns_a_flag_by_text(x: torch.Tensor) -> torch.Tensor:
+    setattr(torch.backends.cudnn, "benchmark", True)  # noqa: B010
+    return x
+
+
+def sets_flags(x: torch.Tensor) -> torch.Tensor:
+    torch.backends.cudnn.set_flags(_benchmark=True)
+    return x
+
+
+def assigns_elsewhere(x: torch.Tensor) -> torch.Tensor:
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    return x
+
+
+SETS = [
+    *(sets_a_flag, sets_a_backend, assigns_a_flag, assigns_a_flag_inside, assigns_a_flag_by_text, sets_flags),
+    assigns_elsewhere,
+]
+
+
 @pytest.mark.parametrize("capture", [lambda program: trace(program, (X,)), symbolic_trace])
-@pytest.mark.parametrize("program", [sets_a_flag, sets_a_backend])
+@pytest.mark.parametrize("program", SETS, ids=lambda program: program.__name__)
 def test_what_no_graph_sets_is_refused(program: Any, capture: Any) -> None:
-    with pytest.raises(GraphwrightError, match="changes what torch does in the whole process"):
+    with torch.backends.__allow_nonbracketed_mutation():  # type: ignore[attr-defined] # which torch's own tests forbid
+        with pytest.raises(GraphwrightError, match=r"(?s)changes what torch does in the whole process.* at test_world"):
+            capture(program)
+    assert not torch.backends.cudnn.benchmark and not torch.backends.cuda.matmul.allow_tf32
+    assert torch.utils.deterministic.fill_uninitialized_memory
+
+
+def test_flags_that_a_context_sets_are_a_region() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        with torch.backends.cudnn.flags(enabled=False):
+            return x * 2
+
+    assert "flags(enabled=False)" in trace(program, (X,)).code
+
+
+def silences(x: torch.Tensor) -> torch.Tensor:
+    warnings.simplefilter("ignore")
+    return x
+
+
+def limits(x: torch.Tensor) -> torch.Tensor:
+    sys.setrecursionlimit(sys.getrecursionlimit())
+    return x
+
+
+def test_what_the_program_sets_of_the_world_is_said() -> None:
+    for program, what in ((silences, "warnings.simplefilter()"), (limits, "sys.setrecursionlimit()")):
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            gm = trace(program, (X,))
+        assert any(f"{what} is called: the captured program does not" in each.text for each in gm.report.said)
+
+
+def profiles(x: torch.Tensor) -> Any:
+    with torch.autograd.profiler.profile() as profile:
+        y = x * 2
+    return y, len(profile.function_events or ())
+
+
+def test_what_a_profile_tells_is_said() -> None:
+    with pytest.warns(TracerWarning, match=r"torch.autograd.profiler.profile\(\) was read: its value is the capture's"):
+        trace(profiles, (X,))
+
+
+def starts_threads(x: torch.Tensor) -> Any:
+    found = []
+    thread = threading.Thread(target=lambda: found.append(x * 2))
+    thread.start()
+    thread.join()
+    return found
+
+
+def has_a_pool(x: torch.Tensor) -> Any:
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return [*pool.map(lambda i: x * i, range(3))]
+
+
+@pytest.mark.parametrize("capture", [lambda program: trace(program, (X,)), symbolic_trace])
+@pytest.mark.parametrize("program", [starts_threads, has_a_pool], ids=lambda program: program.__name__)
+def test_threads_of_a_program_are_refused(program: Any, capture: Any) -> None:
+    with pytest.raises(GraphwrightError, match=r"(?s)starts a thread: a graph has none.* at test_world"):
         capture(program)
+
+
+def writes_out(x: torch.Tensor) -> torch.Tensor:
+    sys.stdout.write(f"{x.shape[0]} rows\n")
+    return x
+
+
+def test_what_is_written_to_the_output_is_printed_at_each_call(capsys: Any) -> None:
+    gm = trace(writes_out, (X,))
+    assert capsys.readouterr().out == ""
+    gm(torch.ones(5))
+    assert capsys.readouterr().out == "5 rows\n"
 
 
 def test_every_getter_of_torch_is_known() -> None:

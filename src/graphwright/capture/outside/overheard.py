@@ -75,18 +75,24 @@ def overhear(
     act: Act,
     carriers: Iterable[str] = (),
     inner: tuple[CodeType, ...] = (),
+    through: tuple[str, ...] = (),
 ) -> None:
     """Have functions of a module heard of.
 
-    `act(call)` is called in place of them. `carriers` are modules of
-    Python's library through which a program calls them, `inner` the code of functions that count as the program.
+    `act(call)` is called in place of them. `carriers` are modules of Python's library through which a program calls
+    them, `through` how the files of torch begin through which it does, `inner` the code of functions that count as the
+    program.
     """
-    for name in names:
-        original = original_of(vars(module).get(name))
+    overhear_in(vars(module), names, functools.partial(heard, act=act, carriers=carriers, inner=inner, through=through))
+
+
+def overhear_in(names: dict[str, Any], which: Iterable[str], make: Callable[[Any], Any]) -> None:
+    """Have functions of a namespace stood in for by what is made of each."""
+    for name in which:
+        original = original_of(names.get(name))
         if original is not None:
-            make = functools.partial(heard, act=act, carriers=carriers, inner=inner)
             _makers[len(_entries)] = make
-            stand(vars(module), name, original, make(original))
+            stand(names, name, original, make(original))
 
 
 def overhear_class(module: ModuleType, name: str, act: Act | None, methods: dict[str, Act]) -> None:
@@ -125,7 +131,11 @@ def stand(names: dict[str, Any], name: str, original: Callable[..., Any], stand_
 
 
 def heard(
-    original: Callable[..., Any], act: Act, carriers: Iterable[str] = (), inner: tuple[CodeType, ...] = ()
+    original: Callable[..., Any],
+    act: Act,
+    carriers: Iterable[str] = (),
+    inner: tuple[CodeType, ...] = (),
+    through: tuple[str, ...] = (),
 ) -> Callable[..., Any]:
     """A function that does what another does, and that the capture hears of where its program calls it.
 
@@ -140,7 +150,7 @@ def heard(
         if recorder.pending is not None and any(isinstance(each, TensorProxy) for each in args):
             raise again(recorder.pending)  # a `finally` on the way out; C gets nothing that stands for a tensor
         capture = hears(recorder)
-        frame = None if capture is None else caller_of(sys._getframe(1), files)
+        frame = None if capture is None else caller_of(sys._getframe(1), files, through)
         if frame is None and capture is not None and sys._getframe(1).f_code in inner:
             frame = user_frame(sys._getframe(1))
             while frame is not None and _library_of(frame.f_code.co_filename) is not None:
@@ -167,7 +177,9 @@ def hears(recorder: Capture) -> TypedCapture | None:
     return recorder  # type: ignore[return-value]
 
 
-def caller_of(frame: FrameType | None, carriers: frozenset[str] = frozenset()) -> FrameType | None:
+def caller_of(
+    frame: FrameType | None, carriers: frozenset[str] = frozenset(), through: tuple[str, ...] = ()
+) -> FrameType | None:
     """The frame of the program that calls what this frame belongs to; None where something else does.
 
     A module that is only being imported is no part of the program, nor what the garbage collector calls.
@@ -180,7 +192,7 @@ def caller_of(frame: FrameType | None, carriers: frozenset[str] = frozenset()) -
             and os.path.basename(file).removeprefix("<frozen ").removesuffix(">").removesuffix(".py") not in carriers
         ):
             return None
-        if not is_python and file != __file__ and not file.startswith(_RUNTIME):
+        if not is_python and file != __file__ and not file.startswith((_RUNTIME, *through)):
             is_imported = frame.f_code.co_name == "<module>"
             is_other = is_internal(file) or is_imported or (gc.callbacks and _is_collecting(frame))
             return None if is_other else frame

@@ -7,14 +7,16 @@ captured as well and undone afterwards.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.outside.entered_contexts import is_set_around, watch_contexts
-from graphwright.capture.outside.overheard import Heard, overhear
+from graphwright.capture.outside.overheard import Heard, heard, overhear, overhear_in
 from graphwright.capture.outside.world import say_read
 from graphwright.ir import nodes_in
 
@@ -97,17 +99,19 @@ def _at_start(call: Heard) -> Node:
 def _set(getter: Callable[[], Any], call: Heard) -> Any:
     """Set it in the graph, and for the rest of the capture."""
     recorder = call.recorder
+    set_apart = functools.partial(copy_context().run, call.function)  # with the ContextVars that torch sets along
+    recorder.plan.undo.append(functools.partial(set_apart, getter()))
     if recorder.typed is None:
-        return call.original()
-    recorder.plan.undo.append(functools.partial(call.function, getter()))
+        recorder.torch_function(call.function, call.args, call.kwargs)
+        return set_apart(*call.args, **call.kwargs)
     recorder.plan.sets.add(getter.__name__)
     recorder.record("call_function", call.function, no_effect, call.args, call.kwargs)
-    return call.function(*recorder.to_examples(call.args), **recorder.to_examples(call.kwargs))
+    return set_apart(*recorder.to_examples(call.args), **recorder.to_examples(call.kwargs))
 
 
 def _refused(call: Heard) -> Any:
-    name = call.function.__name__
-    what = f"the program calls {name}, which changes what torch does in the whole process: no graph has it"
+    flag = call.function.__name__.removeprefix("_")
+    what = f"the program calls {flag}, which changes what torch does in the whole process: no graph has it"
     raise call.refused(what)
 
 
@@ -132,5 +136,23 @@ def watch_setters() -> None:
         overhear(torch, (name,), functools.partial(_set, getattr(torch, getter)))
     others = {name for name in dir(torch) if name.startswith(("set_", "use_"))} - {*SETTERS, *SET_OTHERWISE}
     overhear(torch, others, _refused)
-    cuda: Any = torch.backends.cuda
-    overhear(cuda, {name for name in dir(cuda) if name.startswith("enable_")}, _refused)
+    _watch_flags()
+
+
+def _watch_flags() -> None:
+    """Have it heard what a program sets of torch's backends: by assigning attributes or by functions, all end in C."""
+    refused = functools.partial(heard, act=_refused, through=_BACKENDS)
+    setters = {name for name in dir(torch._C) if name.startswith("_set_")} - _NO_FLAGS
+    overhear_in(vars(torch._C), setters, refused)
+    for module in [module for path, module in sys.modules.items() if path.startswith("torch.backends")]:
+        for flag in vars(type(module)).values():
+            if hasattr(flag, "setter") and not isinstance(flag, property):
+                overhear_in(vars(flag), ("setter",), refused)
+
+
+# What is set by functions of C that are called in every capture, or is of a single tensor.
+_NO_FLAGS = frozenset({
+    "_set_grad_enabled", "_set_torch_function_state", "_set_dispatch_mode", "_set_conj", "_set_neg",
+})  # fmt: skip
+# Where torch has what sets flags.
+_BACKENDS = (os.path.join(os.path.dirname(torch.__file__), "backends", ""), torch.utils.deterministic.__file__)

@@ -40,7 +40,11 @@ CHECKS: dict[Any, type[Exception] | None] = {  # without a class: it is the firs
 def tells(function: FunctionType) -> bool:
     """Tell whether a function prints, or warns: that is to be known before it is called."""
     names, space = names_in(function.__code__), function.__globals__
-    return ("print" in names and "print" not in space) or ("warn" in names and space.get("warnings") is warnings)
+    return (
+        ("print" in names and "print" not in space)
+        or ("warn" in names and space.get("warnings") is warnings)
+        or ("write" in names and not names.isdisjoint(("stdout", "stderr")))
+    )
 
 
 def warn(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

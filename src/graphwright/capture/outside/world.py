@@ -1,7 +1,7 @@
-"""What programs read of the world: the clock, the environment, files, what the operating system draws.
+"""What programs read of the world and set in it: the clock, the environment, files, what the operating system draws.
 
 A graph cannot read it as the program did while it was captured, and no guard can check it: so it is said, at the line
-that reads, and stands in the report of the capture.
+that reads or sets, and stands in the report of the capture. What threads of its own do is not seen: it starts none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.outside.overheard import Heard, hear, heard, overhear, overhear_class, stand
-from graphwright.source import CallSite
+from graphwright.capture.state.running import RUN
+from graphwright.source import CallSite, is_installed
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -45,7 +46,24 @@ WORLD = {
     "torch.hub": "load load_state_dict_from_url",
     "numpy": "load loadtxt genfromtxt fromfile",
 }
-_CLASSES = {"datetime": {"datetime": "now utcnow today", "date": "today"}}  # methods of classes that do
+# Classes of whose objects, or methods, the same is true.
+_CLASSES = {
+    "datetime": {"datetime": "now utcnow today", "date": "today"},
+    "torch.profiler": {"profile": ""}, "torch.autograd.profiler": {"profile": ""},
+}  # fmt: skip
+# The functions that set something in it.
+SETTING = {
+    "warnings": "simplefilter filterwarnings resetwarnings",
+    "sys": "setrecursionlimit setswitchinterval",
+    "os": "chdir umask putenv unsetenv mkdir makedirs remove unlink rename replace rmdir symlink link system kill",
+    "shutil": "copy copy2 copyfile copytree move rmtree",
+    "logging": "basicConfig disable captureWarnings",
+    "gc": "enable disable set_threshold",
+    "signal": "signal alarm setitimer",
+    "numpy": "set_printoptions",
+}
+# Through which modules of Python's library a program starts threads.
+_STARTERS = ("threading", "thread", "_base", "pool", "context", "__init__", "threads", "base_events", "runners")
 _COMPUTE = {"localtime": 1, "gmtime": 1, "ctime": 1, "asctime": 1, "strftime": 2}  # with so many arguments
 # Through which modules of Python's library a program calls them; a file has the last part of a module's name.
 _PATHS = ("pathlib", "_local", "_abc")  # the last two in Python 3.13
@@ -59,13 +77,17 @@ _watched: set[str] = set()
 
 def watch_world() -> bool:
     """Have what reads the world heard of, of all modules that are there now; tell whether there are new ones."""
-    new = [name for name in (*WORLD, *_CLASSES, "pathlib") if name in sys.modules and name not in _watched]
+    names = {*WORLD, *_CLASSES, *SETTING, "pathlib", "threading"}
+    new = [name for name in sorted(names) if name in sys.modules and name not in _watched]
     for name in new:
         module = sys.modules[name]
         for function in WORLD.get(name, "").split():
             overhear(module, (function,), _read, _CARRIERS.get(function, ()))
+        overhear(module, SETTING.get(name, "").split(), _set)
         for kind, methods in _CLASSES.get(name, {}).items():
-            overhear_class(module, kind, None, dict.fromkeys(methods.split(), _read))
+            overhear_class(module, kind, None if methods else _read, dict.fromkeys(methods.split(), _read))
+        if name == "threading":
+            overhear(module, ("_start_new_thread", "_start_joinable_thread"), _started, _STARTERS)
         if name == "os":
             names = vars(module.environ)
             stand(names, "encodekey", names["encodekey"], heard(names["encodekey"], _variable, _CARRIERS["encodekey"]))
@@ -101,9 +123,35 @@ def _read(call: Heard) -> Any:
         return call.original()
 
 
+def _set(call: Heard) -> Any:
+    """Something is set: in a `with warnings.catch_warnings()` of the program, for as long as that lasts."""
+    module = call.function.__module__
+    home = _HOMES.get(module, module)
+    if home != "warnings" or not _is_caught(call.frame):
+        what = f"{home}.{call.function.__name__}() is called: the captured program does not call it"
+        call.recorder.ledger.say(what, call.at(), call.frame)
+    return call.original()
+
+
+def _is_caught(frame: FrameType | None) -> bool:
+    """Tell whether one of the running functions is one that catches warnings."""
+    while frame is not None and frame.f_code is not RUN:
+        if "catch_warnings" in frame.f_code.co_names:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _started(call: Heard) -> Any:
+    if is_installed(call.frame.f_code.co_filename):  # as bars of progress do
+        return call.original()
+    raise call.refused("the program starts a thread: a graph has none")
+
+
 _HOMES = {
     "posix": "os", "nt": "os", **dict.fromkeys(("genericpath", "posixpath", "ntpath"), "os.path"),
     **dict.fromkeys(("_io", "io", "builtins"), ""), "torch.serialization": "torch",
+    "torch.profiler.profiler": "torch.profiler",
 }  # fmt: skip
 
 

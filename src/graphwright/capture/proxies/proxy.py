@@ -56,6 +56,8 @@ class Proxy:
         return format(self.tracer.text(self), spec)
 
     def __getattr__(self, name: str) -> Attribute:
+        if name in ("__array_struct__", "__array_interface__"):  # NumPy then asks for `__array__`
+            raise AttributeError(name)
         found = Attribute(self, name)
         if name in _CHANGING:
             found.node  # noqa: B018
@@ -95,6 +97,9 @@ class Proxy:
 
     def __float__(self) -> float:
         return self.tracer.number("float() argument must be a string or a real number, not 'Proxy'")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.tracer.number("a Proxy is no array")
 
     def keys(self) -> Any:
         """Called when a proxy is spread as `**kwargs`."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import SymbolicCapture
 
 MOST_OPERATIONS = 20_000  # of one place of the program in one pass
+_MOST_REFUSALS = 1_000
 NO_END = f"this line has recorded {MOST_OPERATIONS:,} operations: its loop or recursion may have no end"
 _UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 _LEAVES = (
@@ -91,6 +92,7 @@ class TracerBase:
     is_tracing = False  # whether a program is running on this tracer's proxies
     traced_func_name = "forward"
     _recorder: SymbolicCapture | None = None  # of a program whose branches become part of the graph
+    _refusals = 0  # how often Python was told that a value is not known
     _lift: Callable[[Any], Any] | None = None  # on a side of a branch: values from outside come in as its inputs
 
     def open_graphs(self) -> list[Graph]:
@@ -410,7 +412,9 @@ class TracerBase:
 
     def _refuse(self, message: str, fix: str, also: type[Exception] | None = None) -> NoReturn:
         kind = TraceError if also is None else trace_error_and(also)
-        raise kind(message, at=self._here(), fix=fix)
+        error = kind(message, at=self._here(), fix=fix)
+        self._refusals += 1
+        raise error if self._refusals < _MOST_REFUSALS else refusal(error)  # the program tries until it succeeds
 
     def _here(self) -> str | None:
         frame = user_frame(sys._getframe(1))

@@ -160,6 +160,19 @@ def printed(
     return None
 
 
+def written(recorder: Capture, function: Callable[[str], int], text: str) -> Any:
+    """`sys.stdout.write(...)` is printed, too."""
+    file = function.__self__  # type: ignore[attr-defined]
+    if type(text) is str and not recorder.examples.are_there:
+        return function(text)
+    if file is sys.stdout:
+        message = recorder.questions.messages.message(text)
+        recorder.make("call_function", print, (message,), "print", {"end": ""})
+    else:
+        print_elsewhere(recorder, (text,), {"end": "", "file": file})
+    return len(text) if type(text) is str else None
+
+
 def asserted(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`torch._assert(condition, message)` stays what it is."""
     if is_known(args):

@@ -7,6 +7,7 @@ that take functions, modules, functions that take arrays, exceptions. None: call
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
@@ -27,6 +28,7 @@ from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectMethod, ObjectProxy, holds_objects, is_foreign
 from graphwright.capture.proxies.proxy import Proxy
+from graphwright.capture.python.messages import written
 from graphwright.capture.state.leaf_modules import called_with
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refused
@@ -59,6 +61,8 @@ def substitute(
     kind = type(function)
     if kind is BuiltinFunctionType and type(getattr(function, "__self__", None)) is TensorProxy:
         return _by_arguments(recorder, function, args, kwargs)
+    if kind in _BOUND and function in (sys.stdout.write, sys.stderr.write):
+        return functools.partial(written, recorder, function)
     stand_in = hear(function)
     if stand_in is not function:
         return stand_in  # type: ignore[no-any-return]
@@ -73,6 +77,7 @@ def substitute(
     return recorder.transforms.handler(function) or by_type(recorder, function, args, kwargs)
 
 
+_BOUND = frozenset({BuiltinFunctionType, MethodType})
 _THEMSELVES = frozenset({FunctionType, MethodType, BuiltinFunctionType, type})  # what they call has their own id
 
 

@@ -382,6 +382,8 @@ class Tracer(TracerBase):
         finally:
             for each in standing:
                 each.leave()
+            while plan is not None and plan.undo:
+                plan.undo.pop()()
             _thread.depth -= 1
             self.is_tracing = False
             self._caller = None
