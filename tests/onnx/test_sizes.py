@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -64,6 +65,16 @@ def exported(function: Callable[..., Any], *sizes: tuple[int, ...]) -> tuple[Onn
         program = graphwright.onnx.export(module, args)
     assert len(caught) <= 1  # all that is to be said is one warning
     return program, str(caught[0].message) if caught else ""
+
+
+def test_sizes_are_fixed_that_torch_computes_with_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["graphwright.onnx.export"], "_SECONDS", -10.0)
+    program, said = exported(lambda x, y: (x.flatten(), y + 1), (4, 6), (3, 5))
+    assert program.report.sizes == {"x": (4, 6), "y": (3, 5)}
+    assert "dimension 1 of 'y' is 5 in the model, and the program takes others" in said
+    assert "dynamic_shapes keeps those open that it names, however long that takes" in said
+    asked = graphwright.onnx.export(lambda x: x.flatten(), torch.ones(4, 6), dynamic_shapes=({0: "rows"},))
+    assert asked.report.sizes == {"x": ("rows", 6)}
 
 
 # A program, sizes of its example, what the report says of them, other sizes at which the model is right

@@ -37,16 +37,27 @@ from graphwright.onnx.module_functions import check_asked_for, is_asked_for, kee
 from graphwright.onnx.objects import Opening, State, check_known
 from graphwright.onnx.optimizing import optimized
 from graphwright.onnx.original import Original
+from graphwright.onnx.patience import Patience, TooLong
 from graphwright.onnx.program import Leaf, OnnxProgram, OnnxReport, Outputs, Part
 from graphwright.onnx.python_calls import Text
 from graphwright.onnx.running import Running, is_differentiated
-from graphwright.onnx.sizes import Facts, Sizes, at_sizes, export_at_example, export_open, facts_of, said_of_fixed
+from graphwright.onnx.sizes import (
+    Facts,
+    Sizes,
+    TooComplicated,
+    at_sizes,
+    export_at_example,
+    export_open,
+    facts_of,
+    said_of_fixed,
+)
 from graphwright.onnx.torch_private import parsed_once, without_transforms
 from graphwright.onnx.translation import translations
 from graphwright.onnx.values import Maybe
 from graphwright.runtime import GraphModule
 
 _OPSET = 18
+_SECONDS, _SECONDS_A_NODE = 20.0, 0.03  # of computing, that sympy may take for sizes that nobody has asked for
 _Way = Callable[..., tuple[ExportedProgram, Sizes, list[str]]]
 
 
@@ -156,9 +167,14 @@ class _Exporting:
         self._node: Node | None = None
         self._written: list[str] = []
         self._fixed: dict[tuple[int, int], int] = {}  # sizes that torch.export cannot keep open
+        self._seconds = _SECONDS + _SECONDS_A_NODE * sum(1 for _ in module.graph.all_nodes())
+        self._patience: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
 
     def run(self, sizes: Sizes) -> ExportedProgram:
-        """Have torch.export watch the program at these sizes. Raises ExportError where a region says no."""
+        """Have torch.export watch the program at these sizes.
+
+        Raises ExportError where a region says no, and TooComplicated where sympy takes too long for sizes.
+        """
         tensors = at_sizes(self._arguments, sizes)
         shapes = tuple(
             [Dim.AUTO if dim in each.dynamic else None for dim in range(each.example.dim())]
@@ -167,10 +183,12 @@ class _Exporting:
         self._parts.clear()
         program = self._watched()
         try:
-            with torch.no_grad(), _calmly(), contextlib.redirect_stderr(_OtherThreads()):
+            with self._patience, torch.no_grad(), _calmly(), contextlib.redirect_stderr(_OtherThreads()):
                 return torch.export.export(program, tuple(tensors), dynamic_shapes=(shapes,), strict=False)
         except GraphwrightError:
             raise
+        except TooLong as error:
+            raise TooComplicated(f"sympy took more than {self._seconds:.0f} s for open sizes") from error
         except Exception as error:
             cause = _cause(error)
             if cause is not None:
@@ -203,16 +221,22 @@ class _Exporting:
         Where it cannot keep sizes open, those stay so that are the first of their tensors, or none.
         """
         refusal: ExportError | None = None
+        slow: list[str] = []
         while True:
+            is_open = self._arguments.may_fix_sizes
+            self._patience = Patience(self._seconds) if is_open else contextlib.nullcontext()
             try:
                 exported, sizes, notes = way(self._arguments, self.run, self.original.takes)
                 said = said_of_fixed(self._arguments.inputs, sizes, Facts(self._fixed, {}), self.original.takes)
-                return exported, sizes, [*said, *notes]
+                return exported, sizes, [*said, *slow, *notes]
             except GraphwrightError as error:
                 raise refusal or error from error
             except Exception as error:
                 refusal = refusal or _said_by_torch("torch.export", error, self._node)
-                more = self._arguments.fix_sizes() if isinstance(error, GuardOnDataDependentSymNode) else {}
+                is_for_sizes = isinstance(error, GuardOnDataDependentSymNode | TooComplicated)
+                more = self._arguments.fix_sizes() if is_for_sizes else {}
+                if isinstance(error, TooComplicated):
+                    slow = [f"{error}: dynamic_shapes keeps those open that it names, however long that takes"]
                 if not more:
                     raise refusal from error
                 self._fixed |= more

@@ -81,6 +81,11 @@ class Arguments:
                 )
         return tensors, opening.objects
 
+    @property
+    def may_fix_sizes(self) -> bool:
+        """Whether `fix_sizes` has sizes to fix."""
+        return self._asked is None and any(each.dynamic for each in self.inputs)
+
     def fix_sizes(self) -> dict[tuple[int, int], int]:
         """Let no size change but the first of a tensor, then none, where nobody has asked for it.
 

@@ -15,6 +15,10 @@ Place = tuple[int, int]  # an input, and a dimension of it
 Sizes = list[list[int]]  # of each input
 
 
+class TooComplicated(Exception):
+    """Torch.export would take too long to keep sizes open."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Facts:
     """What holds of sizes in an exported program: those that are fixed, and those that are equal to another one."""
@@ -99,7 +103,7 @@ def _first(
     for sizes in choices[:-1]:
         try:
             return run(sizes), sizes
-        except ExportError:
+        except (ExportError, TooComplicated):
             raise
         except Exception:
             continue

@@ -1,0 +1,68 @@
+"""A limit for what sympy computes: what torch.export asks it about sizes that stay open may take for ever."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import time
+from typing import Any
+
+
+class TooLong(BaseException):
+    """Sympy was stopped: it has taken longer than it may. No Exception, which it would take for one of its own."""
+
+
+class Patience:
+    """Lets sympy compute for so many seconds, in all `with` blocks of this object together: in the thread of each.
+
+    Seconds are of computing where a thread has a clock of its own, or else of waiting. After that the block ends with
+    TooLong, raised inside of sympy alone, which leaves nothing half done that others see; and so do all later blocks.
+
+    >>> import sympy
+    >>> with Patience(0.0):
+    ...     while True:
+    ...         found = sympy.simplify(sympy.sin(sympy.Symbol("x")) ** 2)
+    Traceback (most recent call last):
+    graphwright.onnx.patience.TooLong
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._lock = threading.Lock()
+        self._done: threading.Event | None = None
+
+    def __enter__(self) -> Patience:
+        if self._left < 0:
+            raise TooLong
+        self._done, thread = threading.Event(), threading.get_ident()
+        threading.Thread(target=self._watch, args=(thread, self._done, _now_of(thread)), daemon=True).start()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        with self._lock:  # the watcher is between two looks: it raises no more
+            assert self._done is not None
+            self._done.set()
+
+    def _watch(self, thread: int, done: threading.Event, since: float) -> None:
+        while not done.wait(_SECONDS_BETWEEN):
+            with self._lock:
+                if done.is_set():
+                    return
+                now = _now_of(thread)
+                self._left, since = self._left - (now - since), now
+                if self._left >= 0:
+                    continue
+                frame = sys._current_frames().get(thread)
+                if frame is not None and str(frame.f_globals.get("__name__")).startswith("sympy."):
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TooLong))
+                    return
+
+
+_SECONDS_BETWEEN = 0.05
+
+
+def _now_of(thread: int) -> float:
+    """What the clock of a thread says."""
+    clock = getattr(time, "pthread_getcpuclockid", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock(thread))
