@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -95,29 +96,122 @@ def left_in_a_loop(x: Tensor) -> Any:
     return found
 
 
-def closed_where_it_is_left(x: Tensor) -> Any:
-    closed = []
-
-    def rows() -> Iterator[Tensor]:
-        try:
-            yield from x
-        finally:
-            closed.append(x.sum())
-
-    for row in rows():
-        if row > 0:
-            break
-    return row, len(closed)
+PROGRAMS = [taken_on_a_side, sent_in_a_loop, sent_on_a_side, left_in_a_loop]
 
 
-PROGRAMS = [taken_on_a_side, sent_in_a_loop, sent_on_a_side, left_in_a_loop, closed_where_it_is_left]
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of passes that end in the loop
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("x", [X3, -X3])
 def test_a_generator_is_where_it_was_only_if_it_holds_the_same(program: Any, x: Tensor) -> None:
     assert told(lambda: program, lambda p: p(x.clone()), X3) == "same"
+
+
+def noting(x: Tensor, closed: list[Tensor]) -> Iterator[Tensor]:
+    try:
+        yield from x
+    finally:
+        closed.append(x.sum())
+
+
+def first(rows: Any) -> Any:
+    for row in rows:
+        if row > 0:
+            return row
+    return None
+
+
+def left_alone(x: Tensor, closed: list[Tensor]) -> Any:
+    for row in noting(x, closed):
+        if row > 0:
+            break
+    return row, [*closed]
+
+
+def left_inside_of_others(x: Tensor, closed: list[Tensor]) -> Any:
+    for _, (row, _) in enumerate(zip(noting(x, closed), range(3), strict=False)):
+        if row > 0:
+            break
+    return row, [*closed]
+
+
+def left_inside_of_one_like_it(x: Tensor, closed: list[Tensor]) -> Any:
+    for row in (row + 1 for row in noting(x, closed)):
+        if row > 0:
+            break
+    return row, [*closed]
+
+
+def left_by_an_error(x: Tensor, closed: list[Tensor]) -> Any:
+    try:
+        for row in noting(x, closed):
+            if row > 0:
+                raise ValueError
+    except ValueError:
+        pass
+    return row, [*closed]
+
+
+def left_by_any(x: Tensor, closed: list[Tensor]) -> Any:
+    return any(row > 0 for row in noting(x, closed)), [*closed]
+
+
+def left_by_next(x: Tensor, closed: list[Tensor]) -> Any:
+    return next((row for row in noting(x, closed) if row > 0), None), [*closed]
+
+
+def held_by_a_name(x: Tensor, closed: list[Tensor]) -> Any:
+    rows = noting(x, closed)
+    return first(rows), [*closed], next(rows, None), [*closed]
+
+
+def held_by_a_list(x: Tensor, closed: list[Tensor]) -> Any:
+    held: list[Iterator[Tensor]] = []
+
+    def kept() -> Iterator[Tensor]:
+        held.append(noting(x, closed))
+        return held[0]
+
+    return first(kept()), [*closed], next(held[0], None), [*closed]
+
+
+LEFT = [left_alone, left_inside_of_others, left_inside_of_one_like_it, left_by_an_error, left_by_any, left_by_next]
+
+
+@pytest.mark.parametrize("program", [*LEFT, held_by_a_name, held_by_a_list])
+def test_a_generator_is_closed_where_nothing_has_it_any_more(program: Any) -> None:
+    def forward(x: Tensor) -> Any:
+        return program(x, [])
+
+    assert told(lambda: forward, lambda p: (p(X3.clone()), p(-X3)), X3) == "same"
+
+
+def test_a_profiler_does_not_keep_a_generator_open() -> None:
+    def run(program: Any) -> Any:
+        return program(X3.clone())
+
+    before = sys.getprofile()
+    sys.setprofile(lambda *event: None)
+    try:
+        assert told(lambda: lambda x: left_alone(x, []), run, X3) == "same"
+    finally:
+        sys.setprofile(before)
+
+
+def test_what_a_generator_does_as_the_program_ends_is_part_of_it() -> None:
+    def program(x: Tensor) -> Any:
+        rows = adding(x)
+        return next(rows).clone()
+
+    def adding(x: Tensor) -> Iterator[Tensor]:
+        try:
+            yield x
+        finally:
+            x.add_(1)
+
+    def run(program: Any) -> Any:
+        x = X3.clone()
+        return program(x), x
+
+    assert told(lambda: program, run, X3) == "same"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@
         total = total + row                            return True
                                                    total = total + row
                                                    return False
-                                               runtime.each(x, body)
+                                               runtime.each([x], body)
 
 What a `return` inside a loop gives is kept in a variable, and returned after the loop; so is whether the loop was left
 by a `break`, where the loop has an `else`.

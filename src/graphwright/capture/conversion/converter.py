@@ -256,7 +256,8 @@ class Converter(ast.NodeTransformer):
             call = self._call("repeat", loop.test, test, name_of(body), *tables)
         else:
             target = ast.Constant(re.sub(rf"{HIDDEN}\d+", "", ast.unparse(loop.target)))
-            call = self._call("each", loop.iter, self.visit(loop.iter), name_of(body), *tables, target)
+            iterable = ast.List([self.visit(loop.iter)], ast.Load())
+            call = self._call("each", loop.iter, iterable, name_of(body), *tables, target)
         before = [self._statement(statement, False) for statement in lowered.before]
         if not lowered.broken:
             return [*before, body, placed(ast.Expr(call), call)]

@@ -26,7 +26,7 @@ from torch import nn
 from graphwright.capture.proxies.contents import holds_bytes
 from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.runtime import attributes_of
-from graphwright.source import content_of
+from graphwright.source import by_code, content_of, definition_of, walk_own
 
 _CACHE = type(functools.lru_cache(len))
 _METHOD_WRAPPER = type([].__len__)
@@ -129,6 +129,30 @@ class _Held:
         return isinstance(other, _Held) and (
             [*map(id, self._values)] == [*map(id, other._values)] and self._how_far == other._how_far
         )
+
+
+def ends_with_work(value: Iterator[Any]) -> bool:
+    """Tell whether an iterator may run code of the program where it is closed: a `finally`, or the end of a `with`.
+
+    >>> ends_with_work(each for each in [1, 2])
+    False
+    """
+    if not isinstance(value, types.GeneratorType):
+        held = gc.get_referents(value) if type(value).__module__ in _OF_PYTHON else []
+    elif value.gi_frame is None or _tries(value.gi_code):
+        return value.gi_frame is not None
+    else:
+        held = gc.get_referents(value, value.gi_frame)
+    return any(ends_with_work(each) for each in held if isinstance(each, Iterator))
+
+
+@by_code
+def _tries(code: types.CodeType) -> bool:
+    """Tell whether a function has a `try` or a `with`, or no source that would tell."""
+    definition = definition_of(code)
+    if definition is None:
+        return code.co_name != "<genexpr>"
+    return any(type(each).__name__ in ("Try", "TryStar", "With") for each in walk_own(definition))
 
 
 def _numbers_in(part: Any, are_left: bool) -> Any:

@@ -16,10 +16,11 @@ import torch
 
 from graphwright.capture.containers.open_iterables import iterable_of
 from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.reach import ends_with_work
 from graphwright.capture.flow.deciding import held
 from graphwright.capture.flow.loop_regions import LoopRegion, is_open
 from graphwright.capture.state.regions import Region, Writing
-from graphwright.capture.state.running import again
+from graphwright.capture.state.running import again, let_go
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -43,8 +44,9 @@ class Loops:
         private: tuple[str, ...],
         asks_how: bool,
         target: str,
+        is_alone: bool = False,
     ) -> Any:
-        """`for item in iterable`; returns whether it was left."""
+        """`for item in iterable`; returns whether it was left. `is_alone`: nothing but the loop has the iterable."""
         pending = self._recorder.pending
         if pending is not None:
             if iterable_of(iterable, False) is not None:
@@ -57,14 +59,15 @@ class Loops:
             return loop.capture()
         if way is None and iterable_of(iterable, True) is None:
             way = "unroll"  # what it goes over has to be known
-        is_alone = type(iterable) is GeneratorType and sys.getrefcount(iterable) <= _OF_CALLS
         items: Any = iterable if type(iterable) in _INDEXED else iter(iterable)
         self.going_over.append(items)
-        items = _Alone(items) if is_alone else items
+        items = _Alone(items) if is_alone and type(items) is GeneratorType else items
         try:
             return self._go_on(items, 0, body, names, place, way)
         finally:
             self.going_over.pop()
+            if is_alone:
+                let_go()
 
     def _go_on(
         self,
@@ -82,6 +85,8 @@ class Loops:
                 continue
             if stop is True or self._stops(stop, place, way):
                 return True
+            if isinstance(items, _Alone) and ends_with_work(items.generator):
+                items = items.generator  # that it moves on one side is told
             rest = self._rest(items, done, body, names, place, way)
             return self._recorder.questions.branch(stop, _yes, rest, names)
         return False
@@ -185,7 +190,7 @@ _INDEXED = (list, tuple, torch.Size, range)  # an iterator over one would be a v
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Alone:
-    """A generator that nothing but the loop has: as in Python, it is closed where the loop is left."""
+    """A generator that nothing but the loop has: on whichever side the loop is left, nobody asks how far it is."""
 
     generator: Iterator[Any]
 
@@ -198,18 +203,6 @@ def _after(items: Sequence[Any] | _Alone, done: int) -> Iterator[Any]:
     while done < len(items):
         yield items[done]
         done += 1
-
-
-def _references(called: Callable[[Any], int]) -> int:
-    """How many references to a value there are that calls like those of a loop of the program hold."""
-
-    def each(iterable: Iterable[Any]) -> int:
-        return called(iterable)
-
-    return each(iter([object()]))
-
-
-_OF_CALLS = _references(lambda iterable: sys.getrefcount(iterable))
 
 
 def _yes() -> bool:

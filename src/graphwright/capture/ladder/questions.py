@@ -26,7 +26,7 @@ from graphwright.capture.ladder.refuse import Refusals
 from graphwright.capture.ladder.slices import is_of_slice
 from graphwright.capture.ladder.stage import Staging
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.running import again
+from graphwright.capture.state.running import again, leaving_by
 from graphwright.capture.state.symbols import Symbol
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import user_frame
@@ -148,7 +148,7 @@ class Questions:
         if isinstance(why, Restart):
             why.at = why.at or self._capture.where() or ""
         goes_on, self._capture.pending = self._capture.pending is not None, why
-        return again(why) if goes_on else why
+        return again(why) if goes_on else leaving_by(why)
 
 
 def _asks_itself(asking: FrameType | None, frame: FrameType | None) -> bool:

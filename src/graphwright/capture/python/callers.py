@@ -76,6 +76,12 @@ class Callers:
         while self._entered:
             self._entered.pop().cache_clear()
 
+    def let_go(self) -> None:
+        """Keep no frame alive, nor so what it and those around it hold."""
+        self._recorder.choices.look()  # while what they are about is held
+        self._last = None
+        self._recorder.attempts.forget()
+
     def anticipate(self, function: Callable[..., Any]) -> None:
         """Have a function converted before the program runs that asks what Python answers, or calls what does."""
         owner, inner = getattr(function, "__self__", None), getattr(function, "__func__", function)

@@ -72,7 +72,7 @@ from graphwright.capture.python.number_calls import (
 )
 from graphwright.capture.python.own_texts import own_format, own_text
 from graphwright.capture.python.substitutes import LOCK, is_refused, substitute, waited
-from graphwright.capture.state.running import running
+from graphwright.capture.state.running import let_go, running
 from graphwright.source import without_cache
 
 
@@ -109,6 +109,8 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
             say_unknown(recorder, what, args, kwargs, value)
         if choices.open:
             choices.look()
+        if function is next:  # a generator that only this call has is closed behind it
+            let_go()
         return value
     except (TypeError, RuntimeError) as error:
         ask_for_texts(recorder, refused_texts(error, args, kwargs))

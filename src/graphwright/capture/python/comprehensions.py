@@ -11,7 +11,7 @@ from graphwright.capture.containers.open_iterables import iterable_of
 from graphwright.capture.flow.deciding import branch, either, negation, recorder_of, truth
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.python.displays import dict_of
-from graphwright.capture.state.running import running
+from graphwright.capture.state.running import let_go, running
 from graphwright.capture.state.samples import Grows
 
 
@@ -99,6 +99,7 @@ def decided(
 
     if iterable_of(iterable) is None:
         found = _first(iter(iterable), body)
+        let_go()
     else:
         found = recorder.loops.each(iterable, body, (), (), True, target)
     return found if function is any else negation(found)

@@ -6,6 +6,7 @@ Each does what Python does, or what the capture does that runs in this thread.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -72,7 +73,7 @@ def suppressed(entered: AbstractContextManager[Any]) -> Any:
 
 
 def each(
-    iterable: Iterable[Any],
+    iterables: list[Iterable[Any]],
     body: Callable[[Any], Any],
     names: tuple[str, ...],
     private: tuple[str, ...] = (),
@@ -81,13 +82,18 @@ def each(
 ) -> Any:
     """`for item in iterable: ...`; returns whether `body` said that the loop ends.
 
+    The list has the iterable alone: no call that this goes through holds it too, so its references can be counted.
     The body assigns the variables `names` around it; nothing but the loop uses those that are `private`. `target` is
     what the source calls an item. With `asks_how` the value is of use.
     """
+    is_alone = sys.getrefcount(iterables[0]) <= sys.getrefcount(_ALONE[0])
     recorder = running()
     if recorder is not None:
-        return recorder.loops.each(iterable, body, names, private, asks_how, target)
-    return any(map(body, iterable))
+        return recorder.loops.each(iterables.pop(), body, names, private, asks_how, target, is_alone)
+    return any(map(body, iterables.pop()))
+
+
+_ALONE = [object()]
 
 
 def repeat(

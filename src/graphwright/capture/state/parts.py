@@ -519,6 +519,9 @@ class Callers(Protocol):
     def forget(self, is_over: bool = True) -> None:
         """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
 
+    def let_go(self) -> None:
+        """Keep no frame alive, nor so what it and those around it hold."""
+
     def start(self, function: Callable[..., Any], world: Any) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules."""
 

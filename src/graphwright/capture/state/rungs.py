@@ -220,8 +220,9 @@ class Loops(Protocol):
         private: tuple[str, ...],
         asks_how: bool,
         target: str,
+        is_alone: bool = False,
     ) -> Any:
-        """`for item in iterable`; returns whether it was left."""
+        """`for item in iterable`; returns whether it was left. `is_alone`: nothing but the loop has the iterable."""
 
     def repeat(
         self,

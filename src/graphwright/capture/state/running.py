@@ -8,8 +8,10 @@ be stopped for ever. What a handler or a `finally` does on the way out is done w
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, copy_context
 from types import FrameType
@@ -35,14 +37,38 @@ def run(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
     outside: list[Context] = []
     context.run(_outside.set, outside)
     outside.append(context.copy())
-    with leaving():
-        result = context.run(function, *args, **kwargs)
     recorder = running()
+    try:
+        with leaving():
+            result = context.run(function, *args, **kwargs)
+    except BaseException as error:
+        if recorder is not None and recorder.pending is not None and type(recorder.pending) is not Refusal:
+            _close_generators(error)  # the frames of an error are the user's to look at
+        raise
+    finally:
+        let_go()
     if recorder is not None and recorder.typed is not None:
         for variable in _differing(context, outside[0]):
             what = f"the program sets the ContextVar {variable.name!r}, and leaves it so: the captured program does not"
             recorder.typed.ledger.say(what, "")
     return result
+
+
+def let_go() -> None:
+    """Have the capture that runs in this thread keep no frame of the program alive: what only one holds ends there."""
+    recorder = running()
+    if recorder is not None and recorder.typed is not None:
+        recorder.typed.callers.let_go()
+
+
+def _close_generators(error: BaseException | None) -> None:
+    """Have the generators in the frames that are left closed while the capture still says that it ends."""
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            with contextlib.suppress(RuntimeError):  # it runs
+                frame.clear()
+                _ = frame.f_locals  # up to Python 3.12 a dict, which is emptied, too, when it is asked for
+        error = error.__context__
 
 
 def set_in_context() -> list[Any]:
@@ -126,7 +152,7 @@ def stopping(why: BaseException) -> BaseException:
     if recorder.pending is not None:
         return again(recorder.pending)
     recorder.pending = why
-    return why
+    return leaving_by(why)
 
 
 def again(pending: BaseException) -> BaseException:
@@ -134,7 +160,15 @@ def again(pending: BaseException) -> BaseException:
     current: leaving | None = getattr(_thread, "leaving", None)
     if current is not None:
         current.go(pending, sys._getframe(1))
-    return pending
+    return leaving_by(pending)
+
+
+def leaving_by(why: BaseException) -> BaseException:
+    """What to raise for what a capture is ending with: in a generator that is being closed, what closes it.
+
+    Python prints whatever else comes out of one that nobody holds any more.
+    """
+    return GeneratorExit() if type(sys.exc_info()[1]) is GeneratorExit else why
 
 
 class leaving:

@@ -121,6 +121,9 @@ class SymbolicRecorder:
                 self.choices.at_end(result, args)
         except Raised:
             raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
+        except GeneratorExit:
+            if self.pending is None:
+                raise
         except (Exception, Refusal) as error:
             if isinstance(error, Refusal):
                 raise error.error from None

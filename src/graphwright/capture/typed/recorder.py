@@ -164,7 +164,7 @@ class Recorder:
         except Raised:
             if self.pending is None:
                 raise CaptureError("the program raises an exception whatever its inputs are", at=self.where()) from None
-        except Exception:
+        except (Exception, GeneratorExit):
             if self.pending is None:  # else a handler of the program made its own error of what stops it
                 raise
         except Refusal:
