@@ -114,6 +114,17 @@ LATER_SYSTEMS = """
     tests/runtime/test_called.py::test_export_tells_the_layers[True]
 """.split()
 
+# Those that torch 2.9 stops: its `cond` looks for an example of each input in the meta of bodies that are GraphModules
+# where something wants gradients, and its torch.export loses a size that a loop adds to.
+NOT_WITH_2_9 = """
+    tests/interop/test_export.py::test_exported_programs_do_what_the_original_does[of_numbers]
+    tests/interop/test_fx_regions.py::test_programs_do_there_what_they_did[Branch]
+    tests/interop/test_fx_regions.py::test_programs_do_there_what_they_did[Indexed]
+    tests/interop/test_fx_regions.py::test_gradients_reach_what_bodies_read
+    tests/interop/test_keeping.py::test_numbers_are_read_live_in_torch_fx
+    tests/interop/test_keeping.py::test_guards_go_only_when_asked
+""".split()
+
 # And those that hold before torch 2.15.
 BEFORE_2_15 = """
     tests/codegen/test_function.py::test_the_text_of_everything_is_torch_fx_s
@@ -133,6 +144,8 @@ def why_left_out(name: str) -> str:
         return "holds since torch 2.13"
     if RELEASE < (2, 13) and name.startswith(tuple(LATER_SYSTEMS)):
         return "needs what torch.export, torch.distributed or map do since"
+    if RELEASE == (2, 9) and name.startswith(tuple(NOT_WITH_2_9)):
+        return "what torch 2.9 does with bodies of cond, or with sizes in torch.export"
     if RELEASE >= (2, 15) and name.startswith(tuple(BEFORE_2_15)):
         return "holds before torch 2.15"
     return ""

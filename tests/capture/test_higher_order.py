@@ -87,6 +87,20 @@ def test_a_condition_on_a_size_is_a_branch() -> None:
     assert "if x.size(0) > 2:" in gm.code
 
 
+switch: Any = getattr(torch._higher_order_ops, "switch", None)
+
+
+@pytest.mark.skipif(switch is None, reason="torch 2.15 has it")
+def test_a_switch_is_branches_on_its_index() -> None:
+    def program(x: Tensor) -> Any:
+        functions = (torch.sin, torch.cos, torch.neg)
+        return [switch(x.sum().long() + i, functions, (x,)) for i in range(4)], switch(x.shape[0], functions, [x])
+
+    for gm in (trace(program, (torch.ones(3),)), symbolic_trace(program)):
+        for x in (torch.ones(3), -torch.ones(3), torch.ones(1)):
+            assert same(gm(x), program(x))
+
+
 class Repeats(nn.Module):
     def __init__(self) -> None:
         super().__init__()

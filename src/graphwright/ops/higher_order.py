@@ -6,7 +6,7 @@ compiler; the memory of their results is that of the values that the given funct
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -94,6 +94,25 @@ def _stacked(results: list[Any]) -> Any:
     if isinstance(first, tuple | list):
         return type(first)([_stacked([each[i] for each in results]) for i in range(len(first))])
     return torch.stack(results)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], operands: Any = ()) -> Any:
+    """`switch`: the function at a place, the first or last one for an index outside of them.
+
+    >>> switch(torch.tensor(5), [torch.neg, torch.abs], (torch.tensor(-2),))
+    tensor(2)
+    """
+    return _switch_from(branches, 0, index, operands)
+
+
+def _switch_from(branches: Sequence[Callable[..., Any]], place: int, index: Any, operands: Any) -> Any:
+    if place + 1 == len(branches):
+        return branches[place](*operands)
+    if index <= place:
+        result = branches[place](*operands)
+    else:
+        result = _switch_from(branches, place + 1, index, operands)
+    return result
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
@@ -191,7 +210,9 @@ def _value_from(table: Any, keys: list[Any], place: int, key: Any) -> Any:
     return value
 
 
+_switch = getattr(torch._higher_order_ops, "switch", None)  # torch 2.15 has it
 IN_PYTHON: dict[Callable[..., Any], Any] = {
+    **({} if _switch is None else {_switch: switch}),
     torch.cond: cond,
     _while_loop: while_loop,
     _map: map_each,
