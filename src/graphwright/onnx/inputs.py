@@ -43,7 +43,8 @@ class Arguments:
     ) -> None:
         self._forward = forward
         signature = inspect.signature(forward)
-        self._given = Opening().opened((args, dict(kwargs)))
+        self._names = [*signature.parameters, *kwargs]
+        self._given = Opening().opened((args, self._in_order(kwargs)))
         try:
             bound = signature.bind(*self._given[0], **self._given[1])
         except TypeError as error:
@@ -65,7 +66,7 @@ class Arguments:
     def apart(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[torch.Tensor], list[Any]]:
         """The same tensors, and the objects that hold some of them."""
         opening = Opening()
-        leaves, spec = pytree.tree_flatten(opening.opened((args, dict(kwargs))))
+        leaves, spec = pytree.tree_flatten(opening.opened((args, self._in_order(kwargs))))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if spec != self._spec or [isinstance(leaf, torch.Tensor) for leaf in leaves] != self._is_tensor:
             raise ExportError(
@@ -85,6 +86,11 @@ class Arguments:
     def may_fix_sizes(self) -> bool:
         """Whether `fix_sizes` has sizes to fix."""
         return self._asked is None and any(each.dynamic for each in self.inputs)
+
+    def _in_order(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword arguments in the order in which their inputs are: that of the signature, then that of the example."""
+        known = {name: kwargs[name] for name in self._names if name in kwargs}
+        return {**known, **kwargs}
 
     def fix_sizes(self) -> dict[tuple[int, int], int]:
         """Let no size change but the first of a tensor, then none, where nobody has asked for it.

@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.interop import (
     FILLED,
+    Counted,
     Items,
     Rows,
     as_number_tensor,
@@ -55,6 +56,8 @@ def _tensor(data: Any, **options: Any) -> Any:
         return data.detach().clone() if dtype is None else data.to(dtype).detach().clone()
     if is_filled(data):
         made = rows_of(data).tensor
+    elif isinstance(data, Counted):
+        made = torch.arange(data.start, data.stop, data.step)
     elif isinstance(data, list | tuple) and any(isinstance(each, torch.Tensor) or is_symbolic(each) for each in data):
         if not all(isinstance(each, int | float | torch.Tensor) or is_symbolic(each) for each in data):
             return NotImplemented
@@ -102,6 +105,9 @@ def _getitem(value: Any, index: Any) -> Any:
         return item_of(value, index)
     if is_filled(value):
         value = rows_of(value)
+    if isinstance(value, Counted) and index == slice(None, None, -1):
+        last = value.start + (value.length - 1) * value.step
+        return Counted(last, value.start - (1 if value.step > 0 else -1), -value.step)
     return value[index] if isinstance(value, Rows) else NotImplemented
 
 

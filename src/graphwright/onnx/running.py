@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from graphwright.errors import ExportError
+from graphwright.errors import ExportError, GraphwrightError
 from graphwright.interop import (
     Collected,
     Items,
@@ -125,11 +125,30 @@ class Running(Interpreter):
         return torch.func.functional_call(module, own, args, kwargs)
 
     def write_attribute(self, path: str, value: Any) -> None:
-        """Write to a buffer. Raises ExportError for every other attribute."""
+        """Write to a buffer; to an attribute only what it has already, or where the program does not read it.
+
+        Raises ExportError for what another call would read.
+        """
         buffer = self.fetch_attr(path) if path in self._known else None
-        if buffer is None or not isinstance(value, torch.Tensor) or value.shape != buffer.shape:
-            raise _keeps(self.node, path)
-        buffer.copy_(value)
+        if buffer is not None and isinstance(value, torch.Tensor) and value.shape == buffer.shape:
+            buffer.copy_(value)
+        elif buffer is not None or any(read.target == path for read in self._reads):
+            if not self._has_already(path, value):
+                raise _keeps(self.node, path)
+        elif not self._has_already(path, value):
+            self._note(self.node, "left out", f"what is written to {path!r}, which the program does not read")
+
+    def _has_already(self, path: str, value: Any) -> bool:
+        try:
+            held = super().fetch_attr(path)
+        except (AttributeError, GraphwrightError):  # there is none yet
+            return False
+        is_plain = isinstance(value, bool | int | float | str | torch.dtype | torch.device | None)
+        return is_plain and type(held) is type(value) and held == value
+
+    @functools.cached_property
+    def _reads(self) -> list[Node]:
+        return [node for node in graph_of(self.module).all_nodes() if node.op == "get_attr"]
 
     @contextlib.contextmanager
     def _show(self, tensors: dict[str, torch.Tensor]) -> Iterator[None]:

@@ -166,17 +166,21 @@ def expect(value: Any, captured: Any, where: str) -> None:
 def expect_class(value: Any, captured: type, where: str) -> None:
     """Raise GuardError unless a number or error of a program is of the class that it was of at capture.
 
-    What was a tensor may be one of any class.
+    What was a tensor may be one of any class, and what torch has stand for numbers counts as what it stands for.
 
     >>> expect_class(2**3, int, "model.py:3: if isinstance(2**k, int):")
     """
-    if type(value) is not captured and not (captured is torch.Tensor and isinstance(value, torch.Tensor)):
+    kind = _STAND_FOR.get(type(value), type(value))
+    if kind is not captured and not (captured is torch.Tensor and isinstance(value, torch.Tensor)):
         raise GuardError(
             f"the program was captured where this was of class {captured.__name__}; "
             f"now it is of class {type(value).__name__}",
             at=where,
             fix="ask for no class, make a number one of a class of its own, float(n), or capture again",
         )
+
+
+_STAND_FOR: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:

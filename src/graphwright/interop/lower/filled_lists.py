@@ -40,7 +40,14 @@ def _as_tensor(value: Any) -> torch.Tensor:
     return value if isinstance(value, torch.Tensor) else as_number_tensor(value)
 
 
+def _with_rows(values: Any) -> Any:
+    """The parts of a tensor, `tuple(x)`, as a list that is filled."""
+    is_parts = isinstance(values, Rows) and not values.numbers
+    return [Collected(values.tensor.movedim(values.dim, 0))] if is_parts else values
+
+
 def _stack(tensors: Any, dim: int = 0) -> Any:
+    tensors = _with_rows(tensors)
     if not is_filled(tensors):
         return NotImplemented
     rows = rows_of(tensors).tensor
@@ -48,6 +55,7 @@ def _stack(tensors: Any, dim: int = 0) -> Any:
 
 
 def _cat(tensors: Any, dim: int = 0) -> Any:
+    tensors = _with_rows(tensors)
     if not is_filled(tensors):
         return NotImplemented
     parts = []

@@ -1,0 +1,81 @@
+"""What a program does beside computing values, while torch.export watches."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("onnxruntime")
+
+from graphwright.onnx import ExportError, export
+
+
+class Noting(nn.Module):
+    """Notes sizes and kinds of its input in attributes, as Hugging Face's Swin and mixtures of experts do."""
+
+    window = 4
+    scaled = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kind = x.dtype  # what nobody reads
+        if x.shape[1] <= 4:
+            self.window = 4  # what it is already
+        return (x.unfold(1, self.window, self.window).sum(1)).to(self.kind)
+
+
+class Counting(nn.Module):
+    count = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count = self.count + 1
+        return x * self.count
+
+
+def test_attributes_that_the_next_call_does_not_need() -> None:
+    model = Noting().eval()
+    program = export(model, torch.randn(2, 4))
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(program(x), model(x))
+    assert [part.detail for part in program.report.regions if part.became == "left out"] == [
+        "what is written to 'kind', which the program does not read"
+    ]
+    with pytest.raises(ExportError, match="keeps nothing in 'count' from call to call"):
+        export(Counting().eval(), torch.randn(2, 4))
+
+
+def test_numbers_of_a_range_in_reverse() -> None:
+    def program(x: Tensor) -> Tensor:
+        down = torch.tensor(list(range(0, x.shape[0] - 1, 2))[::-1], device=x.device)
+        return down[None, :].repeat(2, 1) < x[0]
+
+    exported = export(program, torch.randn(5))
+    for size in (2, 6, 9):
+        x = torch.randn(size) * 3
+        assert torch.equal(exported(x), program(x))
+
+
+def test_a_size_counts_as_an_int() -> None:
+    def program(x: Tensor) -> Tensor:
+        half = x.shape[0] // 2
+        return x[:half] if isinstance(half, int) else x
+
+    exported = export(program, torch.randn(6))
+    assert exported(torch.randn(9)).shape == (4,)
+
+
+def test_the_parts_of_a_tensor_as_one_tensor() -> None:
+    """As Hugging Face's models make one tensor of the features of several images."""
+    exported = export(lambda x: (torch.cat(list(x), 1), torch.stack(tuple(x), -1)), torch.randn(3, 4, 2))
+    x = torch.randn(5, 4, 3)
+    for given, wanted in zip(exported(x), (torch.cat(list(x), 1), torch.stack(tuple(x), -1)), strict=True):
+        torch.testing.assert_close(given, wanted)
+
+
+def test_inputs_are_called_what_they_are_in_whatever_order_they_are_given() -> None:
+    def program(a: Tensor, b: Tensor, **more: Tensor) -> Tensor:
+        return 100 * a + 10 * b + more["c"]
+
+    one, two, three = (torch.full((2,), float(each)) for each in (1, 2, 3))
+    exported = export(program, (), {"c": three, "b": two, "a": one})
+    assert exported.input_names == ["a", "b", "c"]
+    assert exported.run([one, two, three])[0].tolist() == [123.0, 123.0]
+    assert exported(b=two, a=one, c=three).tolist() == [123.0, 123.0]
