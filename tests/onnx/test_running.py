@@ -64,9 +64,13 @@ def test_a_size_counts_as_an_int() -> None:
 
 def test_the_parts_of_a_tensor_as_one_tensor() -> None:
     """As Hugging Face's models make one tensor of the features of several images."""
-    exported = export(lambda x: (torch.cat(list(x), 1), torch.stack(tuple(x), -1)), torch.randn(3, 4, 2))
+
+    def program(x: Tensor) -> tuple[Tensor, ...]:
+        return torch.cat(list(x), 1), torch.concatenate(list(x), axis=1), torch.stack(tuple(x), -1)
+
+    exported = export(program, torch.randn(3, 4, 2))
     x = torch.randn(5, 4, 3)
-    for given, wanted in zip(exported(x), (torch.cat(list(x), 1), torch.stack(tuple(x), -1)), strict=True):
+    for given, wanted in zip(exported(x), program(x), strict=True):
         torch.testing.assert_close(given, wanted)
 
 
@@ -79,3 +83,14 @@ def test_inputs_are_called_what_they_are_in_whatever_order_they_are_given() -> N
     assert exported.input_names == ["a", "b", "c"]
     assert exported.run([one, two, three])[0].tolist() == [123.0, 123.0]
     assert exported(b=two, a=one, c=three).tolist() == [123.0, 123.0]
+
+
+def test_a_program_that_does_not_work_when_it_is_exported() -> None:
+    """As masks in some of Hugging Face's models: the program that runs here is exported, then."""
+
+    def program(x: Tensor) -> Tensor:
+        mask = None if torch.compiler.is_compiling() else torch.ones_like(x)
+        return x * mask[:, 0]
+
+    x = torch.randn(3, 3)
+    assert torch.equal(export(program, torch.randn(3, 3))(x), program(x))

@@ -26,7 +26,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from graphwright.capture import trace
-from graphwright.errors import ExportError, GraphwrightError
+from graphwright.errors import CaptureError, ExportError, GraphwrightError
 from graphwright.hierarchy import as_flat
 from graphwright.interop import Collected, as_number_tensor, collect_appended, in_its_mode, is_symbolic
 from graphwright.ir import Node
@@ -104,7 +104,7 @@ def export(
     if not isinstance(model, GraphModule):
         named_modules = model.named_modules() if isinstance(model, nn.Module) else ()  # a function can be captured, too
         leaves = [name for name, each in named_modules if is_asked_for(name, each, modules_as_functions)]
-        model = trace(model, given, kwargs=named, target="export", leaf_modules=leaves)
+        model = _captured(model, given, named, leaves)
     flat: GraphModule = as_flat(model, lambda path, each: is_asked_for(path, each, modules_as_functions))
     module = _in_one_mode(flat)
     check_asked_for(module, modules_as_functions)
@@ -120,6 +120,16 @@ def export(
     if verify:
         check(program, exporting.original)
     return program
+
+
+def _captured(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, leaves: list[str]) -> GraphModule:
+    """Capture a program for deployment, or as it runs here where what it does when it is exported cannot be captured."""
+    try:
+        return trace(model, args, kwargs=kwargs, target="export", leaf_modules=leaves)
+    except CaptureError:
+        with contextlib.suppress(CaptureError):
+            return trace(model, args, kwargs=kwargs, leaf_modules=leaves)
+        raise
 
 
 def _in_one_mode(flat: GraphModule) -> GraphModule:

@@ -54,11 +54,11 @@ def _stack(tensors: Any, dim: int = 0) -> Any:
     return rows if dim == 0 else rows.movedim(0, dim if dim >= 0 else dim + rows.dim())
 
 
-def _cat(tensors: Any, dim: int = 0) -> Any:
+def _cat(tensors: Any, dim: int = 0, *, axis: int = 0) -> Any:
     tensors = _with_rows(tensors)
     if not is_filled(tensors):
         return NotImplemented
-    parts = []
+    parts, dim = [], dim or axis
     for each in tensors:
         if isinstance(each, Collected):
             at = dim if dim >= 0 else dim + each.tensor.dim() - 1
