@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -75,6 +76,23 @@ def test_sizes_are_fixed_that_torch_computes_with_for_too_long(monkeypatch: pyte
     assert "dynamic_shapes keeps those open that it names, however long that takes" in said
     asked = graphwright.onnx.export(lambda x: x.flatten(), torch.ones(4, 6), dynamic_shapes=({0: "rows"},))
     assert asked.report.sizes == {"x": ("rows", 6)}
+
+
+class Locked(torch.nn.Module):
+    """Cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] == 1 else x + 1
+
+
+def test_a_module_that_cannot_be_copied_is_tried_at_other_sizes() -> None:
+    program = graphwright.onnx.export(Locked(), torch.ones(2, 4))
+    assert [str(each) for each in program.report.assumed if OWN in str(each)] == []
+    assert program(torch.ones(1, 4)).tolist() == [[2.0] * 4]
 
 
 # A program, sizes of its example, what the report says of them, other sizes at which the model is right

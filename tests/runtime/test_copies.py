@@ -454,6 +454,31 @@ def leaves(value: Any) -> list[torch.Tensor]:
     return [value] if isinstance(value, torch.Tensor) else [leaf for part in value for leaf in leaves(part)]
 
 
+class Caching(nn.Module):
+    """Keeps in evaluation what it has computed of its parameters, as LeViT does: torch does not copy such tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.index, self.kept = nn.Parameter(torch.randn(2, 3)), torch.tensor([2, 0]), dict[str, Any]()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        key = str(x.device)
+        if key not in self.kept:
+            self.kept[key] = self.weight[:, self.index]
+        return x @ self.kept[key]
+
+
+def test_what_modules_have_computed_is_copied() -> None:
+    model, x = Caching().eval(), torch.ones(3, 2)
+    expected = model(x)
+    gm = graphwright.trace(model, (torch.ones(1, 2),))
+    again = copy.deepcopy(gm)
+    assert torch.equal(again(x), expected)
+    assert again.kept["cpu"] is not model.kept["cpu"]
+    assert not again.kept["cpu"].requires_grad
+    assert model.kept["cpu"].requires_grad
+
+
 @pytest.mark.parametrize("number", [[2.5, math.nan], {"a": math.nan}])
 def test_a_nan_that_was_pickled_is_the_one_that_was_there(number: Any) -> None:
     model = Holder(types.SimpleNamespace(scale=number, alone=math.nan))

@@ -35,7 +35,10 @@ class Original:
 
     @functools.cached_property
     def _copied(self) -> tuple[nn.Module, ModuleState]:
-        twin = copy.deepcopy(self._module)
+        try:
+            twin = copy.deepcopy(self._module)
+        except Exception:  # it holds a lock, say: it is run itself, and put back
+            twin = self._module
         return twin, ModuleState(twin)
 
     @property

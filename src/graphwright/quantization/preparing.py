@@ -27,7 +27,7 @@ from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import QConfig, static_int8
 from graphwright.quantization.sites import Program
 from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
-from graphwright.runtime import GraphModule
+from graphwright.runtime import GraphModule, memo_of_results
 
 PREPARED = "prepared for quantization"  # the key in the meta of a module
 
@@ -100,7 +100,7 @@ def prepare(
 
 def _prepare_training(model: nn.Module, preparation: Preparation, learn_scales: bool) -> GraphModule:
     _check_is_float(model)
-    copied = copy.deepcopy(model)
+    copied = copy.deepcopy(model, memo_of_results(model))
     modes = {path: module.training for path, module in model.named_modules()}
     copied.eval()
     args, kwargs = preparation.args, preparation.kwargs

@@ -106,7 +106,7 @@ from graphwright.runtime.members.attributes import (
     read_attribute,
     read_attributes,
 )
-from graphwright.runtime.members.shells import Shells, Tree, copy_slots, copy_tensors
+from graphwright.runtime.members.shells import Shells, Tree, copy_slots, copy_tensors, memo_of_results
 from graphwright.runtime.modules.captured import captured_module, change_base, change_entries
 from graphwright.runtime.modules.forms import in_form, without_forms
 from graphwright.runtime.modules.lazy import (
@@ -221,6 +221,7 @@ __all__ = [
     "Plainness",
     "calls_are_plain",
     "is_called_plainly",
+    "memo_of_results",
     "unrolled_checks",
     "unrolled_reads",
     "Watch",

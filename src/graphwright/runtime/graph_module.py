@@ -34,7 +34,7 @@ from graphwright.runtime.graph_facts import forget_module, is_conditional
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import add_constant, assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import register
-from graphwright.runtime.members.shells import copy_slots
+from graphwright.runtime.members.shells import copy_slots, memo_of_results
 from graphwright.runtime.members.submodules import add_submodule, delete_submodule, unused_submodules
 from graphwright.runtime.members.yielding import yielding
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
@@ -424,6 +424,7 @@ class GraphModule(nn.Module):
         kind = type(self)
         copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__, kind._extra))
         memo[id(self)] = copied
+        memo |= memo_of_results(self) | memo
         copy_slots(self, copied, functools.partial(copy.deepcopy, memo=memo))
         own = own_state(self)
         made = {key: copy.deepcopy(value, memo) for key, value in own.items() if key != _STATE}

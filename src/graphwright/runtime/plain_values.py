@@ -13,7 +13,7 @@ import numbers
 import operator
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
@@ -131,6 +131,15 @@ def holds_tensors(value: Any) -> bool:
     return any(are_tensors) and all(
         known or _is_plain_part(item) for item, known in zip(items, are_tensors, strict=True)
     )
+
+
+def tensors_inside(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors among a value and the items of the lists, tuples and dicts in it."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif type(value) in (list, tuple, dict):
+        for item in value.values() if type(value) is dict else value:
+            yield from tensors_inside(item)
 
 
 def copied_around(value: Any) -> Any:

@@ -23,6 +23,7 @@ from torch.nn.modules.module import _WrappedHook
 
 from graphwright.runtime.members.attributes import MODULE_TABLES, is_compiled
 from graphwright.runtime.objects import slots_of
+from graphwright.runtime.plain_values import tensors_inside
 
 _Held = TypeVar("_Held")
 
@@ -242,9 +243,23 @@ def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any]
             object.__setattr__(other, name, change(object.__getattribute__(module, name)))
 
 
+def memo_of_results(root: nn.Module) -> dict[int, Any]:
+    """What to begin the memo of a deepcopy with: copies of the results that modules keep, which torch does not copy.
+
+    A module that keeps what it has computed of its parameters can be copied with it; no gradient goes through the copy.
+    """
+    return {
+        id(tensor): tensor.detach().clone()
+        for module in root.modules()
+        for name in module.__dict__.keys() - MODULE_TABLES
+        for tensor in tensors_inside(module.__dict__[name])
+        if not tensor.is_leaf
+    }
+
+
 def copy_tensors(root: nn.Module) -> None:
     """Give a module tree parameters, buffers and tensor attributes of its own; what was tied or a view stays so."""
-    memo: dict[int, Any] = {}
+    memo = memo_of_results(root)
     for module in root.modules():
         state = module.__dict__
         for table in ("_parameters", "_buffers"):
