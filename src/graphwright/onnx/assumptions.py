@@ -63,6 +63,11 @@ def try_assumptions(
     for kind, text, ways in trying.all():
         trying.say(kind, text, ways)
     trying.without_items()
+    if trying.unknown:
+        first, *others = trying.unknown
+        more = f", as for {len(others)} more conditions in report.assumed" if others else ""
+        trying.found.notes.append(f"the model is made for {first}, and other sizes were not tried{more}")
+        trying.found.conditions += [f"{text}, not tried" for text in others]
     if trying.idle:
         more = f" and {len(trying.idle) - 1} more" if trying.idle[1:] else ""
         trying.found.conditions.append(f"{trying.idle[0]}{more}, and the model is right without, too")
@@ -87,6 +92,7 @@ class _Trying:
         self._least = [sympy.Ge(symbol, 2, evaluate=False) for symbol in self._places]
         self._tried: dict[str, str | None] = {}
         self._own: list[Any] = []  # conditions that the program has, too
+        self.unknown: list[str] = []  # the words of those that were not broken
         self.idle: list[str] = []  # the words of those without which the model is right
 
     def at(self, sizes: Sizes) -> str | None:
@@ -106,7 +112,7 @@ class _Trying:
         seen = False
         for sizes in itertools.islice(ways, WAYS):
             if len(self._tried) >= MOST and str(sizes) not in self._tried:
-                self.found.notes.append(f"the model is made for {text}, and other sizes were not tried")
+                self.unknown.append(text)
                 return
             seen, said = True, self.at(sizes)
             if said:
