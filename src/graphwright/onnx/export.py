@@ -123,7 +123,7 @@ def export(
 
 
 def _captured(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, leaves: list[str]) -> GraphModule:
-    """Capture a program for deployment, or as it runs here where what it does when it is exported cannot be captured."""
+    """Capture a program for deployment, or as it runs here where what it does exported cannot be captured."""
     try:
         return trace(model, args, kwargs=kwargs, target="export", leaf_modules=leaves)
     except CaptureError:
