@@ -510,3 +510,12 @@ def test_what_is_left_of_a_module_has_no_class_that_counts() -> None:
     x = torch.randn(3, 4)
     features = extract(graphwright.trace(AskingKinds(), (x,)), ["scaled", "layer"])
     assert torch.equal(features(x)["scaled"], x)
+
+
+def test_a_captured_module_has_its_own_values_extracted() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2))
+    gm = graphwright.trace(model, (torch.ones(3, 4),))  # with a guard on its input
+    code = gm.code
+    extractor = create_feature_extractor(gm, train_return_nodes=["0"], eval_return_nodes={"2": "last"})
+    assert (list(extractor.train()(torch.ones(1, 4))), list(extractor.eval()(torch.ones(1, 4)))) == (["0"], ["last"])
+    assert gm.code == code

@@ -6,6 +6,7 @@ torchvision.models.feature_extraction. `extract` does more: it takes example inp
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 import warnings
@@ -37,7 +38,8 @@ def get_graph_node_names(
 
     `tracer_kwargs` are arguments of `Tracer`, and `leaf_modules`, classes of modules that are one node each;
     `concrete_args` are as for `symbolic_trace`. Warns where the two lists differ, unless `suppress_diff_warning`.
-    The model is not changed. Raises TraceError for what `symbolic_trace` cannot capture.
+    The model is not changed; of a captured one the names are those of its own graph. Raises TraceError for what
+    `symbolic_trace` cannot capture.
 
     >>> get_graph_node_names(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))[1]
     ['input', '0', '1']
@@ -97,6 +99,10 @@ class _Modes:
     def __init__(
         self, model: nn.Module, tracer_kwargs: Mapping[str, Any] | None, concrete_args: dict[str, Any] | None
     ) -> None:
+        self.root: nn.Module = model
+        if isinstance(model, GraphModule):  # captured for both modes, by whatever way
+            self.graphs = {mode: copy.deepcopy(graph_of(model)) for mode in (True, False)}
+            return
         options = dict(tracer_kwargs or {})
         layers = [sys.modules[name] for name in _LIBRARIES_OF_LAYERS if name in sys.modules]
         leaves = tuple(options.pop("leaf_modules", ()))
@@ -109,7 +115,7 @@ class _Modes:
         options["autowrap_modules"] = (*options.get("autowrap_modules", ()), math, *layers)
         tracers = {mode: _LeafTracer(leaves, options) for mode in (True, False)}
         self.root = with_notes(model, tracers[True].is_leaf_module)
-        self.graphs: dict[bool, Graph] = {}
+        self.graphs = dict[bool, Graph]()
         for mode, tracer in tracers.items():
             graph = tracer.trace(self.root.train(mode), concrete_args)
             self.graphs[mode] = graph_of(make_graph_module(tracer.root, graph, type(model).__name__))
