@@ -94,3 +94,25 @@ def test_a_program_that_does_not_work_when_it_is_exported() -> None:
 
     x = torch.randn(3, 3)
     assert torch.equal(export(program, torch.randn(3, 3))(x), program(x))
+
+
+def test_a_function_that_takes_none_gets_none() -> None:
+    """What may be None is given to functions for which None means something else than a tensor, and is a result."""
+
+    def program(x: Tensor) -> tuple[Tensor | None, ...]:
+        low = x.mean() if x.sum() > 0 else None
+        seen = (x > -9)[None, None] if x.sum() > 0 else None
+        y = x[None, None]
+        return (
+            low,
+            torch.clamp(x, low, x.max()),
+            nn.functional.layer_norm(x, (3,), weight=None if low is None else x[0]),
+            nn.functional.scaled_dot_product_attention(y, y, y, attn_mask=seen),
+        )
+
+    exported = export(program, torch.rand(3, 3))
+    for x in (torch.rand(3, 3), -torch.rand(3, 3)):
+        for given, wanted in zip(exported(x), program(x), strict=True):
+            assert (given is None) == (wanted is None)
+            if wanted is not None:
+                torch.testing.assert_close(given, wanted)

@@ -20,6 +20,7 @@ from graphwright.onnx.inputs import Arguments
 from graphwright.onnx.objects import Opening, closed
 from graphwright.onnx.overflow import open_session
 from graphwright.onnx.sizes import Place, empty_places
+from graphwright.onnx.values import Maybe
 
 LARGEST = 2**31 - 2**20  # bytes of one protobuf file, with room for what is no weight
 
@@ -81,7 +82,7 @@ class Outputs:
             leaf.constant if leaf.kind == "constant" else Collected(next(left)) if leaf.kind == "items" else next(left)
             for leaf in self.leaves
         ]
-        return pytree.tree_map(_spread, pytree.tree_unflatten(values, self.spec), is_leaf=is_filled)
+        return pytree.tree_map(_spread, pytree.tree_unflatten(values, self.spec), is_leaf=_is_more)
 
     def names(self, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> list[str]:
         """The name of the output that each tensor of the result comes from."""
@@ -90,8 +91,14 @@ class Outputs:
         return [name for leaf, name, each in triples for _ in range(len(each) if leaf.kind == "items" else 1)]
 
 
+def _is_more(value: Any) -> bool:
+    return isinstance(value, Maybe) or is_filled(value)
+
+
 def _spread(value: Any) -> Any:
-    """A list that a loop filled, item by item."""
+    """A list that a loop filled, item by item; a tensor or None for what may be None."""
+    if isinstance(value, Maybe):
+        return value.tensor if value.present else None
     if not is_filled(value):
         return value
     return [item for each in value for item in (each.tensor.unbind() if isinstance(each, Collected) else (each,))]

@@ -46,7 +46,7 @@ from graphwright.ops import (
     transformed,
     while_loop,
 )
-from graphwright.runtime import GraphModule, Interpreter, expect, graph_of, is_guard
+from graphwright.runtime import GraphModule, Interpreter, expect, graph_of, is_guard, new_object
 
 
 class Running(Interpreter):
@@ -188,7 +188,10 @@ class Running(Interpreter):
             return None
         if is_text_of_a_run(target, args):
             return self._text(args)
-        args = tuple([_plain(arg) for arg in args])
+        if _has_maybe(args, kwargs):
+            if target in _STORES or (target is operator.setitem and isinstance(args[0], list | dict)):
+                return super().call_function(target, args, kwargs)
+            return self._of_maybe(self.call_function, target, args, kwargs)
         for known in (NotImplemented if kwargs else call_on_numbers(target, args), item_sources(target, args, kwargs)):
             if known is not NotImplemented:
                 return known
@@ -206,7 +209,8 @@ class Running(Interpreter):
     def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method: of a list what a loop collected may be added, a tensor gives no Python numbers."""
         _check_kept(self.node, args)
-        args = tuple([_plain(arg) for arg in args])
+        if _has_maybe(args, kwargs) and not isinstance(args[0], list | dict):
+            return self._of_maybe(self.call_method, target, args, kwargs)
         value, *rest = args
         if target == "extend" and isinstance(value, list) and isinstance(rest[0], Collected):
             value.append(rest[0])
@@ -224,6 +228,22 @@ class Running(Interpreter):
     def _is_given(self, value: Any) -> bool:
         """Tell whether a value is an object of the arguments, outside of regions: what is written to it comes out."""
         return not self._shown[1:] and any(value is each for each in self._objects)
+
+    def _of_maybe(self, call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call with what may be None is a branch where the call takes None; the program takes a tensor elsewhere."""
+        node = self.node
+        maybe = next(arg for arg in (*args, *kwargs.values()) if isinstance(arg, Maybe))
+
+        def side(given: list[Any], named: dict[str, Any]) -> Any:
+            self.node = node
+            return call(target, tuple(given), named)
+
+        try:
+            around = self._around(node, (list(args), kwargs))
+            return self._at(node, branch, node, IsNone(maybe, True), (side, side), around, self._plans)
+        except (TypeError, AttributeError):  # it does not
+            plain = {name: arg.tensor if arg is maybe else arg for name, arg in kwargs.items()}
+            return call(target, tuple([arg.tensor if arg is maybe else arg for arg in args]), plain)
 
     def _text(self, args: Any) -> Text:
         """A text of values that only a run knows, which nothing but an error or a print can show."""
@@ -349,6 +369,13 @@ class Running(Interpreter):
         self._note(node, "Loop", "")
         around = self._around(node, (items, *operands))
         return self._at(node, loop, node, items, None, body, carried, around, breaks, count)
+
+
+_STORES = (new_object, set_attribute)
+
+
+def _has_maybe(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(arg, Maybe) for arg in (*args, *kwargs.values()))
 
 
 def is_differentiated(module: GraphModule) -> bool:
