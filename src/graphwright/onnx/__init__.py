@@ -61,6 +61,7 @@ FLOORS = (
     "sizes",
     "inputs",
     "objects",
+    "patience",
     "running",
     "python_calls",
     "layers",
