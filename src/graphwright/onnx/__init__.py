@@ -20,9 +20,8 @@ first.
     patience.py       a limit for what sympy computes of open sizes
     python_calls.py   Python's functions of tensors, and texts of values
     layers.py         layers as what they come to
-    translation.py    our operators as If and Loop
+    translation.py    our operators as If and Loop, and some as runtimes fuse them
     quantize_linear.py  quantization as QuantizeLinear and DequantizeLinear
-    fused_by_runtimes.py  operators in the spelling that runtimes fuse
     optimizing.py     onnxscript's optimizer, weights left as they are
     module_functions.py  modules as functions of a model
     regions.py        branches and loops as operators of tensors and sizes
@@ -67,7 +66,6 @@ FLOORS = (
     "layers",
     "translation",
     "quantize_linear",
-    "fused_by_runtimes",
     "optimizing",
     "module_functions",
     "regions",
