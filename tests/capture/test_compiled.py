@@ -42,7 +42,22 @@ def made_inside(x: torch.Tensor) -> torch.Tensor:
     return torch.compile(lambda y: y.sin() * 2, backend=backend)(x)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("make", [decorated, lambda: made_inside], ids=["decorated", "made inside"])
+def method() -> Callable[..., Any]:
+    class Model(nn.Module):
+        @torch.compile(backend=backend)
+        def doubled(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.doubled(x) + 1
+
+    return Model()
+
+
+MADE = [decorated, lambda: made_inside, method]
+
+
+@pytest.mark.parametrize("make", MADE, ids=["decorated", "made inside", "method"])
 @pytest.mark.slow
 def test_compiled_functions_are_captured_as_they_are_written(make: Callable[[], Callable[..., Any]]) -> None:
     program = make()

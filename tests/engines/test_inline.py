@@ -596,3 +596,24 @@ def test_what_the_program_writes_is_read_where_it_is() -> None:
         torch.testing.assert_close(inlined(X), gm(X), rtol=0, atol=0)
     assert is_inlined(inlined)
     assert "    mean, first_weight, first_bias = tensors\n" in inlined.code
+
+
+class CountsItsCalls(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.calls += 1
+        return self.linear(x) + self.calls  # type: ignore[no-any-return]
+
+
+def test_inlined_code_that_writes_is_captured_again() -> None:
+    model, x = CountsItsCalls().eval(), torch.randn(3, 4)
+    original = copy.deepcopy(model).train()
+    fast = inline(trace(model, (x,)))
+    outer = trace(nn.Sequential(fast, nn.ReLU()), (x,)).train()
+    for _ in range(2):
+        assert torch.equal(outer(x), original(x).relu())

@@ -218,5 +218,6 @@ def tensors_of(module: Any, entry: str = "forward") -> list[Any] | None:
     """
     if is_dynamo_compiling():
         return None
-    facts = module.__dict__[STATE].entries[entry].held.checked(module)
+    held = module.__dict__[STATE].entries[entry].held
+    facts = None if held is None else held.checked(module)  # None while a capture of another module captures this one
     return None if facts is None else facts.tensors()

@@ -123,6 +123,7 @@ class World:
         self._keep: list[Any] = []  # alive, so that no other object gets its id
         self._is_started = False
         self.chooses_by_class = False  # whether a function of `functools.singledispatch` is among them
+        self.is_compiled = False  # whether torch.compile would compile one of them
         self.names_subclass = False  # whether one of them mentions a class of tensors of its own
         self.unknown: set[CodeType] = set()  # functions of the user's whose calls tell: unknown ones, computed names
         self.askers: list[Asker] = []  # what functions may ask of modules
@@ -307,6 +308,7 @@ class World:
         if known:
             return
         self._codes.add((id(code), id(function)))
+        self.is_compiled |= "_torchdynamo_orig_callable" in vars(function)
         self._keep.append(function)
         is_decorator = is_foreign(code)
         rebound = frozenset() if is_decorator else mentions(code).rebound

@@ -263,6 +263,7 @@ class Program:
         program = self.subject.function(self.subject.root_module, self.method)
         entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
         self.world.start([program], entered, keeping, plan.leaves, own)
+        plan.is_uncompiled |= self.world.is_compiled
         self._see_tables(plan)
         watch_world()
         watch_random_state()
@@ -284,6 +285,9 @@ class Program:
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
+                if type(error).__module__.startswith("torch._dynamo") and not plan.is_uncompiled:
+                    plan.is_uncompiled = True
+                    raise Restart("the program calls a function of torch.compile") from error
                 draws.failed()
                 keeping.learn()
                 if recorder.questions.raises.is_raised_by_user(error):
