@@ -477,3 +477,44 @@ def test_a_file_keeps_questions(tmp_path: Any) -> None:
     save(trace(lone("is_grad_enabled"), (full(2),)), tmp_path / "mode.gw")
     with torch.no_grad():
         assert load(tmp_path / "mode.gw", allow=["tests"])(full(2)).tolist() == [4.0, 4.0]
+
+
+def steps(set_to_none: bool, clears: str) -> tuple[nn.Module, Any]:
+    """A training step of SGD, written as a function, that clears the gradients of the step before."""
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"used": nn.Linear(2, 2), "unused": nn.Linear(2, 2)})
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        (optimizer if clears == "optimizer" else net).zero_grad(set_to_none=set_to_none)
+        loss = net["used"](x).sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        return loss.detach()
+
+    return net, step
+
+
+@pytest.mark.parametrize("clears", ["optimizer", "module"])
+def test_a_step_clears_the_gradients_of_the_one_before(clears: str) -> None:
+    (net, step), (mine, other) = steps(True, clears), steps(True, clears)
+    captured, x = trace(step, (full(2),)), full(2)
+    for _ in range(3):
+        assert torch.equal(captured(x), other(x))
+    torch.testing.assert_close(net.state_dict(), mine.state_dict(), rtol=0, atol=0)
+
+
+def test_a_gradient_that_torch_did_not_find_may_not_be_there() -> None:
+    net, step = steps(False, "module")
+    captured = trace(step, (full(2),))
+    captured(full(2))
+    with pytest.raises(GuardError):  # the first one's gradients are to be set to zero
+        captured(full(2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net.zero_grad()
+    alone = trace(lambda x: (optimizer.step(), x)[1], (full(2),))
+    alone(full(2))
+    net["used"](full(2)).sum().backward()  # type: ignore[operator,index]
+    with pytest.raises(GuardError):
+        alone(full(2))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.facts import ask_dtype, ask_rank, ask_shape, fact, is_only_handed_on, reader
-from graphwright.capture.calls.gradients import is_read_at_the_call, read_at_the_call
+from graphwright.capture.calls.gradients import is_read_at_the_call, no_gradient, read_at_the_call
 from graphwright.capture.containers.rows import listed
 from graphwright.capture.numbers.classes import take_for_tensor
 from graphwright.capture.proxies.tensor_names import Row, row_of
@@ -112,7 +112,8 @@ def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any
                 recorder.record("call_function", setattr, setattr, (owner, name, args[1]), {})
             return None
         if name in ("data", "T", "mT", "H", "mH", "real", "imag", "grad"):
-            return recorder.record("call_function", getattr, getattr, (owner, name), {})
+            found = recorder.record("call_function", getattr, getattr, (owner, name), {})
+            return no_gradient(recorder, owner) if name == "grad" and found is None else found
         if name == "dtype":
             recorder.dtypes.read(owner, reader(), recorder.where() or "")
         if name in ("shape", "ndim"):

@@ -25,6 +25,7 @@ from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import UNKNOWN, as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
+from graphwright.runtime import expect
 from graphwright.source import is_internal, is_ours, user_frame
 
 if TYPE_CHECKING:
@@ -57,10 +58,15 @@ class _Backward:
         )
 
 
-def is_asked_by_program(frame: FrameType | None) -> bool:
-    """Tell whether the code that asks is the program's, rather than torch's own for its layers and functions."""
+def _asking(frame: FrameType | None) -> FrameType | None:
     while frame is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
+    return frame
+
+
+def is_asked_by_program(frame: FrameType | None) -> bool:
+    """Tell whether the code that asks is the program's, rather than torch's own for its layers and functions."""
+    frame = _asking(frame)
     if frame is None:
         return False
     filename = frame.f_code.co_filename
@@ -70,6 +76,20 @@ def is_asked_by_program(frame: FrameType | None) -> bool:
 def is_read_at_the_call(name: str) -> bool:
     """Tell whether the program asks for something of this name that changes from call to call."""
     return name in _ALL and is_asked_by_program(sys._getframe(2))
+
+
+def no_gradient(recorder: TypedCapture, tensor: torch.Tensor) -> Any:
+    """What torch's own Python finds of a tensor that has no gradient, which it may have in a call: that is refused.
+
+    `zero_grad()` has it set to None in any case.
+    """
+    frame = _asking(sys._getframe(1))
+    if frame is not None and frame.f_code.co_name == "zero_grad" and frame.f_locals.get("set_to_none"):
+        return True
+    node = recorder.node("call_function", getattr, (recorder.argument(tensor), "grad"), {}, "grad")
+    asked = recorder.node("call_function", operator.is_, (node, None), {}, "is_none")
+    recorder.node("call_function", expect, (asked, True, recorder.where() or ""), {}, name="guard")
+    return None
 
 
 def read_at_the_call(recorder: TypedCapture, name: str, tensor: torch.Tensor) -> Any:
