@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import array
 import copy
 import itertools
 import pickle
+import queue
 import sys
 import threading
 import types
@@ -201,6 +204,21 @@ def counts_in_its_module(x: Tensor) -> Tensor:
     return x * STEP
 
 
+RECORD, ARGUMENTS = types.SimpleNamespace(step=0, seen={}), argparse.Namespace(step=0)
+
+
+def counts_in_records(x: Tensor) -> Tensor:
+    RECORD.step += 1
+    RECORD.seen["rows"] = RECORD.step
+    ARGUMENTS.step += 2
+    return x * RECORD.step + ARGUMENTS.step
+
+
+def counts_in_a_class_of_torch(x: Tensor) -> Tensor:
+    nn.ReLU.steps = getattr(nn.ReLU, "steps", 0) + 1  # type: ignore[attr-defined]
+    return x * nn.ReLU.steps  # type: ignore[attr-defined]
+
+
 def caches(x: Tensor) -> Tensor:
     CACHE["last"] = x * 2
     return x
@@ -244,21 +262,21 @@ def with_a_cell() -> Callable[[Tensor], Tensor]:
 
 
 def state() -> Any:
-    found = (STEP, TOTAL, LOG, CACHE, COUNTS, Calls.calls, Calls.made, Calls.seen)
+    found = (STEP, TOTAL, LOG, CACHE, COUNTS, Calls.calls, Calls.made, Calls.seen, vars(RECORD), vars(ARGUMENTS))
     return copy.deepcopy(found)
 
 
 def set_state(values: Any) -> None:
     global STEP, TOTAL
-    STEP, TOTAL, LOG[:], cache, numbers, Calls.calls, Calls.made, Calls.seen[:] = copy.deepcopy(values)
-    for table, held in ((CACHE, cache), (COUNTS, numbers)):
+    STEP, TOTAL, LOG[:], cache, numbers, Calls.calls, Calls.made, Calls.seen[:], *records = copy.deepcopy(values)
+    for table, held in zip((CACHE, COUNTS, vars(RECORD), vars(ARGUMENTS)), (cache, numbers, *records), strict=True):
         table.clear()
         table.update(held)
 
 
 WRITES: list[Any] = [
     *(counter, counter_elsewhere, running_total, logs, logs_by_another_name, logs_on_a_way, counts_on_a_way, caches),
-    *(reads_a_cache, counts, counts_without_a_name, counts_in_its_module, Calls(), with_a_cell()),
+    *(reads_a_cache, counts, counts_without_a_name, counts_in_its_module, counts_in_records, Calls(), with_a_cell()),
 ]
 
 
@@ -282,6 +300,30 @@ def test_what_is_written_is_a_part_of_the_program(program: Any) -> None:
 def marks(x: Tensor) -> Tensor:
     WEIGHT.steps = getattr(WEIGHT, "steps", 0) + 1  # type: ignore[attr-defined]
     return x * WEIGHT
+
+
+def queues(x: Tensor) -> Tensor:
+    QUEUE.put(1)
+    return x
+
+
+def counts_in_an_array(x: Tensor) -> Tensor:
+    BYTES[0] += 1
+    return x * BYTES[0]
+
+
+def counts_in_a_thread(x: Tensor) -> Tensor:
+    OF_THREAD.scale += 1
+    return x * OF_THREAD.scale
+
+
+def slows_down(x: Tensor) -> Tensor:
+    OPTIMIZER.param_groups[0]["lr"] *= 0.5
+    return x * OPTIMIZER.param_groups[0]["lr"]
+
+
+QUEUE, BYTES = queue.Queue[int](), array.array("i", [0])
+OPTIMIZER = torch.optim.SGD([torch.ones(2, requires_grad=True)], lr=0.5)
 
 
 def advances(x: Tensor) -> Tensor:
@@ -324,6 +366,10 @@ OF_THREAD.numbers, OF_THREAD.scale = itertools.count(1), 2.0
         pytest.param(lambda x: counts(x), "advances a default value of counts", id="iterator of a default value"),
         pytest.param(goes_on, r"advances what the global 'HELD' of \S+ has", id="iterator in a dict"),
         pytest.param(goes_on_here, "advances 'numbers' of a _local", id="iterator of a thread"),
+        pytest.param(queues, "changes the global 'QUEUE'", id="queue"),
+        pytest.param(counts_in_an_array, "changes the global 'BYTES'", id="array"),
+        pytest.param(counts_in_a_thread, "changes the global 'OF_THREAD'", id="attribute of a thread"),
+        pytest.param(slows_down, "changes the global 'OPTIMIZER'", id="optimizer"),
         pytest.param(marks, r"changes the global 'WEIGHT' of \S+, a Tensor", id="attribute of a tensor"),
         pytest.param(lambda x: fills(x), "changes a default value of fills", id="default value"),
     ],
@@ -332,6 +378,16 @@ def test_what_no_graph_can_change_is_refused(program: Any, what: str) -> None:
     with pytest.raises(CaptureError, match=what):
         trace(program, X)
     assert fills.__defaults__ == ([],)
+
+
+def test_an_attribute_of_a_class_of_torch_is_written_at_each_call() -> None:
+    try:
+        gm = trace(counts_in_a_class_of_torch, X)
+        assert not hasattr(nn.ReLU, "steps")
+        nn.ReLU.steps = 0  # type: ignore[attr-defined]
+        assert [gm(X)[0].item() for _ in range(2)] == [X[0], X[0] * 2] and nn.ReLU.steps == 2  # type: ignore[attr-defined]
+    finally:
+        del nn.ReLU.steps  # type: ignore[attr-defined]
 
 
 def test_code_says_which_variable_it_writes() -> None:

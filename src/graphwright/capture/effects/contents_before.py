@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import threading
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 
 from graphwright.capture.proxies.contents import changeable, content, holds_bytes, is_unchanged, refill
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.runtime import state_of
 from graphwright.source import is_foreign_class
 
 _DEPTH = 3  # how far inside of each other the containers and objects are
@@ -65,3 +67,30 @@ def _tables(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
         if depth:
             for item in list(table.values() if isinstance(table, dict) else table):
                 yield from _tables(item, depth - 1)
+
+
+class AttributesBefore:
+    """What an object of an installed package had in its public attributes; those that it got later do not count."""
+
+    __slots__ = ("_held", "_inner", "_table")
+
+    def __init__(self, value: Any) -> None:
+        self._table = state_of(value)
+        is_own = isinstance(value, threading.local)
+        self._held = {name: held for name, held in self._table.items() if is_own or not name.startswith("_")}
+        self._inner = ContentsBefore([held for held in self._held.values() if type(held) in _CONTAINERS])
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def is_changed(self, but: Collection[int] = ()) -> bool:
+        """Tell whether it has something else in one of them now."""
+        return self._inner.is_changed(but) or any(self._table.get(name) is not it for name, it in self._held.items())
+
+    def put_back(self) -> None:
+        """Have it hold what it held; a second time does no harm."""
+        self._table.update(self._held)
+        self._inner.put_back()
+
+
+_CONTAINERS = (list, dict, set, collections.deque)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator
-from types import CodeType, FunctionType
+from collections.abc import Collection, Iterator
+from enum import Enum
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
-from graphwright.capture.effects.contents_before import ContentsBefore
+from graphwright.capture.effects.contents_before import AttributesBefore, ContentsBefore
 from graphwright.capture.effects.reach import how_far
+from graphwright.capture.outside.named import is_record
 from graphwright.errors import CaptureError
 from graphwright.runtime import state_of
-from graphwright.source import place_of_name
+from graphwright.source import is_foreign_class, place_of_name
 
 _LIVE = (list, dict, set)  # which Keeping knows
 _HOLDERS = frozenset({list, dict, tuple, collections.deque})
@@ -32,7 +34,7 @@ class HeldApart:
         self._iterators: list[tuple[Any, str, str, CodeType | None]] = []
         self._objects: list[tuple[Any, str, str, CodeType | None]] = []
         self._positions: list[Any] = []
-        self._states: list[ContentsBefore] = []
+        self._states: list[ContentsBefore | AttributesBefore] = []
 
     def note(self, value: Any, subject: str, name: str, code: CodeType | None = None) -> None:
         """Note an iterator, or an object that may change; of containers that are live, the iterators in them."""
@@ -51,8 +53,10 @@ class HeldApart:
             self._note_object(value, subject, name, code, tables)
         elif isinstance(value, torch.Tensor):
             self._note_object(value, subject, name, code, [state_of(value)])
-        elif code is not None and type(value) not in _LIVE and ContentsBefore(value):
-            self._note_object(value, subject, name, code, value)
+        elif code is not None and type(value) not in _LIVE:
+            before = ContentsBefore(value) or (AttributesBefore(value) if _is_foreign_object(value) else ())
+            if before:
+                self._note_object(value, subject, name, code, before)
 
     def note_default(self, value: Any, function: FunctionType) -> None:
         """Note the default value of a parameter, if it is an iterator or container."""
@@ -66,10 +70,11 @@ class HeldApart:
         for module in modules_in(value, own):
             self.note(module, f"a module that {subject} has in {name!r}", name)
 
-    def _note_object(self, value: Any, subject: str, name: str, code: CodeType | None, tables: Iterable[Any]) -> None:
+    def _note_object(self, value: Any, subject: str, name: str, code: CodeType | None, tables: Any) -> None:
         if not any(known is value for known, *_ in self._objects):
             self._objects.append((value, subject, name, code))
-            self._states.append(ContentsBefore(tables))
+            is_made = isinstance(tables, ContentsBefore | AttributesBefore)
+            self._states.append(tables if is_made else ContentsBefore(tables))
 
     def start(self) -> None:
         """A pass begins."""
@@ -97,6 +102,14 @@ class HeldApart:
         """Put back what the objects held; a second time does no harm."""
         for before in self._states:
             before.put_back()
+
+
+def _is_foreign_object(value: Any) -> bool:
+    """Tell whether a value is an object with attributes, of a class that is no part of the user's program."""
+    kind = type(value)
+    is_value = isinstance(value, type | ModuleType | FunctionType | MethodType | Enum | functools.partial)
+    is_kept = is_record(kind) or kind.__module__.startswith(("torch._ops", "graphwright."))
+    return not is_value and not is_kept and is_foreign_class(kind)
 
 
 def _iterators_in(value: Any, depth: int = 3) -> Iterator[Any]:

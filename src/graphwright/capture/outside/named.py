@@ -52,7 +52,13 @@ class Reached(NamedTuple):
 
 def has_state(value: Any) -> bool:
     """Tell whether a value is a container or an object whose content is state of the program."""
-    return type(value) in TABLES or (is_state(value) and not is_foreign_class(type(value)))
+    kind = type(value)
+    return kind in TABLES or (is_state(value) and (is_record(kind) or not is_foreign_class(kind)))
+
+
+def is_record(kind: type) -> bool:
+    """Tell whether a class of Python's makes objects that have but what the user gives them."""
+    return kind is SimpleNamespace or f"{kind.__module__}.{kind.__name__}" == "argparse.Namespace"
 
 
 def attribute(value: Any, name: str) -> tuple[Any, Any, str]:
@@ -116,17 +122,20 @@ def flags_of(names: dict[str, Any], mentioned: Mentions) -> Iterator[tuple[Any, 
                 yield owner, name, f"{getattr(owner, '__name__', type(owner).__qualname__)}.{name}"
 
 
-def assigned_in(names: dict[str, Any], mentioned: Mentions) -> Iterator[tuple[dict[str, Any], str]]:
-    """The variables of other modules of Python that a function may assign: `config.STEP = 1`."""
+def assigned_in(names: dict[str, Any], mentioned: Mentions) -> Iterator[tuple[Any, str]]:
+    """The variables of other modules of Python, and of their classes, that a function may assign: `config.STEP = 1`."""
     paths = [(names.get(path[0]), path[1:]) for path in mentioned.paths]
     paths += [(sys.modules.get(name), taken) for name, _, taken in mentioned.imports]
     for found, path in paths:
         module = found
         for atom in path:
-            if isinstance(module, ModuleType):
-                if atom in mentioned.written:
-                    yield vars(module), atom
-                module = vars(module).get(atom)
+            if isinstance(module, type) and atom in mentioned.written:
+                yield module, atom
+            if not isinstance(module, ModuleType):
+                break
+            if atom in mentioned.written:
+                yield vars(module), atom
+            module = vars(module).get(atom)
         if isinstance(module, ModuleType) and not is_foreign_module(module):
             inside = vars(module)
             yield from ((inside, name) for name in sorted(mentioned.written | mentioned.texts) if name in inside)
@@ -148,7 +157,7 @@ def _backends_in(names: dict[str, Any], mentioned: Mentions) -> Iterator[Any]:
 
 def has_attributes(value: Any) -> bool:
     """Tell whether what functions read of anything may be an attribute of a value."""
-    if isinstance(value, nn.Module | threading.local) or type(value) is SimpleNamespace:
+    if isinstance(value, nn.Module | threading.local) or is_record(type(value)):
         return True
     return is_object(value) and not is_foreign_class(type(value))
 

@@ -368,7 +368,8 @@ class World:
             if (id(owner), name) not in self._found:
                 self._take(owner, name, subject, getattr(owner, name))
         for inside, name in assigned_in(names, mentioned):
-            self._watch(inside, module_of(inside), title(inside), name, code)
+            owner = inside if isinstance(inside, type) else module_of(inside)
+            self._watch(inside, owner, getattr(inside, "__qualname__", "") or title(inside), name, code)
         for name in sorted(mentioned.texts) if ("globals",) in mentioned.paths else ():
             self._path(names, (name,), code)
 

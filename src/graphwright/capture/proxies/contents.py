@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import operator
 from typing import Any, TypeAlias
@@ -14,9 +15,8 @@ from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.state.symbols import NUMBERS
 
 # What keeps values, or bytes, in a place of its own.
-Container: TypeAlias = (
-    "dict[Any, Any] | list[Any] | set[Any] | collections.deque[Any] | bytearray | numpy.ndarray[Any, Any]"
-)
+_Bytes: TypeAlias = "bytearray | array.array[Any] | numpy.ndarray[Any, Any]"
+Container: TypeAlias = "dict[Any, Any] | list[Any] | set[Any] | collections.deque[Any] | _Bytes"
 
 _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type, *NUMBERS})
 _PLAIN = frozenset({list, dict, set, collections.OrderedDict})
@@ -50,7 +50,7 @@ def holds_bytes(value: Any) -> bool:
     """
     if isinstance(value, numpy.ndarray):
         return not value.dtype.hasobject and value.flags.writeable
-    return isinstance(value, bytearray)
+    return isinstance(value, bytearray | array.array)
 
 
 def content(container: Container) -> Any:
@@ -59,8 +59,10 @@ def content(container: Container) -> Any:
         return container.copy()
     if type(container) is collections.OrderedDict and not container:  # hooks, of which most modules have none
         return {}
-    if isinstance(container, bytearray | numpy.ndarray):
-        return bytes(container) if isinstance(container, bytearray) else container.tobytes()
+    if isinstance(container, bytearray):
+        return bytes(container)
+    if isinstance(container, array.array | numpy.ndarray):
+        return container.tobytes()
     if isinstance(container, dict):
         return dict(_methods(container).items(container))
     if isinstance(container, list):
@@ -94,6 +96,9 @@ def refill(container: Container, held: Any) -> None:
                 methods.__setitem__(container, key, item)
     elif isinstance(container, list):
         list.__setitem__(container, slice(None), held)
+    elif isinstance(container, array.array):
+        del container[:]
+        container.frombytes(held)
     elif isinstance(container, bytearray):
         container[:] = held
     elif isinstance(container, numpy.ndarray):
