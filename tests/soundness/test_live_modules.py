@@ -473,3 +473,22 @@ def test_a_module_may_have_had_a_forward_of_its_own(kind: str, capture: Callable
         each[0].forward = torch.tanh
         with pytest.raises(GuardError, match="module '0' has a forward of its own now, in the place of "):
             each(x)
+
+
+class Swaps(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.first.weight, self.second.weight = self.second.weight, self.first.weight
+        return self.first(x)  # type: ignore[no-any-return]
+
+
+def test_parameters_that_layers_swap_are_swapped_at_each_call() -> None:
+    model, x = Swaps(), torch.randn(3, 2)
+    original = copy.deepcopy(model)
+    captured = trace(model, (x,))
+    for _ in range(3):
+        assert torch.equal(captured(x), original(x))
+        assert captured.first.weight is not captured.second.weight

@@ -539,6 +539,7 @@ class Keeping:
             tables = [table for module in _inside(shell) for table in self._of_module.get(id(module), ())]
         if not (tables := touched(tables)):
             return
+        self._recorder.tensors.read(now for *_, now in self.unwritten())  # what is written later, too
         found = [*self.unwritten(tables)]
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import threading
 from collections.abc import Collection, Iterator
 from enum import Enum
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -18,7 +19,7 @@ from graphwright.capture.effects.reach import how_far
 from graphwright.capture.outside.named import is_record
 from graphwright.errors import CaptureError
 from graphwright.runtime import state_of
-from graphwright.source import is_foreign_class, place_of_name
+from graphwright.source import is_foreign_class, mentions, place_of_name
 
 _LIVE = (list, dict, set)  # which Keeping knows
 _HOLDERS = frozenset({list, dict, tuple, collections.deque})
@@ -54,7 +55,7 @@ class HeldApart:
         elif isinstance(value, torch.Tensor):
             self._note_object(value, subject, name, code, [state_of(value)])
         elif code is not None and type(value) not in _LIVE:
-            before = ContentsBefore(value) or (AttributesBefore(value) if _is_foreign_object(value) else ())
+            before = ContentsBefore(value) or (AttributesBefore(value) if _is_foreign_object(value, code) else ())
             if before:
                 self._note_object(value, subject, name, code, before)
 
@@ -104,9 +105,14 @@ class HeldApart:
             before.put_back()
 
 
-def _is_foreign_object(value: Any) -> bool:
-    """Tell whether a value is an object with attributes, of a class that is no part of the user's program."""
+def _is_foreign_object(value: Any, code: CodeType) -> bool:
+    """Tell whether a value is an object with attributes, of a class that is no part of the user's program.
+
+    What a thread has of its own is one where this code writes it: a leaf may do so, too.
+    """
     kind = type(value)
+    if isinstance(value, threading.local):
+        return not mentions(code).written.isdisjoint(state_of(value))
     is_value = isinstance(value, type | ModuleType | FunctionType | MethodType | Enum | functools.partial)
     is_kept = is_record(kind) or kind.__module__.startswith(("torch._ops", "graphwright."))
     return not is_value and not is_kept and is_foreign_class(kind)

@@ -215,6 +215,9 @@ class Capture(Protocol):
 class HeldTensors(Protocol):
     """The tensors that a program has, by where it has them."""
 
+    def read(self, values: Iterable[Any]) -> None:
+        """Have those of the values that are tensors of the module read now: what holds one may be written over."""
+
     def path(self, tensor: torch.Tensor) -> str | None:
         """Where in the program a tensor is, None for one that is in none of its modules."""
 

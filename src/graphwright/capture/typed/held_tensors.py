@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -104,6 +105,12 @@ class HeldTensors:
         if node is None:
             node = known[path] = recorder.node("get_attr", path, (), {}, module_name(path))
         return node
+
+    def read(self, values: Iterable[Any]) -> None:
+        """Have those of the values that are tensors of the module read now: what holds one may be written over."""
+        for value in values:
+            if id(value) in self._paths and isinstance(value, torch.Tensor):
+                self.node(value)
 
     def _refuse_made(self, tensor: torch.Tensor) -> None:
         """Refuse what was computed of the program's tensors while it ran, by a call that was not recorded."""
