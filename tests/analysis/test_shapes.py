@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import random
 from collections.abc import Callable
@@ -192,10 +193,28 @@ def picture(shapes: Shapes, gm: GraphModule) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("seed", range(12))
+class Remembering(nn.Module):
+    """Changes what was there before: a dict, the shape of a tensor, an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias, self.cache, self.total = nn.Parameter(torch.ones(4)), dict[str, Tensor](), torch.zeros(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if "bias" not in self.cache:
+            self.cache["bias"] = self.bias * 2
+        y = x + self.cache["bias"]
+        z = y.exp()
+        z.unsqueeze_(0)
+        self.total = self.total + z.sum((0, 1))
+        return torch.relu(y.sin()).cos() + self.total.tanh() * z.squeeze(0)
+
+
+@pytest.mark.parametrize("seed", range(15))
 def test_after_random_edits_as_from_scratch(seed: int) -> None:
     pick = random.Random(seed)
-    model, x = (Tower(5), torch.ones(2, 8)) if seed % 2 else (Mixed(), torch.ones(5, 4))
+    x = torch.ones(2, 8) if seed % 3 == 1 else torch.ones(5, 4)
+    model = (Mixed, functools.partial(Tower, 5), Remembering)[seed % 3]()
     gm = graphwright.trace(model, (x,))
     shapes = Shapes(gm, x)
     edits: list[Callable[..., None]] = [replaced, inserted, bypassed, wired]
@@ -298,6 +317,17 @@ def test_a_container_that_the_program_fills_stays_empty() -> None:
     assert shapes[gm.graph.output_node()].shape == (3, 4)
     assert gm.cache == {}
     assert gm(torch.ones(1, 4)).tolist() == [[3.0] * 4]
+
+
+def test_an_edit_aside_of_what_is_changed_costs_what_depends_on_it() -> None:
+    gm = graphwright.trace(Remembering(), (torch.ones(2, 4),))
+    shapes = Shapes(gm, torch.ones(2, 4))
+    output = gm.graph.output_node()
+    assert shapes[output].shape == (2, 4)
+    whole = shapes.count
+    named(gm, "relu").target = torch.tanh
+    assert shapes[output].shape == (2, 4)
+    assert shapes.count == whole + 1
 
 
 def test_a_body_that_no_round_runs_has_no_values() -> None:

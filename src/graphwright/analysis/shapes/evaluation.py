@@ -1,6 +1,7 @@
 """Values without data for the nodes of one graph, kept up to date: after an edit, what depends on it is run again.
 
-A graph whose nodes change what other nodes gave before - the shape of a tensor, a list - is run again as a whole.
+A graph in which nodes change what other nodes gave before - the shape of a tensor, a list - is run again as a whole
+where what was edited has to do with something of that kind.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from graphwright.analysis.shapes.fake_regions import run_loop
-from graphwright.analysis.shapes.stand_ins import StandIns
+from graphwright.analysis.shapes.stand_ins import Facts, StandIns
 from graphwright.analysis.shapes.surroundings import Surroundings, ambient_state, is_marker
 from graphwright.analysis.shapes.value_facts import Gap, describe_value, gap_in, is_mutable, is_same
 from graphwright.analysis.values import tensors_in
@@ -30,6 +31,7 @@ from graphwright.ops import (
     is_impure,
     is_region,
     raise_error,
+    read_variable,
     transformed,
     unpack,
     while_loop,
@@ -75,7 +77,7 @@ class Evaluation:
         self._inside: dict[Node, list[Graph]] = {}  # the bodies that ran for a node
         self._given: Any = None  # what describes the inputs of the last run
         self._ambient: Any = None
-        self._is_ordered = False  # whether nodes change what others gave: then all run again, in order
+        self._changers: set[Node] = set()  # nodes that change what others gave: these run in order, with all others
         self._markers: set[Node] = set()
         parts[graph] = self
 
@@ -90,7 +92,7 @@ class Evaluation:
         ambient, dirty = ambient_state(), self._dirty()
         is_new = self._ambient is None or ambient != self._ambient
         is_other = self._given is None or not is_same(given, self._given)
-        if dirty is None or is_new or (self._is_ordered and (dirty or is_other)):
+        if dirty is None or is_new or (self._changers and is_other):
             self._run_all(inputs)
         elif dirty or is_other:
             placeholders = [node for node in self.graph.nodes if node.op == "placeholder"] if is_other else ()
@@ -123,6 +125,8 @@ class Evaluation:
         touched = self._log.take()
         if touched is None or any(node in self._markers or is_marker(node) for node in touched):
             return None
+        if not self._changers.isdisjoint(touched):
+            return None
         dirty = set(filter(self._is_stale_inside, self._inside))
         for node in touched:
             if node._erased:
@@ -135,6 +139,9 @@ class Evaluation:
     def _drop(self, node: Node) -> None:
         self.values.pop(node, None)
         self.described.pop(node, None)
+        self._drop_bodies(node)
+
+    def _drop_bodies(self, node: Node) -> None:
         for body in self._inside.pop(node, ()):
             self._parts.pop(body, None)
 
@@ -143,7 +150,7 @@ class Evaluation:
             self._drop(node)
         self.values.clear()
         self.described.clear()
-        self._is_ordered = False
+        self._changers.clear()
         fetch = inputs()
         self._markers = set(filter(is_marker, self.graph.nodes))
         with Surroundings(self._markers, self.values, self._runner) as surroundings:
@@ -157,19 +164,35 @@ class Evaluation:
         queued = set(waiting)
         fetch: Fetch | None = None
         with Surroundings(self._markers, self.values, self._runner) as surroundings:
-            while waiting and not self._is_ordered:
+            is_apart = True
+            while waiting and is_apart:
                 node = heapq.heappop(waiting)
                 queued.discard(node)
                 if node.op == "placeholder" and fetch is None:
                     fetch = inputs()
                 surroundings.go_to(node)
-                if self._run_node(node, fetch):
+                if self._changers and self._meets_changes(node):
+                    is_apart = False
+                elif self._run_node(node, fetch):
                     for user in node.users:
                         if user not in queued:
                             queued.add(user)
                             heapq.heappush(waiting, user)
-        if self._is_ordered:
+                is_apart = is_apart and not (self._changers and is_mutable(self.values.get(node)))
+                is_apart = is_apart and node not in self._changers
+        if not is_apart:
             self._run_all(inputs)
+
+    def _meets_changes(self, node: Node) -> bool:
+        """Tell whether a node changes what others gave, or reads what is changed in the course of the program."""
+        runner = self._runner
+        if node in self._changers or (node.target is read_variable and runner.written):
+            return True
+        if node.op == "get_attr":
+            path = str(node.target)
+            return any(type(name) is str and f"{path}.".startswith(f"{name}.") for name in runner.written)
+        read = [self.values.get(used) for used in node.all_input_nodes]
+        return any(map(is_mutable, read)) or any(id(tensor) in runner.changed for tensor in tensors_in(read))
 
     # ---- one node
 
@@ -189,6 +212,7 @@ class Evaluation:
         read = [self.values.get(used) for used in node.all_input_nodes]
         gap = gap_in(read)
         if gap is not None and not _takes_gaps(node, read):
+            self._drop_bodies(node)
             return gap
         try:
             watched = self._watched(node, read)
@@ -199,19 +223,21 @@ class Evaluation:
             return Gap(node, f"{type(error).__name__}: {error}")
         except Exception as error:
             return Gap(node, str(error), error)
-        if any(_facts(tensor) != facts for tensor, facts in watched):
-            self._is_ordered = True
+        for tensor, facts in watched:
+            if _facts(tensor) != facts:
+                self._changers.add(node)
+                self._runner.changed.setdefault(id(tensor), (tensor, facts))
         return value
 
-    def _watched(self, node: Node, read: list[Any]) -> list[tuple[Tensor, Any]]:
-        """The tensors that a node may change, as they are now; what else it may change makes the graph ordered."""
+    def _watched(self, node: Node, read: list[Any]) -> list[tuple[Tensor, Facts]]:
+        """The tensors that a node may change, as they are now; what changes something else is one of the changers."""
         if node.op in ("get_attr", "output") or is_guard(node) or is_region(node):
             return []
         module = self._runner.fetch_attr(str(node.target)) if node.op == "call_module" else None
         if not is_impure(node, module):
             return []
         if node.target in (write_attribute, write_variable) or any(map(is_mutable, read)):
-            self._is_ordered = True
+            self._changers.add(node)
         tensors = tensors_in(read)
         tensors += [tensor._base for tensor in tensors if tensor._base is not None]
         return [(tensor, _facts(tensor)) for tensor in tensors]
@@ -233,8 +259,8 @@ class Evaluation:
             return self._call_with_bodies(node, args, kwargs)
         finally:
             runner.env = outer
-            if any(body in self._parts and self._parts[body]._is_ordered for body in bodies):
-                self._is_ordered = True
+            if any(body in self._parts and self._parts[body]._changers for body in bodies):
+                self._changers.add(node)
 
     def _call_with_bodies(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if node.target is cond:
@@ -295,5 +321,5 @@ def _takes_gaps(node: Node, read: list[Any]) -> bool:
     return node.target in (operator.getitem, unpack) and not any(isinstance(value, Gap) for value in read)
 
 
-def _facts(tensor: Tensor) -> Any:
+def _facts(tensor: Tensor) -> Facts:
     return tensor.shape, tensor.stride(), tensor.requires_grad, tensor.dtype

@@ -24,8 +24,9 @@ class Shapes:
     of branches and loops are asked in the same way; where data would decide these, each body runs once.
 
     After edits of the graph, the next question runs what was edited, and what depends on it as far as something else
-    comes of it. Where a node changes what another one gave before, such as a list or the shape of a tensor, everything
-    runs again. Modules are taken to stay what they are: `invalidate(node)` says that a node calls something else.
+    comes of it. Where that has to do with what a node changes that another one gave, such as a list or the shape of a
+    tensor, everything runs again. Modules are taken to stay what they are: `invalidate(node)` says that a node calls
+    something else.
 
     Asking raises GraphError for nodes of other graphs, and for a node that fails with these inputs, and what reads it.
 
@@ -133,7 +134,7 @@ class Shapes:
         if graph._writer is not None and not kwargs:
             args = graph.process_inputs(*args)  # type: ignore[attr-defined]
         runner = self._runner
-        runner.written, runner.copies = {}, {}
+        runner.begin()
         args, kwargs = runner.inputs(args, kwargs)
         runner.args_iter, runner._kwargs = iter(args), dict(kwargs)
         found: dict[Node, Any] = {}

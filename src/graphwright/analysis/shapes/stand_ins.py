@@ -17,6 +17,7 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import owner_of, read_variable, write_variable
 from graphwright.runtime import Interpreter, read_attribute
 
+Facts = tuple[torch.Size, tuple[int, ...], bool, torch.dtype]  # shape, stride, requires_grad, dtype
 _CONTAINERS = (list, dict, set, OrderedDict, defaultdict, deque)
 
 
@@ -33,8 +34,19 @@ class StandIns(Interpreter):
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.written: dict[Any, Any] = {}  # by path, or by what has a variable and its name
         self.copies: dict[int, tuple[Any, Any]] = {}  # id -> (container, what stands for it), of this run
+        self.changed: dict[int, tuple[Tensor, Facts]] = {}  # id -> what has another shape since, and its facts before
         self._body_runner = body_runner
         self._known: dict[int, tuple[Any, Any]] = {}  # id -> (tensor or module, what stands for it)
+
+    def begin(self) -> None:
+        """Take the program to begin: nothing is written yet, and no tensor has been given another shape."""
+        for fake, (shape, stride, requires_grad, _) in self.changed.values():  # the mode has one for each tensor
+            if any(fake is known for _, known in self._known.values()):
+                with torch.no_grad():
+                    fake.as_strided_(shape, stride)
+                if fake.is_leaf:
+                    fake.requires_grad = requires_grad
+        self.written, self.copies, self.changed = {}, {}, {}
 
     def inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Copy the arguments of a call, with fake tensors in place of tensors."""
