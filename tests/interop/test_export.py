@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,30 @@ class Fills(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.held[0]["a"] = x * 2
         return x + 1
+
+
+def of_one_size(x: Tensor) -> Tensor:
+    if x.shape[2] != 8:
+        x = torch.nn.functional.interpolate(x, (8, 8))
+    torch._assert(x.shape[2] == 8, "a size")
+    return x.flatten(1) * 2
+
+
+@pytest.mark.parametrize("seconds", [20.0, -10.0])
+def test_sizes_that_torch_export_cannot_keep_open_are_fixed(
+    seconds: float, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.modules["graphwright.interop.patience"], "_SECONDS", seconds)
+    x = torch.ones(2, 3, 8, 8)
+    gm = trace(of_one_size, (x,))
+    kept = "the first size of each tensor is open" if seconds > 0 else "no size is open"
+    with pytest.warns(UserWarning, match=rf"cannot take the program: .*\n  so {kept}"):
+        exported = to_export(gm, x)
+    given = torch.randn(5 if seconds > 0 else 2, 3, 8, 8)
+    assert torch.equal(exported.module()(given), of_one_size(given))
+    with pytest.raises(ExportError, match="cannot take the program: GuardOnDataDependent"):
+        to_export(gm, x, dynamic_shapes=({2: torch.export.Dim.AUTO},))
+    assert "def forward" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def exported(function: Callable[..., Any], *sizes: tuple[int, ...]) -> tuple[Onn
 
 
 def test_sizes_are_fixed_that_torch_computes_with_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["graphwright.onnx.export"], "_SECONDS", -10.0)
+    monkeypatch.setattr(sys.modules["graphwright.interop.patience"], "_SECONDS", -10.0)
     program, said = exported(lambda x, y: (x.flatten(), y + 1), (4, 6), (3, 5))
     assert program.report.sizes == {"x": (4, 6), "y": (3, 5)}
     assert "dimension 1 of 'y' is 5 in the model, and the program takes others" in said

@@ -472,8 +472,12 @@ def test_what_modules_have_computed_is_copied() -> None:
     model, x = Caching().eval(), torch.ones(3, 2)
     expected = model(x)
     gm = graphwright.trace(model, (torch.ones(1, 2),))
+    gm.itself = [gm.kept]
+    gm.itself.append(gm.itself)
     again = copy.deepcopy(gm)
     assert torch.equal(again(x), expected)
+    assert again.itself[0] is again.kept
+    assert again.itself[1] is again.itself
     assert again.kept["cpu"] is not model.kept["cpu"]
     assert not again.kept["cpu"].requires_grad
     assert model.kept["cpu"].requires_grad

@@ -19,11 +19,14 @@ Graphs are copied, node by node: names, meta, modules and the state_dict stay, a
     fx_signatures.py    the structure of arguments and results, as nodes
     keeping.py          guards that stay or go, attributes that become constants
     modes.py            programs of one mode
+    calm.py             torch's exporters without what they print
+    patience.py         a limit for what sympy computes of open sizes
     lower/              regions in forms for targets that say less
     fx_guards.py        guards that torch.fx records
     fx_values.py        what torch.fx can write as an argument, and constants for the rest
 """
 
+from graphwright.interop.calm import calmly, without_graphs
 from graphwright.interop.compile_backend import compile_backend
 from graphwright.interop.export import from_export, save_export, to_export
 from graphwright.interop.fx import from_fx, to_fx
@@ -34,6 +37,7 @@ from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zip
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
 from graphwright.interop.lower.regions import does_more, kept_by, quietly, raising_side
 from graphwright.interop.modes import in_its_mode
+from graphwright.interop.patience import Patience, TooLong, patience_for
 from graphwright.interop.reading import note_back
 from graphwright.interop.torchscript import write_for_torchscript
 
@@ -50,11 +54,14 @@ __all__ = [
     "Collected",
     "Counted",
     "Items",
+    "Patience",
     "Rows",
+    "TooLong",
     "Zipped",
     "as_items",
     "as_number_tensor",
     "as_truth",
+    "calmly",
     "call_on_numbers",
     "collect_appended",
     "collecting_for",
@@ -66,10 +73,12 @@ __all__ = [
     "item_sources",
     "kept_by",
     "length_of",
+    "patience_for",
     "quietly",
     "raising_side",
     "rows_of",
     "set_item",
+    "without_graphs",
     "write_for_torchscript",
 ]
 
@@ -91,6 +100,8 @@ FLOORS = (
     "fx_signatures",
     "keeping",
     "modes",
+    "patience",
+    "calm",
     "fx_guards",
     "fx_values",
     "operands",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import os
@@ -18,13 +19,15 @@ from torch.utils import _pytree as pytree
 
 from graphwright.capture import erase_unused
 from graphwright.errors import ExportError
+from graphwright.interop.calm import calmly, without_graphs
 from graphwright.interop.export_regions import Exporting
 from graphwright.interop.fx import from_fx
 from graphwright.interop.fx_graphs import read_nodes
 from graphwright.interop.fx_signatures import nest
 from graphwright.interop.keeping import Guards, check_outside, frozen_attributes, warn_of_frozen, with_guards
 from graphwright.interop.lower.appended_lists import collect_appended
-from graphwright.ir import Graph
+from graphwright.interop.patience import TooLong, patience_for
+from graphwright.ir import Graph, Node
 from graphwright.runtime import GraphModule, graph_of
 
 
@@ -46,8 +49,9 @@ def to_export(
 
     Branches on data become `torch.ops.higher_order.cond`, loops `while_loop`. `dynamic_shapes` is as for
     `torch.export.export`; without it every size of a tensor is dynamic that no guard and no operation fixes, but
-    for those that are 0 or 1 in the example, which torch.export fixes. Guards on sizes become conditions of the
-    program; what is taken for granted of other inputs is what torch.export checks of them; `guards="drop"` leaves
+    for those that are 0 or 1 in the example, which torch.export fixes; where it refuses that, or sympy takes too long
+    for such sizes, the first of each tensor stays open, or none, with a warning. Guards on sizes become conditions of
+    the program; what is taken for granted of other inputs is what torch.export checks of them; `guards="drop"` leaves
     guards out. What is taken for granted of modules and global names is checked now, and a warning names the
     numbers and objects that are constants of the exported program, and that the captured one reads of its modules
     in each call. With `no_grad` what is computed is not differentiable, as loops need it. Raises ExportError, with
@@ -61,25 +65,9 @@ def to_export(
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     module = with_guards(module, guards)
     check_outside(module)
-    if dynamic_shapes is None:
-        dynamic_shapes = _all_dynamic(module, given, named)
-    runs: list[Exporting] = []
-    program = _program(module, runs)
-    try:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not no_grad):
-            exported = torch.export.export(program, given, named, dynamic_shapes=dynamic_shapes, strict=False)
-    except ExportError:
-        raise
-    except Exception as error:
-        cause = next((each for each in (error.__cause__, error.__context__) if isinstance(each, ExportError)), None)
-        if cause is not None:
-            raise cause from error
-        node = runs[-1].node if runs else None
-        raise ExportError(
-            f"torch.export cannot take the program: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
-            at=None if node is None else node.origin or node.name,
-            fix='capture it with target="export", keep that in a leaf function, or export another part of the model',
-        ) from error
+    choices = _open_sizes(module, given, named) if dynamic_shapes is None else {"asked for": dynamic_shapes}
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not no_grad):
+        exported = _exported(module, given, named, choices)
     lost = [name for name, value in exported.constants.items() if isinstance(value, torch.Tensor) and is_fake(value)]
     if lost:
         raise ExportError(
@@ -89,6 +77,46 @@ def to_export(
         )
     warn_of_frozen(frozen_attributes(module, graph_of(module).all_nodes()), "the exported program")
     return exported
+
+
+def _exported(
+    module: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], choices: Mapping[str, Any]
+) -> ExportedProgram:
+    """Export a program with the first dynamic shapes of some that torch.export takes; their words are for a warning."""
+    refusal: tuple[ExportError, BaseException] | None = None
+    for words, dynamic_shapes in choices.items():
+        runs: list[Exporting] = []
+        patience = None if words == [*choices][-1] else patience_for(graph_of(module))
+        try:
+            with patience or contextlib.nullcontext(), calmly(), without_graphs():
+                exported = torch.export.export(
+                    _program(module, runs), args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+                )
+        except (Exception, TooLong) as error:
+            if isinstance(error, ExportError):
+                raise
+            cause = next((each for each in (error.__cause__, error.__context__) if isinstance(each, ExportError)), None)
+            if cause is not None:
+                raise cause from error
+            refusal = refusal or (_said_by_torch(error, runs[-1].node if runs else None), error)
+        else:
+            if refusal is not None:
+                text = f"{refusal[0].message}\n  so {words} open"
+                warnings.warn(text, UserWarning, stacklevel=3)
+            return exported
+    assert refusal is not None
+    raise refusal[0] from refusal[1]
+
+
+def _said_by_torch(error: BaseException, node: Node | None) -> ExportError:
+    reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    if isinstance(error, TooLong):
+        reason = "sympy takes too long for open sizes"
+    return ExportError(
+        f"torch.export cannot take the program: {reason}",
+        at=None if node is None else node.origin or node.name,
+        fix='capture it with target="export", keep that in a leaf function, or export another part of the model',
+    )
 
 
 def from_export(program: ExportedProgram, unflatten: bool = True) -> GraphModule:
@@ -180,11 +208,18 @@ def _program(module: GraphModule, runs: list[Exporting]) -> nn.Module:
     return program
 
 
-def _all_dynamic(module: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Say of every size of every tensor that it is dynamic where the program lets it be."""
-    bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-    return pytree.tree_map(_sizes, dict(bound))
+def _open_sizes(module: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Dynamic shapes with all sizes of tensors open that the program lets be so, with the first ones, or with none."""
+    bound = dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
 
+    def opened(first: Any, others: Any) -> Any:
+        return pytree.tree_map(
+            lambda leaf: [first, *[others] * leaf.dim()][: leaf.dim()] if isinstance(leaf, torch.Tensor) else None,
+            bound,
+        )
 
-def _sizes(leaf: Any) -> Any:
-    return [Dim.AUTO] * leaf.dim() if isinstance(leaf, torch.Tensor) else None
+    return {
+        "all sizes are": opened(Dim.AUTO, Dim.AUTO),
+        "the first size of each tensor is": opened(Dim.AUTO, Dim.STATIC),
+        "no size is": opened(Dim.STATIC, Dim.STATIC),
+    }

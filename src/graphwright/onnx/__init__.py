@@ -17,7 +17,6 @@ first.
     inputs.py         arguments of a program as inputs of a model
     objects.py        objects of arguments and results, taken apart and made again
     running.py        a captured program run while torch.export watches
-    patience.py       a limit for what sympy computes of open sizes
     python_calls.py   Python's functions of tensors, and texts of values
     layers.py         layers as what they come to
     translation.py    our operators as If and Loop, and some as runtimes fuse them
@@ -60,7 +59,6 @@ FLOORS = (
     "sizes",
     "inputs",
     "objects",
-    "patience",
     "running",
     "python_calls",
     "layers",

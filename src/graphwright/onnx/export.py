@@ -6,15 +6,11 @@ import contextlib
 import copy
 import dataclasses
 import functools
-import io
-import logging
 import os
 import re
-import sys
-import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import onnx_ir as ir
@@ -28,7 +24,18 @@ from torch.utils import _pytree as pytree
 from graphwright.capture import trace
 from graphwright.errors import CaptureError, ExportError, GraphwrightError
 from graphwright.hierarchy import as_flat
-from graphwright.interop import Collected, as_number_tensor, collect_appended, in_its_mode, is_symbolic
+from graphwright.interop import (
+    Collected,
+    Patience,
+    TooLong,
+    as_number_tensor,
+    calmly,
+    collect_appended,
+    in_its_mode,
+    is_symbolic,
+    patience_for,
+    without_graphs,
+)
 from graphwright.ir import Node
 from graphwright.onnx.assumptions import try_assumptions
 from graphwright.onnx.checking import check
@@ -37,7 +44,6 @@ from graphwright.onnx.module_functions import check_asked_for, is_asked_for, kee
 from graphwright.onnx.objects import Opening, State, check_known
 from graphwright.onnx.optimizing import optimized
 from graphwright.onnx.original import Original
-from graphwright.onnx.patience import Patience, TooLong
 from graphwright.onnx.program import Leaf, OnnxProgram, OnnxReport, Outputs, Part
 from graphwright.onnx.python_calls import Text
 from graphwright.onnx.running import Running, is_differentiated
@@ -57,7 +63,6 @@ from graphwright.onnx.values import Maybe
 from graphwright.runtime import GraphModule
 
 _OPSET = 18
-_SECONDS, _SECONDS_A_NODE = 20.0, 0.03  # of computing, that sympy may take for sizes that nobody has asked for
 _Way = Callable[..., tuple[ExportedProgram, Sizes, list[str]]]
 
 
@@ -177,8 +182,7 @@ class _Exporting:
         self._node: Node | None = None
         self._written: list[str] = []
         self._fixed: dict[tuple[int, int], int] = {}  # sizes that torch.export cannot keep open
-        self._seconds = _SECONDS + _SECONDS_A_NODE * sum(1 for _ in module.graph.all_nodes())
-        self._patience: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        self._patience: Patience | None = None
 
     def run(self, sizes: Sizes) -> ExportedProgram:
         """Have torch.export watch the program at these sizes.
@@ -193,12 +197,13 @@ class _Exporting:
         self._parts.clear()
         program = self._watched()
         try:
-            with self._patience, torch.no_grad(), _calmly(), contextlib.redirect_stderr(_OtherThreads()):
+            with self._patience or contextlib.nullcontext(), torch.no_grad(), calmly(), without_graphs():
                 return torch.export.export(program, tuple(tensors), dynamic_shapes=(shapes,), strict=False)
         except GraphwrightError:
             raise
         except TooLong as error:
-            raise TooComplicated(f"sympy took more than {self._seconds:.0f} s for open sizes") from error
+            assert self._patience is not None
+            raise TooComplicated(f"sympy took more than {self._patience.seconds:.0f} s for open sizes") from error
         except Exception as error:
             cause = _cause(error)
             if cause is not None:
@@ -219,7 +224,7 @@ class _Exporting:
         if is_asked:
             _check_asked(exported, self._arguments)
         program = self.translated(exported, notes, output_names, opset_version, table, external_data)
-        with _calmly():
+        with calmly():
             found = try_assumptions(exported, program, self.original, sizes)
         notes = [*program.report.notes, *found.notes]
         program.report = dataclasses.replace(program.report, notes=tuple(notes), assumed=tuple(found.conditions))
@@ -233,8 +238,7 @@ class _Exporting:
         refusal: ExportError | None = None
         slow: list[str] = []
         while True:
-            is_open = self._arguments.may_fix_sizes
-            self._patience = Patience(self._seconds) if is_open else contextlib.nullcontext()
+            self._patience = patience_for(self._module.graph) if self._arguments.may_fix_sizes else None
             try:
                 exported, sizes, notes = way(self._arguments, self.run, self.original.takes)
                 said = said_of_fixed(self._arguments.inputs, sizes, Facts(self._fixed, {}), self.original.takes)
@@ -269,7 +273,7 @@ class _Exporting:
             for name in written
         ]
         try:
-            with _calmly(), parsed_once():
+            with calmly(), parsed_once():
                 made = torch.onnx.export(
                     exported,
                     dynamo=True,
@@ -286,7 +290,7 @@ class _Exporting:
         if self._functions:
             keep_functions(model, bodies)
         try:
-            with _calmly():
+            with calmly():
                 model = optimized(model, _named_tensors(self._module), inline=not self._functions)
         except PassError:
             notes.append("not optimized: onnxscript's optimizer has failed on it")
@@ -417,44 +421,6 @@ def _said_by_torch(who: str, error: Exception, node: Node | None) -> ExportError
         at=None if node is None else node.origin or node.name,
         fix=f"{fix}, or give a translation: custom_translation_table",
     )
-
-
-@contextlib.contextmanager
-def _calmly() -> Iterator[None]:
-    """Without the warnings that torch's exporters have for their own work."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            for kind in (FutureWarning, DeprecationWarning, UserWarning):
-                warnings.simplefilter("ignore", kind)
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-class _OtherThreads(io.TextIOBase):
-    """Standard error for all other threads: torch.export prints the whole graph of what it cannot take."""
-
-    def __init__(self) -> None:
-        self._stream, self._thread = sys.stderr, threading.get_ident()
-
-    def write(self, text: str) -> int:
-        """Write what another thread has to say."""
-        return len(text) if threading.get_ident() == self._thread else self._stream.write(text)
-
-
-_LOGGERS = (
-    "torch.onnx._internal.exporter._registration",
-    "torch.fx.experimental.symbolic_shapes",
-    "torch._export",
-    "torch.export",
-    "onnx_ir",
-    "onnxscript",
-)
 
 
 def _rename(

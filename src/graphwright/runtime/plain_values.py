@@ -134,12 +134,15 @@ def holds_tensors(value: Any) -> bool:
 
 
 def tensors_inside(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors among a value and the items of the lists, tuples and dicts in it."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif type(value) in (list, tuple, dict):
-        for item in value.values() if type(value) is dict else value:
-            yield from tensors_inside(item)
+    """The tensors among a value and the items of the lists, tuples and dicts in it, which may hold themselves."""
+    waiting, seen = [value], set[int]()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif type(value) in (list, tuple, dict) and id(value) not in seen:
+            seen.add(id(value))
+            waiting += value.values() if type(value) is dict else value
 
 
 def copied_around(value: Any) -> Any:

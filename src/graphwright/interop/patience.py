@@ -8,6 +8,8 @@ import threading
 import time
 from typing import Any
 
+from graphwright.ir import Graph
+
 
 class TooLong(BaseException):
     """Sympy was stopped: it has taken longer than it may. No Exception, which it would take for one of its own."""
@@ -19,16 +21,18 @@ class Patience:
     Seconds are of computing where a thread has a clock of its own, or else of waiting. After that the block ends with
     TooLong, raised inside of sympy alone, which leaves nothing half done that others see; and so do all later blocks.
 
+    `seconds` is what it began with.
+
     >>> import sympy
     >>> with Patience(0.0):
     ...     while True:
     ...         found = sympy.simplify(sympy.sin(sympy.Symbol("x")) ** 2)
     Traceback (most recent call last):
-    graphwright.onnx.patience.TooLong
+    graphwright.interop.patience.TooLong
     """
 
     def __init__(self, seconds: float) -> None:
-        self._left = seconds
+        self.seconds = self._left = seconds
         self._lock = threading.Lock()
         self._done: threading.Event | None = None
 
@@ -60,6 +64,12 @@ class Patience:
 
 
 _SECONDS_BETWEEN = 0.05
+_SECONDS, _SECONDS_A_NODE = 20.0, 0.03
+
+
+def patience_for(graph: Graph) -> Patience:
+    """So long as sympy may take for the sizes of a program where nobody has asked for them."""
+    return Patience(_SECONDS + _SECONDS_A_NODE * sum(1 for _ in graph.all_nodes()))
 
 
 def _now_of(thread: int) -> float:
