@@ -61,6 +61,21 @@ def test_an_exported_program_names_what_it_does_not_read_again() -> None:
     ]
 
 
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = 2.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.gain
+
+
+def test_of_many_constants_the_first_are_named() -> None:
+    gm = trace(nn.Sequential(*[Scaled() for _ in range(8)]), (X,))
+    (said,) = said_by(lambda: to_export(gm, X))
+    assert "4.gain, 5.gain and 2 more are constants of the exported program" in said
+
+
 class Plain(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -65,12 +65,16 @@ def _is_live(module: nn.Module, path: str) -> bool:
     return not isinstance(read_attribute(module, path), torch.Tensor | nn.Module)
 
 
+_NAMED = 6
+
+
 def warn_of_frozen(paths: list[str], target: str) -> None:
-    """Warn, once, of attributes that a program reads in each call and a target does not."""
+    """Warn, once, of attributes that a program reads in each call and a target does not: the first of them by name."""
     if paths:
         several = len(paths) > 1
+        more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
         warnings.warn(
-            f"{', '.join(paths)} {'are constants' if several else 'is a constant'} of {target}: "
+            f"{', '.join(paths[:_NAMED])}{more} {'are constants' if several else 'is a constant'} of {target}: "
             f"the program reads {'them' if several else 'it'} of its modules in each call",
             stacklevel=3,
         )
