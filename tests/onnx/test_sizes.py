@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 pytest.importorskip("onnxruntime")
 
+from onnxscript import opset18
+
 import graphwright
 from graphwright.errors import ExportError
 from graphwright.onnx import OnnxProgram, assumptions
@@ -76,6 +78,26 @@ def test_sizes_are_fixed_that_torch_computes_with_for_too_long(monkeypatch: pyte
     assert "dynamic_shapes keeps those open that it names, however long that takes" in said
     asked = graphwright.onnx.export(lambda x: x.flatten(), torch.ones(4, 6), dynamic_shapes=({0: "rows"},))
     assert asked.report.sizes == {"x": ("rows", 6)}
+
+
+@torch.library.custom_op("graphwright_sizes::kept", mutates_args=())
+def kept(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@kept.register_fake
+def _kept_shape(x: Tensor) -> Tensor:
+    if type(x.shape[1]) is not int:
+        raise TypeError("the number of columns has to be known")
+    return torch.empty_like(x)
+
+
+def test_sizes_are_fixed_that_an_operator_does_not_take_open() -> None:
+    table = {torch.ops.graphwright_sizes.kept.default: lambda x: opset18.Identity(x)}
+    with pytest.warns(UserWarning, match="dimension 1 of 'x' is 3 in the model, and the program takes others"):
+        program = graphwright.onnx.export(lambda x: kept(x) * 2, torch.ones(2, 3), custom_translation_table=table)
+    assert program.report.sizes == {"x": ("x_dim0", 3)}
+    assert program(torch.ones(5, 3)).tolist() == [[2.0] * 3] * 5
 
 
 class Locked(torch.nn.Module):

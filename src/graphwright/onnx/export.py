@@ -247,8 +247,7 @@ class _Exporting:
                 raise refusal or error from error
             except Exception as error:
                 refusal = refusal or _said_by_torch("torch.export", error, self._node)
-                is_for_sizes = isinstance(error, GuardOnDataDependentSymNode | TooComplicated)
-                more = self._arguments.fix_sizes() if is_for_sizes else {}
+                more = self._arguments.fix_sizes()
                 if isinstance(error, TooComplicated):
                     slow = [f"{error}: dynamic_shapes keeps those open that it names, however long that takes"]
                 if not more:
