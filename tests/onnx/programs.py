@@ -200,11 +200,13 @@ class Padded(nn.Module):  # a query that sees no key gets zeros
         return [F.scaled_dot_product_attention(heads, heads, heads, each) for each in (~mask, added)]
 
 
-@program(lambda: ((torch.randn(2, 3, 4, 5, 8),), (torch.randn(3, 2, 2, 4, 8),)))
+@program(lambda: ((torch.randn(2, 3, 4, 5, 8),), (torch.rand(3, 2, 2, 4, 8),), (-torch.rand(3, 2, 2, 4, 8),)))
 class OfOtherRanks(nn.Module):
     def forward(self, x: Tensor) -> Any:
         attend, mask = F.scaled_dot_product_attention, x[:, 0, :1, :, :1] > 0
         few = attend(x[0, 0], x[0, 0], x[0, 0], is_causal=True), attend(x[0, 0, 0], x[0, 0, 0], x[0, 0, 0], scale=0.5)
+        if x.sum() > 0:
+            few = attend(x[0, 0], x[0, 0], x[0, 0]), few[1]
         return *few, attend(x, x, x), attend(x, x[:1], x[:1], mask.transpose(-1, -2)[:, None])
 
 

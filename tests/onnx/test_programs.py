@@ -16,7 +16,7 @@ pytest.importorskip("onnxruntime")
 import graphwright
 import graphwright.onnx
 
-QUICK = ("Early", "Listed", "State", "Strict")
+QUICK = ("Early", "Listed", "Padded", "State", "Strict")
 WARNED = {"Image": "% 2) == 0"}  # pools of even sizes: the model is wrong where the halves of an odd one overlap
 
 

@@ -35,6 +35,7 @@ from graphwright.onnx.layers import Kept
 from graphwright.onnx.module_functions import call_as_function, is_asked_for
 from graphwright.onnx.python_calls import FUNCTIONS, METHODS, Text, is_of_a_run, is_text_of_a_run, written_out
 from graphwright.onnx.regions import Around, body_attributes, branch, loop
+from graphwright.onnx.torch_private import is_inside_mode
 from graphwright.onnx.values import IsNone, Maybe
 from graphwright.ops import (
     cond,
@@ -85,6 +86,11 @@ class Running(Interpreter):
         """Run one node, and know which one it is."""
         self.node = n
         return super().run_node(n)
+
+    def run_body(self, body: Graph, *operands: Any) -> Any:
+        """Run a body with its layers kept, too: torch's regions leave modes behind."""
+        with contextlib.nullcontext() if is_inside_mode(Kept) else Kept():
+            return super().run_body(body, *operands)
 
     def body(self, body: Graph, n: Node) -> Any:
         """A function that runs a body, of a loop that collects, too."""

@@ -57,7 +57,7 @@ from torch.fx.experimental.proxy_tensor import (
 )
 from torch.onnx._internal.exporter import _core
 from torch.onnx._internal.exporter._registration import ONNXRegistry
-from torch.overrides import _pop_mode, _push_mode
+from torch.overrides import _get_current_function_mode_stack, _pop_mode, _push_mode
 from torch.utils._sympy.printers import PythonPrinter
 
 Body = Callable[..., Sequence[torch.Tensor]]
@@ -519,3 +519,8 @@ def record(node: Any) -> Any:
 def constant(value: Any) -> Any:
     """A value of numpy's that is written into the model."""
     return record(ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(value))])).outputs[0]
+
+
+def is_inside_mode(kind: type) -> bool:
+    """Tell whether a mode of torch functions of some class is on."""
+    return any(isinstance(mode, kind) for mode in _get_current_function_mode_stack())

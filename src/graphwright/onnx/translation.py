@@ -175,6 +175,7 @@ def translations(bodies: dict[Any, ir.Function]) -> dict[Any, Callable[..., Any]
         **written,
         torch.ops.aten.gelu.default: _write_gelu,
         torch.ops.aten.mean.dim: _write_mean,
+        torch.ops.aten.scaled_dot_product_attention.default: _write_attention,
         **translations_of_integers(),
         **_of_libraries(),
         operator.floordiv: _write_floor_division,
