@@ -109,15 +109,16 @@ LATER_SYSTEMS = """
     tests/interop/test_export.py::test_constants_of_the_program_and_of_its_modules_come_back
     tests/interop/test_export.py::test_exported_programs_come_back[Counting-True]
     tests/interop/test_export.py::test_exported_programs_do_what_the_original_does[Filled]
+    tests/interop/test_export.py::test_exported_programs_do_what_the_original_does[of_numbers]
+    tests/interop/test_export.py::test_sizes_that_torch_export_cannot_keep_open_are_fixed
     tests/interop/test_export.py::test_modules_structures_and_checks_come_back
     tests/interop/test_export.py::test_modules_that_are_called_by_the_path_of_another
     tests/runtime/test_called.py::test_export_tells_the_layers[True]
 """.split()
 
 # Those that torch 2.9 stops: its `cond` looks for an example of each input in the meta of bodies that are GraphModules
-# where something wants gradients, and its torch.export loses a size that a loop adds to.
+# where something wants gradients.
 NOT_WITH_2_9 = """
-    tests/interop/test_export.py::test_exported_programs_do_what_the_original_does[of_numbers]
     tests/interop/test_fx_regions.py::test_programs_do_there_what_they_did[Branch]
     tests/interop/test_fx_regions.py::test_programs_do_there_what_they_did[Indexed]
     tests/interop/test_fx_regions.py::test_gradients_reach_what_bodies_read
@@ -145,7 +146,7 @@ def why_left_out(name: str) -> str:
     if RELEASE < (2, 13) and name.startswith(tuple(LATER_SYSTEMS)):
         return "needs what torch.export, torch.distributed or map do since"
     if RELEASE == (2, 9) and name.startswith(tuple(NOT_WITH_2_9)):
-        return "what torch 2.9 does with bodies of cond, or with sizes in torch.export"
+        return "what torch 2.9 does with bodies of cond"
     if RELEASE >= (2, 15) and name.startswith(tuple(BEFORE_2_15)):
         return "holds before torch 2.15"
     return ""
