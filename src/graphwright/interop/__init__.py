@@ -37,7 +37,7 @@ from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zip
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
 from graphwright.interop.lower.regions import does_more, kept_by, quietly, raising_side
 from graphwright.interop.modes import in_its_mode
-from graphwright.interop.patience import Patience, TooLong, patience_for
+from graphwright.interop.patience import Patience, TooComplicated, patience_for
 from graphwright.interop.reading import note_back
 from graphwright.interop.torchscript import write_for_torchscript
 
@@ -56,7 +56,7 @@ __all__ = [
     "Items",
     "Patience",
     "Rows",
-    "TooLong",
+    "TooComplicated",
     "Zipped",
     "as_items",
     "as_number_tensor",

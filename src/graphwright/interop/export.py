@@ -26,7 +26,7 @@ from graphwright.interop.fx_graphs import read_nodes
 from graphwright.interop.fx_signatures import nest
 from graphwright.interop.keeping import Guards, check_outside, frozen_attributes, warn_of_frozen, with_guards
 from graphwright.interop.lower.appended_lists import collect_appended
-from graphwright.interop.patience import TooLong, patience_for
+from graphwright.interop.patience import TooComplicated, patience_for
 from graphwright.ir import Graph, Node
 from graphwright.runtime import GraphModule, graph_of
 
@@ -83,18 +83,19 @@ def _exported(
     module: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], choices: Mapping[str, Any]
 ) -> ExportedProgram:
     """Export a program with the first dynamic shapes of some that torch.export takes; their words are for a warning."""
-    refusal: tuple[ExportError, BaseException] | None = None
+    refusal: tuple[ExportError, Exception] | None = None
+    *_, last = choices
     for words, dynamic_shapes in choices.items():
         runs: list[Exporting] = []
-        patience = None if words == [*choices][-1] else patience_for(graph_of(module))
+        patience = None if words == last else patience_for(graph_of(module))
         try:
             with patience or contextlib.nullcontext(), calmly(), without_graphs():
                 exported = torch.export.export(
                     _program(module, runs), args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
                 )
-        except (Exception, TooLong) as error:
-            if isinstance(error, ExportError):
-                raise
+        except ExportError:
+            raise
+        except Exception as error:
             cause = next((each for each in (error.__cause__, error.__context__) if isinstance(each, ExportError)), None)
             if cause is not None:
                 raise cause from error
@@ -108,10 +109,9 @@ def _exported(
     raise refusal[0] from refusal[1]
 
 
-def _said_by_torch(error: BaseException, node: Node | None) -> ExportError:
-    reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-    if isinstance(error, TooLong):
-        reason = "sympy takes too long for open sizes"
+def _said_by_torch(error: Exception, node: Node | None) -> ExportError:
+    kind = "" if isinstance(error, TooComplicated) else f"{type(error).__name__}: "
+    reason = f"{kind}{str(error).strip().partition(chr(10))[0]}"
     return ExportError(
         f"torch.export cannot take the program: {reason}",
         at=None if node is None else node.origin or node.name,

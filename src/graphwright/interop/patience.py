@@ -11,8 +11,12 @@ from typing import Any
 from graphwright.ir import Graph
 
 
-class TooLong(BaseException):
-    """Sympy was stopped: it has taken longer than it may. No Exception, which it would take for one of its own."""
+class TooComplicated(Exception):
+    """Sizes are such that sympy takes too long for them."""
+
+
+class _Stop(BaseException):
+    """What sympy is stopped with. No Exception, which it would take for one of its own."""
 
 
 class Patience:
@@ -28,25 +32,30 @@ class Patience:
     ...     while True:
     ...         found = sympy.simplify(sympy.sin(sympy.Symbol("x")) ** 2)
     Traceback (most recent call last):
-    graphwright.interop.patience.TooLong
+    graphwright.interop.patience.TooComplicated: sympy took more than 0 s for open sizes
     """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = self._left = seconds
+        self._seconds = self._left = seconds
         self._lock = threading.Lock()
         self._done: threading.Event | None = None
 
     def __enter__(self) -> Patience:
         if self._left < 0:
-            raise TooLong
+            raise self._refusal()
         self._done, thread = threading.Event(), threading.get_ident()
         threading.Thread(target=self._watch, args=(thread, self._done, _now_of(thread)), daemon=True).start()
         return self
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         with self._lock:  # the watcher is between two looks: it raises no more
             assert self._done is not None
             self._done.set()
+        if isinstance(error, _Stop):
+            raise self._refusal() from error
+
+    def _refusal(self) -> TooComplicated:
+        return TooComplicated(f"sympy took more than {self._seconds:.0f} s for open sizes")
 
     def _watch(self, thread: int, done: threading.Event, since: float) -> None:
         while not done.wait(_SECONDS_BETWEEN):
@@ -59,7 +68,7 @@ class Patience:
                     continue
                 frame = sys._current_frames().get(thread)
                 if frame is not None and str(frame.f_globals.get("__name__")).startswith("sympy."):
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TooLong))
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Stop))
                     return
 
 

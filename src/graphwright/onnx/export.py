@@ -27,7 +27,7 @@ from graphwright.hierarchy import as_flat
 from graphwright.interop import (
     Collected,
     Patience,
-    TooLong,
+    TooComplicated,
     as_number_tensor,
     calmly,
     collect_appended,
@@ -50,7 +50,6 @@ from graphwright.onnx.running import Running, is_differentiated
 from graphwright.onnx.sizes import (
     Facts,
     Sizes,
-    TooComplicated,
     at_sizes,
     export_at_example,
     export_open,
@@ -201,9 +200,6 @@ class _Exporting:
                 return torch.export.export(program, tuple(tensors), dynamic_shapes=(shapes,), strict=False)
         except GraphwrightError:
             raise
-        except TooLong as error:
-            assert self._patience is not None
-            raise TooComplicated(f"sympy took more than {self._patience.seconds:.0f} s for open sizes") from error
         except Exception as error:
             cause = _cause(error)
             if cause is not None:

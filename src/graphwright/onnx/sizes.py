@@ -9,14 +9,11 @@ from typing import Any
 import torch
 
 from graphwright.errors import ExportError
+from graphwright.interop import TooComplicated
 from graphwright.onnx.inputs import Arguments, Input, resized
 
 Place = tuple[int, int]  # an input, and a dimension of it
 Sizes = list[list[int]]  # of each input
-
-
-class TooComplicated(Exception):
-    """Torch.export would take too long to keep sizes open."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""`If` and `Loop` of ONNX for the operators that stand for branches and loops, `//` as Python has it, and experts."""
+"""`If` and `Loop` of ONNX for the operators that stand for branches and loops, `//` as Python has it, and experts.
+
+Some operators of ATen are written as runtimes fuse them, and attention as torch computes it.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ def _write_floor_division(self: Any, other: Any) -> Any:
     return opset18.Div(opset18.Sub(self, opset18.Mod(self, other)), other)
 
 
-# ---- operators of ATen in the spelling that runtimes know: what they fuse, and what they have a kernel for
+# ---- operators of ATen: in the spelling that runtimes fuse or have a kernel for, and with torch's results
 
 
 def _write_gelu(x: Any, approximate: str = "none") -> Any:

@@ -424,7 +424,7 @@ class GraphModule(nn.Module):
         kind = type(self)
         copied: GraphModule = object.__new__(_instance_class(kind.__name__, kind.__bases__, kind._extra))
         memo[id(self)] = copied
-        memo |= memo_of_results(self) | memo
+        memo |= memo_of_results(self, memo)
         copy_slots(self, copied, functools.partial(copy.deepcopy, memo=memo))
         own = own_state(self)
         made = {key: copy.deepcopy(value, memo) for key, value in own.items() if key != _STATE}

@@ -159,29 +159,32 @@ class Evaluation:
                 self._run_node(node, fetch)
 
     def _run_some(self, dirty: Iterable[Node], inputs: Callable[[], Fetch]) -> None:
+        if not self._run_apart(dirty, inputs):
+            self._run_all(inputs)
+
+    def _run_apart(self, dirty: Iterable[Node], inputs: Callable[[], Fetch]) -> bool:
+        """Run nodes and what depends on them; tell whether that has nothing to do with what nodes change."""
         waiting = list(dirty)
         heapq.heapify(waiting)
         queued = set(waiting)
         fetch: Fetch | None = None
         with Surroundings(self._markers, self.values, self._runner) as surroundings:
-            is_apart = True
-            while waiting and is_apart:
+            while waiting:
                 node = heapq.heappop(waiting)
                 queued.discard(node)
                 if node.op == "placeholder" and fetch is None:
                     fetch = inputs()
                 surroundings.go_to(node)
                 if self._changers and self._meets_changes(node):
-                    is_apart = False
-                elif self._run_node(node, fetch):
-                    for user in node.users:
-                        if user not in queued:
-                            queued.add(user)
-                            heapq.heappush(waiting, user)
-                is_apart = is_apart and not (self._changers and is_mutable(self.values.get(node)))
-                is_apart = is_apart and node not in self._changers
-        if not is_apart:
-            self._run_all(inputs)
+                    return False
+                is_other = self._run_node(node, fetch)
+                if self._changers and (node in self._changers or is_mutable(self.values.get(node))):
+                    return False
+                for user in node.users if is_other else ():
+                    if user not in queued:
+                        queued.add(user)
+                        heapq.heappush(waiting, user)
+        return True
 
     def _meets_changes(self, node: Node) -> bool:
         """Tell whether a node changes what others gave, or reads what is changed in the course of the program."""

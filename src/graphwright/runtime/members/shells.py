@@ -243,18 +243,34 @@ def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any]
             object.__setattr__(other, name, change(object.__getattribute__(module, name)))
 
 
-def memo_of_results(root: nn.Module) -> dict[int, Any]:
+def memo_of_results(root: nn.Module, but: Mapping[int, Any] | None = None) -> dict[int, Any]:
     """What to begin the memo of a deepcopy with: copies of the results that modules keep, which torch does not copy.
 
     A module that keeps what it has computed of its parameters can be copied with it; no gradient goes through the copy.
+    Modules whose class says how they are copied, captured ones too, see to their own. `but`: ids that have a copy.
     """
-    return {
-        id(tensor): tensor.detach().clone()
-        for module in root.modules()
-        for name in module.__dict__.keys() - MODULE_TABLES
-        for tensor in tensors_inside(module.__dict__[name])
+    found = {
+        id(tensor): tensor
+        for module in _copied_along(root)
+        for name, value in module.__dict__.items()
+        if isinstance(value, _HOLDING) and name not in MODULE_TABLES
+        for tensor in tensors_inside(value)
         if not tensor.is_leaf
     }
+    return {key: tensor.detach().clone() for key, tensor in found.items() if but is None or key not in but}
+
+
+def _copied_along(root: nn.Module) -> list[nn.Module]:
+    modules, seen = [root], {id(root)}
+    for module in modules:
+        for child in module._modules.values():
+            if child is not None and id(child) not in seen and not hasattr(type(child), "__deepcopy__"):
+                seen.add(id(child))
+                modules.append(child)
+    return modules
+
+
+_HOLDING = (torch.Tensor, list, tuple, dict)
 
 
 def copy_tensors(root: nn.Module) -> None:
