@@ -138,3 +138,66 @@ def test_hooks_on_a_state_dict_act_on_the_captured_module() -> None:
     gm = trace(nn.Sequential(model), (torch.ones(2, 4),))
     gm.load_state_dict(gm.state_dict())
     assert (gm[0].loads, gm[0].loaded, model.loads, model.loaded) == (1, 1, 0, 0)
+
+
+class Registering(nn.Module):
+    """A module that registers a hook itself: at the first call, as an attribute tells that is missing until then."""
+
+    def __init__(self, way: str, layer: nn.Module | None = None) -> None:
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(4, 4)) if layer is None else layer
+        self.way, self.is_done = way, False
+        if way == "removed of the given":
+            self.handle = self.layer.register_forward_hook(_doubled)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.way == "once" and not getattr(self, "_has_hooks", False):
+            self.layer.register_forward_hook(_doubled)
+            self.layer.register_forward_pre_hook(_shifted, with_kwargs=True)
+            self._has_hooks = True
+        if self.way == "always":
+            self.layer.register_forward_hook(_doubled)
+        if self.way == "by a flag" and not self.is_done:
+            self.layer.register_forward_hook(_doubled)
+            self.is_done = True
+        if self.way == "by data" and x.sum() > 0:
+            self.layer.register_forward_hook(_doubled)
+        if self.way == "bound" and not hasattr(self, "_has_hooks"):
+            self.layer.register_forward_hook(self.tripled)
+            self._has_hooks = True
+        result: torch.Tensor = self.layer(x)
+        if self.way == "removed of the given":
+            self.handle.remove()
+        return result
+
+    def tripled(self, module: nn.Module, args: Any, result: torch.Tensor) -> torch.Tensor:
+        return result * 3
+
+
+def _doubled(module: nn.Module, args: Any, result: torch.Tensor) -> torch.Tensor:
+    return result * 2
+
+
+def _shifted(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+    return (args[0] + 1,), kwargs
+
+
+def test_hooks_of_the_first_call_are_there_in_the_next() -> None:
+    model, x = Registering("once"), torch.randn(2, 4)
+    gm = trace(model, x)
+    assert not model.layer._forward_hooks and not hasattr(model, "_has_hooks")
+    for _ in range(3):
+        torch.testing.assert_close(gm(x), model(x))
+
+
+@pytest.mark.parametrize("way", ["always", "by a flag", "by data", "bound"])
+def test_hooks_that_the_next_call_has_besides_are_refused(way: str) -> None:
+    with pytest.raises(CaptureError, match=r"leaves a hook on self\.layer.*(.|\n)*remove the hook in the call"):
+        trace(Registering(way), torch.ones(2, 4))
+
+
+def test_a_hook_that_is_removed_is_refused_and_stays() -> None:
+    model = Registering("removed of the given")
+    with pytest.raises(CaptureError, match=r"removes a hook of self\.layer"):
+        trace(model, torch.ones(2, 4))
+    assert list(model.layer._forward_hooks.values()) == [_doubled]

@@ -2,12 +2,14 @@
 
 The hooks of a layer that is one node run again whenever the captured program runs. Those that write to modules of the
 program are the exception: what they write, the program may read, so that such a layer is entered.
+
+A program may register hooks itself. Those that it leaves on a module are there in its next call.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.class_uses import written_by
 from graphwright.capture.state.plan import Restart
 from graphwright.errors import CaptureError
+from graphwright.runtime import HOOKS
 from graphwright.source import content_of
 
 if TYPE_CHECKING:
@@ -58,6 +61,61 @@ def contained(
     return call
 
 
+_OF_FORWARD = ("_forward_pre_hooks", "_forward_hooks")
+_FLAGS = ("_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
+
+# Hooks that were registered: the path of the module, the table, the key in it, the hook, and the flags that it has.
+Left = tuple[str, str, int, Callable[..., Any], tuple[str, ...]]
+
+
+def hooks_left(shells: Shells) -> list[Left]:
+    """List the hooks on modules of the program that it has registered; and those that it has removed of the others."""
+    found = []
+    for module, shell, path in shells.all():
+        before, now = module.__dict__, shell.__dict__
+        for table in HOOKS if shell is not module else ():
+            for key, hook in now[table].items():
+                if key not in before[table]:
+                    found.append((path, table, key, hook, tuple([flag for flag in _FLAGS if key in now.get(flag, ())])))
+    return found
+
+
+def expect_plain(recorder: TypedCapture, left: Sequence[Left], first: int, is_remembered: bool) -> None:
+    """Refuse hooks that the program leaves and that its next call cannot be captured with.
+
+    first: the key of the first that it could register. is_remembered: whether an attribute tells calls that find the
+    hooks from the one that registers them.
+    """
+    for path, table, key, hook, _ in left:
+        is_plain = table in _OF_FORWARD and all(isinstance(value, _PLAIN) for value in _known_to(hook))
+        if key >= first and is_remembered and is_plain:
+            continue
+        what, fix = "leaves a hook on", "remove the hook in the call that registers it"
+        if key < first:
+            what, fix = "removes a hook of", "remove it outside of the forward"
+        error = CaptureError(
+            f"the program {what} {f'self.{path}' if path else 'itself'}, so that its next call does something else",
+            fix=f"{fix}, or call the model once before it is captured",
+        )
+        recorder.questions.refusals.refuse(error, "failure")
+
+
+_PLAIN = (str, int, float, bool, type, type(None), FunctionType)
+
+
+def install(shells: Shells, left: Sequence[Left]) -> None:
+    """Put hooks on the modules of a program that an earlier call has left there."""
+
+    def put(module: nn.Module, shell: nn.Module, path: str) -> None:
+        for where, table, key, hook, flags in left:
+            if where == path:
+                shell.__dict__[table][key] = hook
+                for flag in flags:
+                    shell.__dict__[flag][key] = True
+
+    shells.each(put)
+
+
 def writes_later(recorder: TypedCapture, owner: nn.Module, path: str, function: Callable[..., Any]) -> frozenset[str]:
     """The attributes of a module that a function writes which the program does not call itself.
 
@@ -92,10 +150,15 @@ def _check_unread(recorder: TypedCapture, path: str, names: frozenset[str], laye
 
 
 class HookEffects:
-    """What hooks could change, as it was; modules, which the capture itself keeps, only `with_modules`."""
+    """What hooks could change, as it was; modules, which the capture itself keeps, only `with_modules`.
 
-    def __init__(self, hooks: list[Any], with_modules: bool = True) -> None:
+    Handles that the program has remove hooks from the tables of the modules themselves.
+    """
+
+    def __init__(self, hooks: list[Any], with_modules: bool = True, tables: Sequence[dict[int, Any]] = ()) -> None:
         self._state = State((), (), ())
+        for table in tables:
+            self._state.watch(table)
         for value in (value for hook in hooks for value in _known_to(hook)):
             if with_modules or not isinstance(value, nn.Module):
                 self._state.watch(value)

@@ -460,6 +460,7 @@ class Keeping:
         has_met = bool(touched(self._tables) or self._recorder.told_apart) and self._apart.learn(self._tables)
         if self._missing.learn(made, self._live, self._kind) or changed or has_met:
             raise Restart("the program writes attributes")
+        self._missing.learn_hooks()
 
     def _acts_twice(self, table: Table, key: str, now: Any) -> bool:
         """Tell whether a class makes something else of what it is given where it is set, as the graph sets it."""

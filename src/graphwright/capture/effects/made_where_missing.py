@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from graphwright.capture.effects.held_tables import Field, Hidden
+from graphwright.capture.effects.hook_effects import expect_plain, hooks_left, install
 from graphwright.capture.effects.kept_kinds import Choice
 from graphwright.capture.effects.kept_tables import Table, holds_attributes, key_in
 from graphwright.capture.effects.variables import Variables
@@ -42,6 +44,8 @@ class MadeWhereMissing:
         self._recorder, self._read = recorder, read
         self._known: dict[Place, int | None] = recorder.plan.missing
         self._answers: dict[int, bool] = {}  # whether those are missing that one call makes together
+        self._installed: set[tuple[str, str, int]] = set()  # the hooks that the call has left that made what is found
+        self._next_hook: int = RemovableHandle.next_id
 
     def learn(self, made: list[tuple[Table, Any, Any]], live: dict[Any, Any], kind_of: Callable[[Any], Kind]) -> bool:
         """Have attributes be state that this run has made, if the program asked for one of them before, or of others.
@@ -60,6 +64,23 @@ class MadeWhereMissing:
                 live[place] = kind_of(now)
                 self._known[place] = len(numbers) if place in asked else None
         return len(self._known) > count
+
+    def learn_hooks(self) -> None:
+        """Keep the hooks that this run leaves on modules for the runs that find what it has made; refuse others.
+
+        A way that the example does not go is left out where it leaves hooks although all is found.
+        """
+        recorder = self._recorder
+        left = [] if recorder.shells is None else hooks_left(recorder.shells)
+        left = [each for each in left if each[:3] not in self._installed]
+        if not left:
+            return
+        made = [number for number, is_missing in self._answers.items() if is_missing]
+        forks = [fork for fork in recorder.questions.forking.forks if fork.next_hook <= left[0][2]]
+        if not made and forks and forks[-1].answer is not forks[-1].hint:
+            raise recorder.questions.restart(recorder.plan.change(forks[-1].place, "guard", "a path leaves a hook"))
+        expect_plain(recorder, left, self._next_hook, is_remembered=bool(made))
+        recorder.plan.hooks_left |= dict.fromkeys(made, left)
 
     def of(self, table: Table) -> Iterator[Any]:
         """Iterate over the attributes of a table that this call finds, though the example does not."""
@@ -109,7 +130,12 @@ class MadeWhereMissing:
         else:
             is_missing = forking.fork(symbol, question)
             forking.forks[-1].site = None  # no line of the program asks
-        self._answers.setdefault(number, is_missing)
+        if number not in self._answers:
+            self._answers[number] = is_missing
+            if not is_missing and recorder.shells is not None:
+                left = recorder.plan.hooks_left.get(number, [])
+                install(recorder.shells, left)
+                self._installed.update(each[:3] for each in left)
         return is_missing
 
 

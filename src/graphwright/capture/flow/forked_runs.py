@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from graphwright.capture.state.calls import Calls
 from graphwright.errors import CaptureError
@@ -34,6 +35,7 @@ class Fork:
     hint: bool | None  # the example's answer
     calls: Calls  # how many there were before it
     decider: Any = None  # the place of a branch on a size or flag that has given what is asked, besides data
+    next_hook: int = dataclasses.field(default_factory=lambda: RemovableHandle.next_id)  # of those registered after it
 
     @property
     def is_start(self) -> bool:

@@ -108,6 +108,9 @@ class Plan:
     missing: dict[Any, int | None] = dataclasses.field(
         default_factory=dict
     )  # those of them that a call may find missing: with which others, None where it does not ask
+    hooks_left: dict[int, list[Any]] = dataclasses.field(
+        default_factory=dict
+    )  # those that a call leaves on modules which makes some of these, by their number
     in_place: set[tuple[str, str]] = dataclasses.field(
         default_factory=set
     )  # attributes that branches write: as they are

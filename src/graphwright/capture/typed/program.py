@@ -60,6 +60,7 @@ from graphwright.capture.typed.remembered import (
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
 from graphwright.runtime import (
+    HOOKS,
     Shells,
     codes_beside,
     keep_buffers,
@@ -258,7 +259,9 @@ class Program:
         if inputs.has_arrays:
             self._see_arrays(recorder, function)
         modules = [] if recorder.shells is None else [module for module, *_ in recorder.shells.all()]
-        self.held = HookEffects([hook for module in modules for hook in hooks_of(module)], with_modules=False)
+        hooks = [hook for module in modules for hook in hooks_of(module)]
+        tables = [vars(module)[name] for module in modules for name in HOOKS if vars(module)[name]]
+        self.held = HookEffects(hooks, with_modules=False, tables=tables)
         keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container)
         program = self.subject.function(self.subject.root_module, self.method)
         entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
