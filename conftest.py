@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import itertools
+import linecache
 import random
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -37,6 +38,9 @@ SEED = torch.manual_seed if torch.accelerator.is_available() else torch.default_
 
 _FINISHED = itertools.count(1)
 
+# By test file: what it has given to `graphwright.wrap`.
+_WRAPPED: dict[Path, tuple[dict[Any, Any], ...]] = collections.defaultdict(lambda: ({}, {}))
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Look at fewer examples of each property where slow tests are left out."""
@@ -52,6 +56,29 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(5_000, 20, 20)  # as it is by default, it takes a twentieth of the time
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, object, object]:
+    """Take what a file wraps away until its tests run: captures of all the others would watch for calls of it."""
+    report = yield
+    if isinstance(collector, pytest.Module):
+        for table, own in zip(_tables_of_wrapped(), _WRAPPED[collector.path], strict=False):
+            own.update(table)
+        _wrap(({}, {}))
+    return report
+
+
+def _tables_of_wrapped() -> tuple[dict[Any, Any], ...]:
+    module = sys.modules.get("graphwright.capture.symbolic.wrap")
+    return () if module is None else (module.WRAPPED, module._functions)
+
+
+def _wrap(wrapped: tuple[dict[Any, Any], ...]) -> None:
+    for table, entries in zip(_tables_of_wrapped(), wrapped, strict=False):
+        table.clear()
+        table.update(entries)
 
 
 def pytest_runtest_logfinish() -> None:
@@ -104,6 +131,17 @@ def _nothing_remembered() -> None:
         module = sys.modules.get(f"graphwright.capture.{name}")
         if module is not None:
             module.forget_all()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _wrapped_by_its_file(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have wrapped what a test file wraps, and nothing that others do."""
+    _wrap(_WRAPPED[request.path])
+    if not request.path.name.startswith("test_"):  # each doctest looks whether the files in the cache have changed
+        for name in [name for name, entry in linecache.cache.items() if len(entry) > 1 and entry[1] is not None]:
+            del linecache.cache[name]
+    yield
+    _wrap(({}, {}))
 
 
 @pytest.fixture

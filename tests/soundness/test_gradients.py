@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from torch import is_grad_enabled as takes_gradients
 from torch.utils.checkpoint import checkpoint
 
 from graphwright import GuardError, load, save, trace
+from graphwright.capture.calls import modes
 from graphwright.passes import MergeSubexpressions
 
 Inputs = list[torch.Tensor]
@@ -518,3 +521,12 @@ def test_a_gradient_that_torch_did_not_find_may_not_be_there() -> None:
     net["used"](full(2)).sum().backward()  # type: ignore[operator,index]
     with pytest.raises(GuardError):
         alone(full(2))
+
+
+def test_modules_that_have_gone_do_not_have_all_looked_through_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as while_it_is_there:
+        while_it_is_there.setitem(sys.modules, "gone", ModuleType("gone"))
+        modes.modes_of(full)
+        assert "gone" in modes._looked_at
+    modes.modes_of(full)
+    assert modes._looked_at == sys.modules.keys()

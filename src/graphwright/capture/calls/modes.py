@@ -153,6 +153,7 @@ def modes_of(function: Callable[..., Any]) -> list[Entry]:
     """
     spaces = [vars(sys.modules["__main__"]), getattr(getattr(function, "__func__", function), "__globals__", {})]
     if len(sys.modules) != len(_looked_at):
+        _looked_at.intersection_update(sys.modules)  # those that are gone would have all looked through each time
         for name, module in list(sys.modules.items()):
             if name not in _looked_at:
                 _looked_at.add(name)
