@@ -45,3 +45,16 @@ def test_what_fails_where_the_example_does_not_go_leaves_the_loop_a_loop() -> No
         assert torch.equal(gm(x), program(x))
     with pytest.raises(GuardError):
         gm(torch.ones(1, 3))
+
+
+@pytest.mark.parametrize("index", [5, (5, 4), (Ellipsis, 5), (None, 5)])
+def test_an_index_that_the_example_does_not_have_leaves_a_branch_a_branch(index: Any) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 5 and x.shape[1] > 5:
+            return x[index].sum()
+        return x.sum()
+
+    gm = trace(program, (torch.ones(3, 3),))
+    for size in (3, 7):
+        x = torch.rand(size, size)
+        assert torch.equal(gm(x), program(x))

@@ -125,6 +125,12 @@ def format_of_a_class(x: Tensor) -> Tensor:
     return x
 
 
+def str_and_repr(x: Tensor) -> Tensor:
+    if x.sum() > 0:
+        raise ValueError("bad " + str(x.shape[0]) + repr(x.sum().item()))
+    return x
+
+
 def caught(x: Tensor) -> Any:
     try:
         if x.sum() > 0:
@@ -136,7 +142,8 @@ def caught(x: Tensor) -> Any:
 
 PROGRAMS = [
     repr_in_text, texts_of_a_class, dataclass, made_before, asserted, joined, percent, percent_of_one, percent_by_name,
-    percent_of_data, percent_of_a_class, format_method, format_by_name, format_inside, format_of_a_class, caught,
+    percent_of_data, percent_of_a_class, format_method, format_by_name, format_inside, format_of_a_class,
+    str_and_repr, caught,
 ]  # fmt: skip
 
 

@@ -145,6 +145,10 @@ CASES = {
         "def f(x):\n    for i in 3:\n        pass\n    return x",
         "cannot go over a value of type int",
     ),
+    "the largest of a number": (
+        "import heapq\ndef f(x):\n    return heapq.nlargest(2, 3)",
+        "cannot go over a value of type int",
+    ),
     "endless recursion": ("def f(x):\n    return f(x)", "f calls itself without an end that is known"),
     "ternary": (
         "def f(x):\n    return x if x.sum() > 0 else 1",
@@ -169,6 +173,13 @@ CASES = {
         "'m' is tanh where `n > 1` holds, and relu where it does not",
     ),
 }
+
+
+def test_nothing_is_said_of_what_is_made_of_something_wrong() -> None:
+    parts = ["list(y)", "[*y, 1]", "{1: y}", "f'{y}'", "zip([1], y)", "sorted([1], key=y)", "f(**y)"]
+    message = problems_of(f"def f(x):\n    y = nope\n    return {', '.join(parts)}")
+    assert message.count("\n  fix: ") == 1
+    assert "the name 'nope' is not defined" in message
 
 
 @pytest.mark.parametrize("name", CASES)

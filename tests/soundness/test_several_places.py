@@ -152,6 +152,22 @@ def test_a_container_that_modules_share_stays_one(notes: Any, is_data: bool) -> 
         captured(X)
 
 
+@pytest.mark.parametrize("held", [[], [torch.zeros(())]], ids=["empty", "filled"])
+def test_what_one_module_puts_there_another_reads(held: list[Tensor]) -> None:
+    def write(m: Any, x: Tensor) -> Tensor:
+        m.held.append(x.sum())
+        return x
+
+    def read(m: Any, x: Tensor) -> Tensor:
+        return x * m.held[-1] + len(m.held)
+
+    model: Any = Program(lambda m, x: m.b(m.a(x)), a=Program(write), b=Program(read))
+    model.a.held = model.b.held = held
+    wanted, gm = copy.deepcopy(model), trace(model, (X,))
+    for x in X, -X, X:
+        assert torch.equal(gm(x), wanted(x))
+
+
 class Filling(nn.Module):
     """Leaves what it gives in a list that others have, too, as the layers of nnU-Net leave what is supervised."""
 

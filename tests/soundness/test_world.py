@@ -36,7 +36,7 @@ import torch
 from torch import nn
 
 from graphwright import GraphwrightError, GuardError, TracerWarning, symbolic_trace, trace
-from graphwright.capture.outside.process_state import GETTERS, MACHINE, OTHERS
+from graphwright.capture.outside.process_state import GETTERS, MACHINE
 
 X = torch.ones(2)
 HERE = pathlib.Path(__file__)
@@ -332,6 +332,22 @@ def test_what_is_written_to_the_output_is_printed_at_each_call(capsys: Any) -> N
     assert capsys.readouterr().out == ""
     gm(torch.ones(5))
     assert capsys.readouterr().out == "5 rows\n"
+
+
+# Of the functions of torch that are called `get_...` or `is_...` and take no tensor: those of which others know.
+OTHERS: dict[str, tuple[str, ...]] = {
+    "grad mode and autocast, as regions": (
+        "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled",
+        "is_autocast_cache_enabled", "is_autocast_ipu_enabled", "is_autocast_xla_enabled", "get_autocast_dtype",
+        "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_autocast_ipu_dtype", "get_autocast_xla_dtype",
+    ),
+    "random state, as nodes": ("get_rng_state",),
+    "nothing that changes": ("get_device_module", "get_file_path"),
+    "a tensor, or another value": (
+        "get_device", "is_complex", "is_conj", "is_distributed", "is_floating_point", "is_inference", "is_neg",
+        "is_nonzero", "is_same_size", "is_signed", "is_storage", "is_tensor",
+    ),
+}  # fmt: skip
 
 
 def test_every_getter_of_torch_is_known() -> None:

@@ -209,7 +209,7 @@ def data_of(recorder: TypedCapture, name: str, owner: TensorProxy, answer: Calla
         raise stopping(NeedsRealValues("an array is made of the data of a tensor"))
     if name in ("__contains__", "__complex__"):
         recorder.questions.staging.stage(user_frame(sys._getframe(1)))
-    codes = recorder.questions.staging.convertible(user_frame(sys._getframe(1))) if name == "__array__" else set()
-    if codes:  # a function of NumPy's asks: its caller passes it on through the runtime
-        raise recorder.questions.restart(recorder.plan.convert(codes))
+    if name == "__array__":  # a function of NumPy's asks: its caller passes it on through the runtime
+        staging = recorder.questions.staging
+        staging.convert_all(staging.convertible(user_frame(sys._getframe(1))))
     return recorder.questions.refusals.refuse_data(owner, name, answer)

@@ -6,7 +6,6 @@ is here leads on to such ones, or can only be seen to have changed: an iterator,
 
 from __future__ import annotations
 
-import array
 import functools
 import gc
 import io
@@ -85,8 +84,6 @@ def seen_state(value: Any) -> Any:
         return how_far(value)
     if holds_bytes(value):
         return bytes(value) if kind is bytearray else zlib.crc32(value.tobytes())
-    if kind is array.array:
-        return value.tobytes()
     if kind is random.Random:
         return value.getstate()
     if isinstance(value, numpy.random.Generator):

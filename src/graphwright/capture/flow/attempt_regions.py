@@ -168,9 +168,7 @@ class AttemptRegion:
         recorder = self._recorder
         if recorder.pending is not None or isinstance(error, Refusal) or is_of_capture(error):
             raise error
-        codes = recorder.questions.staging.convertible_at(error)
-        if codes:
-            raise recorder.questions.restart(recorder.plan.convert(codes))
+        recorder.questions.staging.convert_all(recorder.questions.staging.convertible_at(error))
         if is_refused_value(error):
             raise error
         self._entry.note(error)

@@ -453,9 +453,8 @@ class Attempts(MadeErrors):
         """Have functions converted that are about to catch what is raised; refuse where that cannot be."""
         for at, tried in trying:
             if any(first <= at.f_lineno <= last for first, last in tried) and not self.catches_here(at):
-                codes = self._recorder.questions.staging.convertible(at)
-                if codes:
-                    raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
+                staging = self._recorder.questions.staging
+                staging.convert_all(staging.convertible(at))
                 if is_by_data():
                     raise self._refused()
 

@@ -23,6 +23,7 @@ from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime import facts_of_modules, new_object
 from graphwright.source import closure_of, held_by, names_in, stored_globals
+from graphwright.values import parts
 
 
 class Reached:
@@ -71,12 +72,8 @@ class Reached:
         for name, value in _variables(function):
             if isinstance(value, nn.Module):
                 self._add(name, value)
-            elif type(value) in (list, tuple):
-                for i, item in enumerate(value):
-                    if isinstance(item, nn.Module):
-                        self._add(f"{name}_{i}", item)
-            elif type(value) is dict:
-                for key, item in value.items():
+            elif type(value) in (list, tuple, dict):
+                for key, item in (parts(value) or {}).items():
                     if isinstance(item, nn.Module):
                         self._add(f"{name}_{key}", item)
             elif isinstance(value, FunctionType | MethodType | functools.partial):

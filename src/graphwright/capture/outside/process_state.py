@@ -54,20 +54,6 @@ SETTERS = {
 }  # fmt: skip
 # Of the functions that are called `set_...` or `use_...`, those of which others know; no graph has the rest.
 SET_OTHERWISE = frozenset({"set_grad_enabled", "set_printoptions", "set_rng_state"})
-# Of the functions of torch that are called `get_...` or `is_...` and take no tensor: those of which others know.
-OTHERS = {
-    "grad mode and autocast, as regions": (
-        "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled",
-        "is_autocast_cache_enabled", "is_autocast_ipu_enabled", "is_autocast_xla_enabled", "get_autocast_dtype",
-        "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_autocast_ipu_dtype", "get_autocast_xla_dtype",
-    ),
-    "random state, as nodes": ("get_rng_state",),
-    "nothing that changes": ("get_device_module", "get_file_path"),
-    "a tensor, or another value": (
-        "get_device", "is_complex", "is_conj", "is_distributed", "is_floating_point", "is_inference", "is_neg",
-        "is_nonzero", "is_same_size", "is_signed", "is_storage", "is_tensor",
-    ),
-}  # fmt: skip
 
 
 def _asked(path: str, call: Heard) -> Any:

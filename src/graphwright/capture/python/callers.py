@@ -190,9 +190,8 @@ class Callers:
             self._have_converted(codes | self._recorder.questions.staging.convertible(frame))
 
     def _have_converted(self, codes: set[CodeType]) -> None:
-        codes = self._convertible(codes)
-        if codes and self._recorder.pending is None:
-            raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
+        if self._recorder.pending is None:
+            self._recorder.questions.staging.convert_all(self._convertible(codes))
 
     def _convertible(self, codes: set[CodeType]) -> set[CodeType]:
         """Those that are to be converted and are not yet."""
@@ -241,12 +240,11 @@ class Callers:
         self._world.enter(code, frame.f_globals)
         is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
         cache = None if is_avoided else cache_around(frame)
-        codes = set() if cache is None else self._recorder.questions.staging.convertible(user_frame(frame.f_back))
-        if codes:
-            raise self._recorder.questions.restart(self._recorder.plan.convert(codes))
-        self._uncached.add(id(code))
         if cache is not None:
+            staging = self._recorder.questions.staging
+            staging.convert_all(staging.convertible(user_frame(frame.f_back)))
             self._entered.append(cache)
+        self._uncached.add(id(code))
 
     def reached_compiler(self) -> None:
         """Torch.compile is at work, which looks at tensors with modes like ours off: start again without it."""
@@ -277,9 +275,7 @@ class Callers:
     def _met(self, found: FrameType) -> None:
         """A call was not seen: have its caller converted; where that cannot be, do without or refuse."""
         recorder = self._recorder
-        codes = recorder.questions.staging.convertible(user_frame(caller_of(found)))
-        if codes:
-            raise recorder.questions.restart(recorder.plan.convert(codes))
+        recorder.questions.staging.convert_all(recorder.questions.staging.convertible(user_frame(caller_of(found))))
         function = applied_by(found)
         if function is not None:
             self.follow(function)

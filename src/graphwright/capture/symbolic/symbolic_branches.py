@@ -165,9 +165,7 @@ class SymbolicRecorder:
         outer: FrameType | None = frame
         while outer is not None and outer.f_code not in BOUNDARIES:
             if outer.f_code is APPLY or (APPLY is None and applied_by(outer) is not None):
-                codes = self.questions.staging.convertible(user_frame(caller_of(outer)))
-                if codes:
-                    raise self.questions.restart(self.plan.convert(codes))
+                self.questions.staging.convert_all(self.questions.staging.convertible(user_frame(caller_of(outer))))
             outer = outer.f_back
 
     def value(self, value: Any) -> Any:

@@ -128,7 +128,6 @@ class Recorder:
         self.is_running = False
         self.has_objects = False  # whether there are values outside of torch
         self.ambient = Ambient(self)
-        self._contexts: list[Any] = []
         self.generators: dict[int, Any] = {}  # copies of those of Python and NumPy that the program draws from, by id
         self.objects: dict[int, Callable[[], Node]] = {}  # those of the user's classes, by id
         self.told_apart: set[int] = set()  # inputs of which the program asks which they are, by id
@@ -479,9 +478,7 @@ class Recorder:
     def _object(self, value: Any, node: Node) -> ObjectProxy:
         """Give an object outside of torch to the program, whose functions get it through the runtime from then on."""
         self.has_objects = True
-        codes = self.questions.staging.convertible(user_frame(sys._getframe(1)))
-        if codes:
-            raise self.questions.restart(self.plan.convert(codes))
+        self.questions.staging.convert_all(self.questions.staging.convertible(user_frame(sys._getframe(1))))
         return ObjectProxy(self, value, node)
 
     def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:

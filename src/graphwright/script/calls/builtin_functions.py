@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.ir import NestedGraph, shared_operands
 from graphwright.ops import transformed
-from graphwright.script.calls.containers import CONTAINERS
+from graphwright.script.calls.containers import CONTAINERS, item_of
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
-    BAD,
-    Bad,
     Bound,
     Const,
     Display,
@@ -90,9 +88,7 @@ def _enumerate(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str)
     if items is not None and (start is None or isinstance(start, Const)):
         first = 0 if start is None else start.value
         return Group(tuple([Group((constant(first + i, True), item)) for i, item in enumerate(items)]))
-    item = _item(c, args[0], node)
-    if item is None:
-        return BAD
+    item = item_of(c, args[0], node)
     return c.make("call_function", enumerate, args, IteratorType(TupleType((INT, item))), node, kwargs, named=named)
 
 
@@ -103,15 +99,10 @@ def _zip(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Va
         count = min(lengths)
         for i, (arg, items) in enumerate(zip(args, known, strict=True)):
             if items is None:
-                kind = _item(c, arg, node)
-                if kind is None:
-                    return BAD
+                kind = item_of(c, arg, node)
                 known[i] = [c.function(operator.getitem, (arg, number), kind, node) for number in range(count)]
         return Group(tuple([Group(items) for items in zip(*[items or [] for items in known], strict=False)]))
-    kinds = [_item(c, arg, node) for arg in args]
-    if any(kind is None for kind in kinds):
-        return BAD
-    item = TupleType(tuple([kind for kind in kinds if kind is not None]))
+    item = TupleType(tuple([item_of(c, arg, node) for arg in args]))
     return c.make("call_function", zip, args, IteratorType(item), node, kwargs, named=named)
 
 
@@ -119,15 +110,7 @@ def _reversed(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) 
     items = None if isinstance(args[0], Display) else static_items(c, args[0])
     if items is not None:
         return Group(tuple(reversed(items)))
-    item = _item(c, args[0], node)
-    return BAD if item is None else c.function(reversed, args, IteratorType(item), node, named)
-
-
-def _item(c: Context, value: Value, node: ast.AST) -> Type | None:
-    kind = item_type(value.type)
-    if kind is None:
-        c.problem(f"cannot go over a value of type {value.type}", node, "go over range(n), a list or a tensor")
-    return kind
+    return c.function(reversed, args, IteratorType(item_of(c, args[0], node)), node, named)
 
 
 def _list(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
@@ -136,21 +119,19 @@ def _list(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> V
     items = static_items(c, args[0])
     if items is not None:
         return Display(tuple([(None, item) for item in items]), False)
-    kind = _item(c, args[0], node)
-    return BAD if kind is None else c.function(list, args, ListType(kind), node, named)
+    return c.function(list, args, ListType(item_of(c, args[0], node)), node, named)
 
 
 def _tuple(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     items = static_items(c, args[0]) if args else []
     if items is not None:
         return Group(tuple(items))
-    kind = _item(c, args[0], node)
-    return BAD if kind is None else c.function(tuple, args, ListType(kind), node, named)
+    return c.function(tuple, args, ListType(item_of(c, args[0], node)), node, named)
 
 
 def _set(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
-    kind = _item(c, args[0], node) if args else Hole()
-    return BAD if kind is None else c.function(set, args, SetType(kind), node, named)
+    kind = item_of(c, args[0], node) if args else Hole()
+    return c.function(set, args, SetType(kind), node, named)
 
 
 def _dict(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
@@ -221,9 +202,7 @@ def _sum(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Va
     items = static_items(c, args[0])
     if items is not None and not isinstance(args[0], Display):
         args = [Display(tuple([(None, item) for item in items]), False), *args[1:]]
-    kind = _item(c, args[0], node)
-    if kind is None:
-        return BAD
+    kind = item_of(c, args[0], node)
     return c.make("call_function", sum, args, INT if kind is BOOL else kind, node, kwargs, named=named)
 
 
@@ -235,16 +214,15 @@ def _truth_of_all(function: Any) -> Callable[..., Value]:
         given = (
             args[0] if not isinstance(args[0], Group) else Display(tuple([(None, item) for item in items or ()]), False)
         )
-        return BAD if _item(c, given, node) is None else c.function(function, (given,), BOOL, node, named)
+        item_of(c, given, node)
+        return c.function(function, (given,), BOOL, node, named)
 
     return every
 
 
 def _extreme_by(c: Context, function: Any, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     """`max(values, key=...)`, or `max(a, b, key=...)`."""
-    kind: Type | None = _item(c, args[0], node) if len(args) == 1 else args[0].type
-    if kind is None:
-        return BAD
+    kind: Type | None = item_of(c, args[0], node) if len(args) == 1 else args[0].type
     for other in [*(args[1:] if len(args) > 1 else ()), *[kwargs[name] for name in kwargs if name == "default"]]:
         kind = None if kind is None else join(kind, other.type)
     if kind is None:
@@ -259,10 +237,8 @@ def _ordered_by(
     body = NestedGraph(c.body)
     with c.writing(body):
         key = c.parts.call(c, kwargs["key"], [Runtime(body.add_input("item"), kind)], {}, node)
-        given = None if isinstance(key, Bad) else c.argument(key)
+        given = c.argument(key)
     options = {option: value for option, value in kwargs.items() if option != "key"}
-    if isinstance(key, Bad) or any(isinstance(value, Bad) for value in options.values()):
-        return BAD
     body.close(given, body.graph._root.prev._origin)
     operands = shared_operands([body])
     used = tuple([Runtime(operand, ANY) for operand in operands])
@@ -272,10 +248,10 @@ def _ordered_by(
 
 
 def _sorted(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
-    kind = _item(c, args[0], node)
-    if kind is not None and "key" in kwargs:
+    kind = item_of(c, args[0], node)
+    if "key" in kwargs:
         return _ordered_by(c, "sorted", args, kind, ListType(kind), kwargs, node, named)
-    return BAD if kind is None else c.make("call_function", sorted, args, ListType(kind), node, kwargs, named=named)
+    return c.make("call_function", sorted, args, ListType(kind), node, kwargs, named=named)
 
 
 def _print(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:

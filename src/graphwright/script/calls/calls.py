@@ -269,8 +269,6 @@ def sizes(c: Context, callee: Value, nodes: list[ast.expr]) -> Value | None:
     total: Value | None = None
     for node in nodes:
         value = c.expression(node.value if isinstance(node, ast.Starred) else node)
-        if isinstance(value, Bad):
-            return BAD
         if isinstance(node, ast.Starred) and not isinstance(value, Group):
             value = c.function(tuple, (value,), ListType(INT), node)
         elif not isinstance(node, ast.Starred):

@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.script.program.values import BAD, Reference, Value
+from graphwright.script.program.values import Reference, Value
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -40,10 +40,16 @@ _MADE: dict[Any, Callable[[], Type]] = {  # what a `defaultdict` puts where noth
 }  # fmt: skip
 
 
-def _deque(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
-    kind = item_type(args[0].type) if args else Hole()
+def item_of(c: Context, value: Value, node: ast.AST) -> Type:
+    """The type of what a value gives one by one; of what cannot be gone over, that is said, and nothing is known."""
+    kind = item_type(value.type)
     if kind is None:
-        return c.problem(f"a deque is made of what can be gone over, not of {args[0].type}", node, "deque([value])")
+        c.problem(f"cannot go over a value of type {value.type}", node, "go over range(n), a list or a tensor")
+    return kind or ANY
+
+
+def _deque(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    kind = item_of(c, args[0], node) if args else Hole()
     return c.make(
         "call_function", collections.deque, args, ListType(kind, collections.deque), node, kwargs, named=named
     )
@@ -69,9 +75,7 @@ def _ordered(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -
 
 
 def _counter(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
-    key = item_type(args[0].type) if args else STR if kwargs else Hole()
-    if key is None:
-        return c.problem(f"a Counter counts what can be gone over, not {args[0].type}", node, "Counter(values)")
+    key = item_of(c, args[0], node) if args else STR if kwargs else Hole()
     kind = DictType(key, INT, collections.Counter)
     return c.make("call_function", collections.Counter, args, kind, node, kwargs, named=named)
 
@@ -102,10 +106,7 @@ def _best(function: Any) -> Callable[..., Value]:
     def best(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
         if "key" in kwargs or len(args) != 2:
             return c.problem(f"{function.__name__} with a key cannot be scripted", node, "sorted(values, key=...)[:n]")
-        item = item_type(args[1].type)
-        if item is None:
-            return BAD
-        return c.make("call_function", function, args, ListType(item), node, named=named)
+        return c.make("call_function", function, args, ListType(item_of(c, args[1], node)), node, named=named)
 
     return best
 

@@ -137,8 +137,6 @@ def _spread_list(c: Context, node: ast.List, named: str) -> Value:
     parts: list[Value] = []
     for element in node.elts:
         value = expression(c, element.value if isinstance(element, ast.Starred) else element)
-        if isinstance(value, Bad):
-            return BAD
         known = None
         if isinstance(element, ast.Starred):
             known = list(value.items) if isinstance(value, Group) else c.parts.module_items(c, value)
@@ -184,8 +182,6 @@ def _dict(c: Context, node: ast.Dict, named: str) -> Value:
         if key is None:
             return _spread_dict(c, node, named)
         pairs.append((expression(c, key), expression(c, value)))
-    if any(isinstance(part, Bad) for pair in pairs for part in pair):
-        return BAD
     return Display(tuple(pairs), True)
 
 
@@ -251,8 +247,6 @@ def _text(c: Context, node: ast.JoinedStr, named: str) -> Value:
                 return c.problem("a computed format cannot be scripted", part, "write the format out")
             spec = ":" + "".join(str(item.value) for item in inner.values if isinstance(item, ast.Constant))
         value = expression(c, part.value)
-        if isinstance(value, Bad):
-            return BAD
         conversion = f"!{chr(part.conversion)}" if part.conversion > 0 else ""
         if isinstance(value, Const) and not conversion and not spec and isinstance(value.value, str | int):
             text += str(value.value).replace("{", "{{").replace("}", "}}")
@@ -274,14 +268,12 @@ def _call(c: Context, node: ast.Call, named: str) -> Value:
         return special
     callee = _callee(c, node.func)
     args: list[Value] = []
-    is_bad = isinstance(callee, Bad)
     sizes = c.parts.sizes(c, callee, node.args)
     for arg in node.args if sizes is None else ():
         if isinstance(arg, ast.Starred):
             given = expression(c, arg.value)
             spread = c.parts.spread(c, given, callee, len(node.args) == 1, arg)
-            is_bad = is_bad or spread is None
-            args += spread or []
+            args += [BAD] if spread is None else spread
         elif isinstance(arg, ast.GeneratorExp):
             args.append(generator(c, arg, taker=ast.unparse(node.func).rpartition(".")[2]))
         else:
@@ -297,12 +289,9 @@ def _call(c: Context, node: ast.Call, named: str) -> Value:
         elif isinstance(value, Const) and isinstance(value.value, dict):
             kwargs.update({key: wrap(c, item, word.value) for key, item in value.value.items()})
         elif not isinstance(value, Bad):
-            is_bad = True
-            c.problem("`**` needs a dict whose keys are known", word.value, "write the keywords out")
-        else:
-            is_bad = True
-    if is_bad or any(isinstance(value, Bad) for value in (*args, *kwargs.values())):
-        return BAD
+            value = c.problem("`**` needs a dict whose keys are known", word.value, "write the keywords out")
+        if isinstance(value, Bad):
+            kwargs["**"] = BAD
     return c.parts.call(c, callee, args, kwargs, node, named)
 
 

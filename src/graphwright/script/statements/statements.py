@@ -213,8 +213,7 @@ def _assert(c: Context, node: ast.Assert) -> None:
 
     def fail() -> Kinds:
         args = [] if node.msg is None else [c.expression(node.msg)]
-        if not any(isinstance(arg, Bad) for arg in args):
-            c.function(raise_error, (AssertionError, *args), NONE, node)
+        c.function(raise_error, (AssertionError, *args), NONE, node)
         return frozenset({"raise"})
 
     branch(c, test, (lambda: NEXT, fail), ({}, {}), None, frozenset(c.frame.names), node, _text(node.test))
