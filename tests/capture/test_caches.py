@@ -235,7 +235,30 @@ def test_a_hook_registered_by_the_program_is_not_left_on_the_users_module() -> N
     gm = graphwright.trace(model, (torch.ones(2, 3),))
     assert not model.inner._forward_hooks and not hasattr(model, "ready")
     x = torch.ones(4, 3)
-    assert torch.equal(gm(x), model(x))
+    for _ in range(3):
+        assert torch.equal(gm(x), model(x))
+
+
+class HookedMeanwhile(nn.Module):
+    """Has a hook on a module while that runs, and no longer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Doubled()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        handle = self.inner.register_forward_hook(lambda module, args, output: output + x.shape[0])
+        try:
+            return self.inner(x) + 1  # type: ignore[no-any-return]
+        finally:
+            handle.remove()
+
+
+def test_a_hook_that_the_program_removes_again_is_a_part_of_it() -> None:
+    model = HookedMeanwhile()
+    gm = graphwright.trace(model, (torch.ones(2, 3),))
+    for x in (torch.ones(2, 3), torch.ones(4, 3)):
+        assert torch.equal(gm(x), model(x))
 
 
 def test_a_hook_registered_by_the_program_on_a_leaf_is_refused() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import pickle
+import re
 
 import pytest
 import torch
@@ -38,10 +38,10 @@ def test_another_way_is_shown_in_graphs_and_values() -> None:
 
 
 def test_a_program_that_changes_from_call_to_call_is_noticed() -> None:
-    lines = io.StringIO("".join("." * n + "\n" for n in range(100)))
+    matches = re.compile(".").scanner("." * 100)  # an object in C that shows nobody how far it is
 
     def changing(x):
-        return x * len(lines.readline())
+        return x * matches.match().end()
 
     with pytest.raises(TraceCheckError, match="captured again with the same inputs"):
         trace(changing, torch.ones(3), control_flow="follow")
@@ -49,10 +49,10 @@ def test_a_program_that_changes_from_call_to_call_is_noticed() -> None:
 
 
 def test_tolerance() -> None:
-    lines = io.StringIO("".join("." * n + "\n" for n in range(100)))
+    matches = re.compile(".").scanner("." * 100)
 
     def rounded(x):
-        return x * (1 + 1e-3 * len(lines.readline()))
+        return x * (1 + 1e-3 * matches.match().end())
 
     with pytest.raises(TraceCheckError):
         trace(rounded, torch.ones(3), control_flow="follow")

@@ -379,6 +379,7 @@ def test_attributes_that_are_written_to_what_they_were_tell_modules_apart() -> N
 
 STATE = contextvars.ContextVar("STATE", default=1)
 LOCAL = threading.local()
+LOCAL.value = 1
 
 
 def listed(kept: list[int] = []) -> list[int]:  # noqa: B006

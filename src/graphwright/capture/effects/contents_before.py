@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import collections
+import functools
+import io
+import pickle
+import sys
 import threading
 from collections.abc import Collection, Iterator
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from torch import nn
@@ -70,27 +77,136 @@ def _tables(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
 
 
 class AttributesBefore:
-    """What an object of an installed package had in its public attributes; those that it got later do not count."""
+    """What an object had in its public attributes; those that one of an installed package got later do not count.
 
-    __slots__ = ("_held", "_inner", "_table")
+    `names` are those that count of what a thread has of its own.
+    """
 
-    def __init__(self, value: Any) -> None:
-        self._table = state_of(value)
-        is_own = isinstance(value, threading.local)
-        self._held = {name: held for name, held in self._table.items() if is_own or not name.startswith("_")}
+    __slots__ = ("_held", "_inner", "_is_own", "_names", "_table")
+
+    def __init__(self, value: Any, names: Collection[str] | None = None) -> None:
+        self._table, self._names = state_of(value), names
+        self._is_own = isinstance(value, threading.local | Enum)
+        self._held = self._now()
         self._inner = ContentsBefore([held for held in self._held.values() if type(held) in _CONTAINERS])
 
     def __bool__(self) -> bool:
-        return bool(self._held)
+        return self._is_own or bool(self._held)
+
+    def _now(self) -> dict[str, Any]:
+        if self._names is not None:
+            return {name: held for name, held in self._table.items() if name in self._names}
+        return {name: held for name, held in self._table.items() if self._is_own or not name.startswith("_")}
 
     def is_changed(self, but: Collection[int] = ()) -> bool:
         """Tell whether it has something else in one of them now."""
-        return self._inner.is_changed(but) or any(self._table.get(name) is not it for name, it in self._held.items())
+        more = self._now().keys() - self._held.keys() if self._is_own else ()
+        # None is what `getattr(local, name, None)` has found there, and what a context has put back.
+        is_more = any(self._table[name] is not None for name in more)
+        is_other = any(self._table.get(name) is not it for name, it in self._held.items())
+        return is_more or is_other or self._inner.is_changed(but)
 
     def put_back(self) -> None:
         """Have it hold what it held; a second time does no harm."""
+        for name in self._now().keys() - self._held.keys() if self._is_own else ():
+            del self._table[name]
         self._table.update(self._held)
         self._inner.put_back()
 
 
+class ModulesBefore:
+    """What was in `sys.modules`; what an import brings does not count."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held = sys.modules.copy()
+
+    def _changed(self) -> list[str]:
+        return [
+            name
+            for name, module in sys.modules.copy().items()
+            if self._held.get(name) is not module and getattr(getattr(module, "__spec__", None), "name", None) != name
+        ]
+
+    def is_changed(self, but: Collection[int] = ()) -> bool:
+        """Tell whether a module was put there by hand."""
+        return bool(self._changed())
+
+    def put_back(self) -> None:
+        """Take it out again; a second time does no harm."""
+        for name in self._changed():
+            del sys.modules[name]
+            sys.modules.update({name: self._held[name]} if name in self._held else {})
+
+
 _CONTAINERS = (list, dict, set, collections.deque)
+
+
+class ShownBefore:
+    """What an object of Python's library in C showed of what it holds: its text or bytes, or how it would be copied.
+
+    >>> import io
+    >>> text = io.StringIO()
+    >>> before = ShownBefore(text)
+    >>> _ = text.write("a")
+    >>> before.is_changed(), before.put_back(), text.getvalue(), before.is_changed()
+    (True, None, '', False)
+    """
+
+    __slots__ = ("_shown", "_value")
+
+    def __init__(self, value: Any) -> None:
+        self._value, self._shown = value, shown(value)
+
+    def is_changed(self, but: Collection[int] = ()) -> bool:
+        """Tell whether it shows something else now."""
+        return shown(self._value) != self._shown
+
+    def put_back(self) -> None:
+        """Have it hold what it held, where that can be done; a second time does no harm."""
+        if type(self._value) in _TEXTS and self._shown is not None and self.is_changed():
+            held, position = self._shown
+            self._value.seek(0)
+            self._value.truncate()
+            self._value.write(held)
+            self._value.seek(position)
+
+
+def shown(value: Any) -> tuple[Any, ...] | None:
+    """What shows whether an object in C has changed, None where nothing does."""
+    try:
+        for name in _SHOWS:
+            if hasattr(value, name):
+                return getattr(value, name)(), value.tell() if hasattr(value, "tell") else None
+        return (pickle.dumps(value),)
+    except Exception:  # of whatever class: it is closed, cannot be copied, or tells no position
+        return None
+
+
+def may_show(value: Any) -> bool:
+    """Tell whether an object is one in C that is no value, and no container that is known.
+
+    >>> import io
+    >>> may_show(io.StringIO()), may_show([]), may_show(1)
+    (True, False, False)
+    """
+    kind: Any = type(value)
+    return _may_show(kind) and not any(value is told for told in (sys.stdout, sys.stderr, sys.stdin))
+
+
+@functools.lru_cache(4096)
+def _may_show(kind: type) -> bool:
+    if kind.__module__.partition(".")[0] not in _LIBRARY or issubclass(kind, _SHOWN_OTHERWISE):
+        return kind is memoryview
+    return not any(type(held) is FunctionType for held in vars(kind).values())
+
+
+_LIBRARY = sys.stdlib_module_names - {"builtins", "itertools"}
+_SHOWN_OTHERWISE = (
+    bool, int, float, complex, str, bytes, tuple, frozenset, type, Enum, ModuleType, FunctionType, BuiltinFunctionType,
+    MethodType, functools.partial, list, dict, set, collections.deque, bytearray, array.array, SimpleNamespace,
+    threading.local,
+)  # fmt: skip
+_SHOWS = ("getvalue", "tobytes", "hexdigest", "locked", "getstate", "tell")
+_TEXTS = (io.StringIO, io.BytesIO)

@@ -17,7 +17,7 @@ from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.ops import set_attribute
 from graphwright.runtime import attributes_of, slots_of, state_of
 
-_FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
+FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
 
 
 class Field(str):
@@ -31,7 +31,7 @@ class Hidden(Field):
 def is_state(value: Any) -> bool:
     """Tell whether a value is an object whose attributes are state of the program that holds it."""
     kind = type(value)
-    if kind.__module__.startswith("graphwright.") or isinstance(value, _FOREIGN):
+    if kind.__module__.startswith("graphwright.") or isinstance(value, FOREIGN):
         return False
     return is_object(value)
 

@@ -6,14 +6,15 @@ it. Read closures.py first.
     closures.py         modules that a function reaches
     outside_modules.py  modules that are called and are no part of the captured one
     surroundings.py     global names, classes and closures: where functions lead, what is guarded there, what is state
+    pairs.py            which classes and objects there were looked at for which attributes
     named.py            where a name leads in modules, classes and objects of the user's
     held_apart.py       iterators and containers there that a program changes and no graph can: refused
     globals_kept.py     global variables and tables that installed packages write to
-    namespaces.py       global variables that a program changes without a name
+    namespaces.py       variables of modules, classes and functions that a program changes without a name
     said.py             what is printed, logged and warned of
     overheard.py        functions of other modules that a capture is to hear of: a stand-in for each
     world.py            the clock, the environment, files: what is read there is said
-    unknown_calls.py    functions that are not known to compute only: what they give is said
+    unknown_calls.py    functions that are not known to compute only: what they give or do is said
     missing_modules.py  modules that a program tries to import and does not find
     entered_contexts.py contexts of torch that set what it keeps for the process
     process_state.py    what torch keeps for the whole process: guarded where a program asks for it

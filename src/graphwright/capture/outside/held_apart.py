@@ -5,16 +5,26 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import os
+import sys
 import threading
 from collections.abc import Collection, Iterator
 from enum import Enum
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
-from graphwright.capture.effects.contents_before import AttributesBefore, ContentsBefore
+from graphwright.capture.effects.contents_before import (
+    AttributesBefore,
+    ContentsBefore,
+    ModulesBefore,
+    ShownBefore,
+    may_show,
+    shown,
+)
+from graphwright.capture.effects.held_tables import FOREIGN
 from graphwright.capture.effects.reach import how_far
 from graphwright.capture.outside.named import is_record
 from graphwright.errors import CaptureError
@@ -23,6 +33,7 @@ from graphwright.source import is_foreign_class, mentions, place_of_name
 
 _LIVE = (list, dict, set)  # which Keeping knows
 _HOLDERS = frozenset({list, dict, tuple, collections.deque})
+_Before: TypeAlias = ContentsBefore | AttributesBefore | ShownBefore | ModulesBefore
 _MOST = 1_000  # items of a container that are looked at
 _FIX = "keep it in a list, dict or number: in a global variable, or in an attribute of a module"
 _FIX_MODULE = "register it as a submodule, or bring it into that state before the capture"
@@ -33,18 +44,25 @@ class HeldApart:
 
     def __init__(self) -> None:
         self._iterators: list[tuple[Any, str, str, CodeType | None]] = []
-        self._objects: list[tuple[Any, str, str, CodeType | None]] = []
+        self._objects: dict[int, tuple[Any, str, str, CodeType | None]] = {}  # by their ids
         self._positions: list[Any] = []
-        self._states: list[ContentsBefore | AttributesBefore] = []
+        self._states: dict[int, _Before] = {}  # by the ids of the objects
 
-    def note(self, value: Any, subject: str, name: str, code: CodeType | None = None) -> None:
-        """Note an iterator, or an object that may change; of containers that are live, the iterators in them."""
-        for iterator in _iterators_in(value):
-            if not any(known is iterator for known, *_ in self._iterators):
-                where = subject if iterator is value else f"what {subject} has"
-                self._iterators.append((iterator, where, name, code))
-                self._positions.append(how_far(iterator))
-        if isinstance(value, Iterator):
+    def note(self, value: Any, subject: str, name: str, code: CodeType | None = None, is_kept: bool = False) -> None:
+        """Note an iterator, or an object that may change; of containers that are live, the iterators in them.
+
+        `is_kept`: it is an attribute of a module, and seen to change there where it is a container or object.
+        """
+        for held in _apart_in(value):
+            where = subject if held is value else f"what {subject} has"
+            if may_show(held):
+                self._note_object(held, where, name, code, ShownBefore(held))
+            elif not any(known is held for known, *_ in self._iterators):
+                self._iterators.append((held, where, name, code))
+                self._positions.append(how_far(held))
+        if isinstance(value, Enum) and not is_foreign_class(type(value)):
+            self.note_members(type(value))
+        if isinstance(value, Iterator) or may_show(value):
             return
         for given in (*value.args, *value.keywords.values()) if isinstance(value, functools.partial) else ():
             if type(given) in _LIVE:
@@ -54,8 +72,13 @@ class HeldApart:
             self._note_object(value, subject, name, code, tables)
         elif isinstance(value, torch.Tensor):
             self._note_object(value, subject, name, code, [state_of(value)])
-        elif code is not None and type(value) not in _LIVE:
-            before = ContentsBefore(value) or (AttributesBefore(value) if _is_foreign_object(value, code) else ())
+        elif is_kept and isinstance(value, (*FOREIGN, threading.local)):
+            self._note_object(value, subject, name, code, AttributesBefore(value))
+        elif isinstance(value, threading.local):  # a leaf may write to it, too
+            written = mentions(code).written if code is not None else ()
+            self._note_object(value, subject, name, code, AttributesBefore(value, written))
+        elif not is_kept and code is not None and type(value) not in _LIVE:
+            before = ContentsBefore(value) or (AttributesBefore(value) if _is_foreign_object(value) else ())
             if before:
                 self._note_object(value, subject, name, code, before)
 
@@ -66,16 +89,31 @@ class HeldApart:
         if type(value) in _LIVE:
             self._note_object(value, subject, code.co_name, code, value)
 
+    def note_table(self, module: ModuleType, name: str, code: CodeType) -> None:
+        """Note what a module of Python's or an installed package has under a name, if it is a container."""
+        value = vars(module).get(name)
+        if type(value) in (*_LIVE, collections.deque):
+            before = ModulesBefore() if value is sys.modules else ContentsBefore(value)
+            self._note_object(value, f"{module.__name__}.{name}", name, code, before)
+
+    def note_members(self, kind: type[Enum]) -> None:
+        """Note the members of an enum, which may be given attributes."""
+        for member in kind:
+            self._note_object(member, repr(str(member)), member.name, None, AttributesBefore(member))
+
     def note_modules(self, value: Any, subject: str, name: str, own: Collection[int]) -> None:
         """Note the modules that a container in an attribute hides, which are none of the program's own."""
         for module in modules_in(value, own):
             self.note(module, f"a module that {subject} has in {name!r}", name)
 
     def _note_object(self, value: Any, subject: str, name: str, code: CodeType | None, tables: Any) -> None:
-        if not any(known is value for known, *_ in self._objects):
-            self._objects.append((value, subject, name, code))
-            is_made = isinstance(tables, ContentsBefore | AttributesBefore)
-            self._states.append(tables if is_made else ContentsBefore(tables))
+        if id(value) not in self._objects:
+            self._objects[id(value)] = value, subject, name, code
+            self._states[id(value)] = tables if isinstance(tables, _Before) else ContentsBefore(tables)
+
+    def has_changed(self, value: Any) -> bool:
+        """Tell whether an object is one that was noted, and holds something else now."""
+        return id(value) in self._states and self._states[id(value)].is_changed()
 
     def start(self) -> None:
         """A pass begins."""
@@ -90,9 +128,9 @@ class HeldApart:
                     at=None if code is None else place_of_name(code, name),
                     fix="count in a number: in a global variable, or in an attribute of a module",
                 )
-        for (value, subject, name, code), before in zip(self._objects, self._states, strict=True):
-            if before.is_changed(kept):
-                at = None if code is None else place_of_name(code, name) or f"{code.co_filename}:{code.co_firstlineno}"
+        for key, (value, subject, name, code) in self._objects.items():
+            if self._states[key].is_changed(kept):
+                at = None if code is None else _place(code, name)
                 raise CaptureError(
                     f"the program changes {subject}, a {type(value).__qualname__}: the captured program could not",
                     at=at,
@@ -101,33 +139,38 @@ class HeldApart:
 
     def put_back(self) -> None:
         """Put back what the objects held; a second time does no harm."""
-        for before in self._states:
+        for before in self._states.values():
             before.put_back()
 
 
-def _is_foreign_object(value: Any, code: CodeType) -> bool:
-    """Tell whether a value is an object with attributes, of a class that is no part of the user's program.
+def _place(code: CodeType, name: str) -> str:
+    """The line of a function that mentions a name, else where the function begins."""
+    return place_of_name(code, name) or f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
 
-    What a thread has of its own is one where this code writes it: a leaf may do so, too.
-    """
+
+def _is_foreign_object(value: Any) -> bool:
+    """Tell whether a value is an object with attributes, of a class that is no part of the user's program."""
     kind = type(value)
-    if isinstance(value, threading.local):
-        return not mentions(code).written.isdisjoint(state_of(value))
     is_value = isinstance(value, type | ModuleType | FunctionType | MethodType | Enum | functools.partial)
     is_kept = is_record(kind) or kind.__module__.startswith(("torch._ops", "graphwright."))
     return not is_value and not is_kept and is_foreign_class(kind)
 
 
-def _iterators_in(value: Any, depth: int = 3) -> Iterator[Any]:
-    """A value itself, or what is in it where it is a container, as far as it is an iterator of Python's."""
+def _apart_in(value: Any, depth: int = 3) -> Iterator[Any]:
+    """A value itself, or what is in it where it is a container, as far as it is an iterator or object of Python's."""
     kind = type(value)
     if kind in _HOLDERS:
         if depth:
             items = value.values() if kind is dict else value
             for item in itertools.islice(items, _MOST):
-                yield from _iterators_in(item, depth - 1)
-    elif isinstance(value, Iterator) and kind.__module__ in ("builtins", "itertools"):
+                yield from _apart_in(item, depth - 1)
+    elif _is_iterator(value) or (may_show(value) and shown(value) is not None):
         yield value
+
+
+def _is_iterator(value: Any) -> bool:
+    """Tell whether a value is an iterator of Python's."""
+    return isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
 
 
 def modules_in(value: Any, own: Collection[int], depth: int = 2) -> Iterator[nn.Module]:

@@ -141,6 +141,23 @@ def assigned_in(names: dict[str, Any], mentioned: Mentions) -> Iterator[tuple[An
             yield from ((inside, name) for name in sorted(mentioned.written | mentioned.texts) if name in inside)
 
 
+def foreign_written(names: dict[str, Any], mentioned: Mentions) -> Iterator[dict[str, Any]]:
+    """The names of modules of Python's and of installed packages to which a function may write without naming that."""
+    if mentioned.written:
+        yield from (vars(sys.modules[name]) for name, *_ in mentioned.imports if _is_foreign(sys.modules.get(name)))
+    if not _WRITES_BY_NAME.isdisjoint(path[-1] for path in mentioned.paths):
+        yield from (
+            vars(names[name]) for name, *further in mentioned.paths if not further and _is_foreign(names.get(name))
+        )
+
+
+def _is_foreign(value: Any) -> bool:
+    return isinstance(value, ModuleType) and is_foreign_module(value)
+
+
+_WRITES_BY_NAME = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
+
+
 def _backends_in(names: dict[str, Any], mentioned: Mentions) -> Iterator[Any]:
     for path in mentioned.paths:
         owner = names.get(path[0])

@@ -14,7 +14,7 @@ import itertools
 import linecache
 import sys
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,6 @@ from graphwright.capture.conversion.conversion import (
     searches_globals,
 )
 from graphwright.capture.effects.asked_modules import Asker, asker_of, chooser
-from graphwright.capture.effects.object_reads import hideable
 from graphwright.capture.effects.variables import MISSING, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart, modules_in
@@ -47,6 +46,7 @@ from graphwright.capture.outside.named import (
     covered,
     fields,
     flags_of,
+    foreign_written,
     has_attributes,
     has_state,
     is_definition,
@@ -60,8 +60,9 @@ from graphwright.capture.outside.named import (
     title,
     told_by_c,
 )
-from graphwright.capture.outside.namespaces import Namespaces
-from graphwright.capture.outside.unknown_calls import mentions_unknown
+from graphwright.capture.outside.namespaces import Namespaces, refuse_change
+from graphwright.capture.outside.pairs import Pairs
+from graphwright.capture.outside.unknown_calls import tells_by_calls
 from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.state.plan import Restart
 from graphwright.ops import Names
@@ -107,7 +108,6 @@ class World:
         self._codes: set[tuple[int, int]] = set()
         self.functions: dict[int, FunctionType] = {}  # of the user's, whose code the program may run, by id
         self._classes: dict[type, list[nn.Module]] = {}  # those of the program, with its modules of each
-        self._data: dict[type, frozenset[str]] = {}  # what the user's part of a class has, for its objects
         self._makable: set[type] = set()  # those whose constructors the program may call
         self.looked_for: set[str] = set()  # attributes that may be missing where the program looks
         self.looked_up: set[str] = set()  # those of them that it may look for in the dict of an object
@@ -115,9 +115,7 @@ class World:
         self.sees_tables = False  # whether it may look at attributes in tables of them
         self.walks = False  # whether it may go over the names of all attributes of something
         self._attributes = dict.fromkeys(attributes, _NO_CODE)  # that are read or written of anything, and by whom
-        self._settled: set[tuple[type | int, str]] = set()  # objects, by id, and attributes
-        self._paired = 0, 0  # how many classes and attributes were looked for together
-        self._paired_objects: tuple[int, int, set[str]] = 0, 0, set()  # objects, attributes, those that may be missing
+        self._pairs = Pairs()
         self._apart, self._missing, self._namespaces = HeldApart(), MissingModules(), Namespaces()
         self._keeping: Keeping | None = None
         self._keep: list[Any] = []  # alive, so that no other object gets its id
@@ -150,21 +148,22 @@ class World:
             for module in modules:
                 if not is_foreign_class(type(module)):
                     self._class(type(module)).append(module)
+                    code = getattr(type(module).forward, "__code__", None)
                     for name, value in vars(module).items():
                         if not name.startswith("_"):
-                            self._apart.note(value, type(module).__name__, name)
+                            subject = f"{name!r} of a {type(module).__name__}"
+                            self._apart.note(value, subject, name, code, is_kept=True)
                             self._apart.note_modules(value, type(module).__name__, name, own)
                             self._follow_held(value)
-                            self._behind(value, f"{name!r} of a {type(module).__name__}", module)
-                            self._asked_apart(value, f"{name!r} of a {type(module).__name__}")
+                            self._behind(value, subject, module)
+                            self._asked_apart(value, subject)
             try:
                 for function in functions:
                     self._follow(function)
                 self._settle()
             except BaseException:
                 self._codes.clear()  # the next attempt looks again, and raises the same
-                self._settled.clear()
-                self._paired, self._paired_objects = (0, 0), (0, 0, set())
+                self._pairs.forget()
                 raise
             self._is_started = True
         self._keeping = keeping
@@ -189,14 +188,26 @@ class World:
             self.looked_for.add(name)
             self._settle()
 
+    def note_given(self, value: Any, subject: str, code: CodeType) -> None:
+        """The program was given something that others hold as well: see whether it changes it."""
+        self._apart.note(value, subject, "", code)
+
+    def shows(self, value: Any) -> bool:
+        """Tell whether it is seen what a method does to an object: it has changed, or is one that the program makes."""
+        return is_object(value) and (id(value) not in self._reached or self._apart.has_changed(value))
+
     def finish(self) -> None:
         """The program has ended. Raises CaptureError where it changed what can be neither written nor put back."""
         if changed := [*self._namespaces.changed(self._watched())]:
             self._namespaces.put_back(self._watched())
             self._keeping = None
-            for names, name, code in changed:
-                self._watch(names, module_of(names), title(names), name, code)
-            raise Restart(f"the program changes the global {changed[0][1]!r}, which its code does not name so")
+            for owner, name, code in changed:
+                refuse_change(owner, name, code)
+                if isinstance(owner, dict):
+                    self._watch(owner, module_of(owner), title(owner), name, code)
+                else:
+                    self._watch(owner, owner, owner.__qualname__, name, code)
+            raise Restart(f"the program changes {changed[0][1]!r}, which its code does not name so")
         self._apart.finish(set() if self._keeping is None else self._keeping.kept_tables())
 
     def put_back(self) -> None:
@@ -325,6 +336,7 @@ class World:
                 self._watch(cell, cell, function.__qualname__, name, code)
         if not is_decorator:
             self.functions[id(function)] = function
+            self._namespaces.note(function, code)
             for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
                 self._apart.note_default(value, function)
             self._code(code, function.__globals__)
@@ -342,10 +354,11 @@ class World:
             self.askers.append(asker)
         if is_foreign(code):
             return
-        self._namespaces.note(names, code)
+        for module_names in (names, *foreign_written(names, mentions(code))):
+            self._namespaces.note(module_names, code)
         if searches_globals(code):
             self.unseen[code] = "looks global variables up by names that it computes: what is there stays as it is"
-        if mentions_unknown(code, names) or asks_by_name(code):
+        if tells_by_calls(code, names) or asks_by_name(code):
             self.unknown.add(code)
         mentioned = mentions(code)
         for path in sorted(mentioned.paths):
@@ -378,7 +391,11 @@ class World:
         paths = self._missing.paths(code, names, name, level, taken)
         for path in paths:
             module = sys.modules.get(path)
-            if not isinstance(module, ModuleType) or is_foreign_module(module):
+            if not isinstance(module, ModuleType):
+                return
+            if is_foreign_module(module):
+                for each in (*taken, *mentions(code).attributes):
+                    self._apart.note_table(module, each, code)
                 return
             inside, mentioned = vars(module), mentions(code).attributes
             if (id(sys.modules), path) not in self._found:
@@ -397,6 +414,8 @@ class World:
             on_the_way.append((owner, before, value, subject))
             parent = value
             owner, value, subject = attribute(value, atom)
+            if isinstance(parent, ModuleType) and owner is None:
+                self._apart.note_table(parent, atom, code)
         if path[-1].startswith("__"):
             return
         if value is MISSING and owner is names and not hasattr(builtins, path[0]):
@@ -406,7 +425,7 @@ class World:
             for its_owner, name, each, its_subject in on_the_way if owner is parent else ():
                 if is_object(each) and (id(its_owner), name) not in self._found:
                     self._take(its_owner, name, its_subject, each)
-            if owner is type(parent) and has_attributes(parent) and path[-1] in self._hideable(owner):
+            if owner is type(parent) and has_attributes(parent) and path[-1] in self._pairs.hideable(owner):
                 self._take_absent(parent, path[-1], f"{path[-1]!r} of a {type(parent).__qualname__}")
         if value is MISSING and isinstance(parent, type) and not is_foreign_class(parent):
             owner = parent  # not its class, which `attribute` has asked then
@@ -497,12 +516,6 @@ class World:
         for hidden in modules_in(value, self._own):
             self._reach(found.inside(hidden, ""), code)
 
-    def _hideable(self, kind: type) -> frozenset[str]:
-        """The attributes of a class before which its objects may have others of their own."""
-        if kind not in self._data:
-            self._data[kind] = hideable(kind)
-        return self._data[kind]
-
     def _take(self, owner: Any, name: str, subject: str, value: Any) -> None:
         """Take for granted what something has under a name."""
         self._keep.append(owner)
@@ -534,12 +547,17 @@ class World:
         """A class whose objects the program has: what it reads of anything may be found there."""
         if kind not in self._classes:
             self._classes[kind] = []
+            reads_itself = of_class(kind, "__getattribute__") is not MISSING  # it runs where the capture looks, too
+            for base in () if reads_itself else itertools.filterfalse(is_foreign_class, kind.__mro__):
+                self._namespaces.note(base, getattr(of_class(base, "forward"), "__code__", _NO_CODE))
             for name in methods_of_python(kind):
                 self._follow(of_class(kind, name))
             if not issubclass(kind, nn.Module) and not is_foreign_class(kind):
                 own = [base for base in kind.__mro__ if not is_foreign_class(base)]
                 subject = f"what Python looks up in {kind.__qualname__}"
                 self._found[id(kind), "__mro__"] = Found(subject, kind, "__mro__", METHODS, Methods.of(kind, own))
+            if issubclass(kind, Enum):
+                self._apart.note_members(kind)
             if not is_foreign_class(type(kind)):
                 self._class(type(kind))
         return self._classes[kind]
@@ -554,7 +572,8 @@ class World:
     def _settle(self) -> None:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""
         while True:
-            pairs = [*self._new_pairs(), *self._new_pairs_of_objects()]
+            pairs = self._pairs.new_of_classes(self._classes, self._attributes)
+            own = self._pairs.new_of_objects(self._objects, self._attributes, self.looked_for)
             for base in dict.fromkeys(base for kind in self._classes if self._lists for base in kind.__mro__):
                 if not is_foreign_class(base) and (id(base), "__dict__") not in self._found:
                     self._take(base, "__dict__", f"the attributes of {base.__qualname__}", NAMES)
@@ -562,36 +581,12 @@ class World:
                 if (id(each.value), "__dict__") not in self._found and not isinstance(each.value, nn.Module):
                     self._take(each.value, "__dict__", f"the attributes of {each.subject}", NAMES)
                     self._ways[id(each.value), "__dict__"] = each
-            pairs = [pair for pair in pairs if type(pair[0]) is not int or pair not in self._settled]
-            if not pairs:
+            if not pairs and not own:
                 return
-            self._settled.update([pair for pair in pairs if type(pair[0]) is int])
-            for owner, name in pairs:
-                if isinstance(owner, type):
-                    self._in_class(owner, name)
-                else:
-                    self._in_object(self._objects[owner], name)
-
-    def _new_pairs(self) -> list[tuple[type | int, str]]:
-        """The classes and attributes that were not looked for together yet: there may be many of both."""
-        classes, names = [*self._classes], [*self._attributes]
-        old, known = self._paired
-        self._paired = len(classes), len(names)
-        return [*itertools.product(classes[:old], names[known:]), *itertools.product(classes[old:], names)]
-
-    def _new_pairs_of_objects(self) -> Iterator[tuple[int, str]]:
-        """The same for objects, by id: what they have themselves, and what they have not where that is looked for."""
-        old, known, sought = self._paired_objects
-        objects, further = [*self._objects.items()], self.looked_for - sought
-        names = {*[*self._attributes][known:]}
-        self._paired_objects = len(objects), len(self._attributes), {*self.looked_for}
-        first = 0 if names or further else old
-        for number, (key, each) in enumerate(objects[first:], first):
-            is_old, held = number < old, attributes_of(each.value)
-            new = names if is_old else self._attributes.keys()
-            yield from [(key, name) for name in held if name in new]
-            missing = {*self._hideable(type(each.value)) & new, *(further if is_old else self.looked_for)}
-            yield from [(key, name) for name in sorted(missing - held.keys())]
+            for kind, name in pairs:
+                self._in_class(kind, name)
+            for key, name in own:
+                self._in_object(self._objects[key], name)
 
     def _in_class(self, kind: type, name: str) -> None:
         value, modules = of_class(kind, name), self._classes[kind]

@@ -1,20 +1,23 @@
 """Calls of functions in C, and of Python's library, that are not known to compute only.
 
 What such a call gives may be something else in another call: a ContextVar has another value, a logger another level.
-Nobody can list the functions of which that is so; those that compute can be, by the modules that have them. All others
-are said where the user's own functions call them, unless somebody tells of them already: the clock, files and the
-environment (`world.py`), random numbers, what torch keeps. Functions that mention such calls run converted, so that
-their calls are seen.
+One that gives nothing is called for what it does. Nobody can list the functions of which that is so; those that compute
+can be, by the modules that have them. All others are said where the user's own functions call them, unless somebody
+tells of them already: the clock, files and the environment (`world.py`), random numbers, what torch keeps. What they
+give that others hold as well is looked at as what the program has in a global name is. Functions that mention such
+calls run converted, so that their calls are seen.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.outside.world import WORLD, say_read
+from graphwright.capture.outside.said import first_told
+from graphwright.capture.outside.world import WORLD, say_called, say_read
 from graphwright.capture.state.running import set_in_context
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import is_of_library, mentions, user_frame
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
 # Packages that only compute, or of which others tell; those in C without the `_` that some begin with.
 _COMPUTE = frozenset(
     """
-    abc argparse array ast base64 binascii bisect builtins calendar cmath codecs collections colorsys
-    configparser contextlib copy copyreg csv dataclasses datetime difflib dis encodings enum fnmatch fractions
+    argparse array ast base64 binascii bisect builtins calendar cmath codecs collections colorsys
+    configparser contextlib copy csv dataclasses datetime difflib dis encodings enum fnmatch fractions
     functools genericpath getpass glob graphlib graphwright hashlib heapq hmac html importlib inspect io
     ipaddress itertools json keyword linecache marshal math ntpath numbers numpy onnx operator os packaging
     pathlib pickle platform posixpath pprint random re secrets shlex shutil sre statistics string struct
@@ -36,7 +39,7 @@ _COMPUTE = frozenset(
     """.split()  # noqa: SIM905
 )
 _COMPUTE_HERE = frozenset({
-    ("logging", "getLogger"), ("thread", "allocate_lock"), ("thread", "RLock"), ("posix", "fspath"), ("sys", "intern"),
+    ("thread", "allocate_lock"), ("thread", "RLock"), ("posix", "fspath"), ("sys", "intern"),
     ("sys", "getprofile"), ("sys", "setprofile"), ("sys", "gettrace"), ("sys", "settrace"), ("urllib", "parse"),
     ("contextvars", "ContextVar.set"), ("contextvars", "ContextVar.reset"),
 })  # fmt: skip
@@ -63,27 +66,57 @@ def unknown_call(function: Any) -> str | None:
     return None
 
 
-def say_unknown(recorder: Capture, what: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> None:
-    """Say that a call of the program's may give something else another time: an unknown one, that has given a value."""
+def say_unknown(
+    recorder: Capture, function: Any, what: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any
+) -> None:
+    """Say that a call of the program's may give or do something else another time: an unknown one."""
     if recorder.typed is None or isinstance(value, TensorProxy):
         return
-    if (value is None and not _gives(what)) or any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
+    if any(isinstance(leaf, TensorProxy) for leaf in leaves((args, kwargs))):
         return
     if what == "contextvars.ContextVar.get" and any(value is each for each in set_in_context()):
         return  # by the program itself
     frame = user_frame(sys._getframe(1))
-    if frame is not None and not is_of_library(frame.f_code.co_filename):
+    if frame is None or is_of_library(frame.f_code.co_filename):
+        return
+    if sys.getrefcount(value) > _OWN_REFERENCES:
+        recorder.typed.callers.note_given(value, f"what {what}() gives", frame.f_code)
+    if value is None and not _gives(what):
+        if first_told(function) is None and not recorder.typed.callers.shows(getattr(function, "__self__", None)):
+            say_called(recorder.typed, frame, what)
+    elif what not in _GIVE_OBJECTS:
         say_read(recorder.typed, frame, f"{what}()")
 
 
-def mentions_unknown(code: CodeType, names: dict[str, Any]) -> bool:
-    """Tell whether a function with these global names mentions a call that is not known to compute.
+_GIVE_OBJECTS = frozenset({"logging.getLogger"})  # always the same one for a name
+_OWN_REFERENCES = 4  # to what a call has given: in `call`, here twice, and in what counts them
 
-    >>> import gc
-    >>> mentions_unknown((lambda: gc.isenabled()).__code__, {"gc": gc})
+
+def tells_by_calls(code: CodeType, names: dict[str, Any]) -> bool:
+    """Tell whether a function is to run converted, so that what it calls is seen.
+
+    It mentions a call that is not known to compute, or one that goes past the methods of a container.
+
+    >>> import gc, heapq
+    >>> tells_by_calls((lambda: gc.isenabled()).__code__, {"gc": gc})
+    True
+    >>> tells_by_calls((lambda x: heapq.heappush([], x)).__code__, {"heapq": heapq})
     True
     """
-    return any(unknown_call(_found(names, path)) is not None for path in mentions(code).paths)
+    mentioned = mentions(code)
+    found = [_found(names, path) for path in mentioned.paths]
+    for name, _, taken in mentioned.imports:  # when it runs: what of these it reads may be an attribute of others, too
+        module = sys.modules.get(name)
+        if isinstance(module, ModuleType):
+            found += [vars(module).get(each) for each in (*taken, *mentioned.attributes)]
+    return any(unknown_call(value) is not None or _goes_past(value) for value in found)
+
+
+def _goes_past(function: Any) -> bool:
+    """Tell whether a function in C reads and writes containers past the methods that a stand-in of one has."""
+    if type(function) is MethodDescriptorType:
+        return function.__objclass__ in (list, dict, set, collections.deque)
+    return type(function) is BuiltinFunctionType and function.__module__ in ("_heapq", "_bisect")
 
 
 def _found(names: dict[str, Any], path: tuple[str, ...]) -> Any:

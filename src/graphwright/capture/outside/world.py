@@ -112,6 +112,12 @@ def say_read(recorder: TypedCapture, frame: FrameType, what: str) -> None:
     recorder.ledger.say(f"{what} was read: its value is the capture's", at, frame)
 
 
+def say_called(recorder: TypedCapture, frame: FrameType, what: str) -> None:
+    """Say that the program calls something for what it does, which the captured program does not."""
+    at = CallSite(frame.f_code, frame.f_lasti, recorder.scope).line()
+    recorder.ledger.say(f"{what}() is called: the captured program does not call it", at, frame)
+
+
 def _read(call: Heard) -> Any:
     function = call.function
     if len(call.args) < _COMPUTE.get(function.__name__, 10**6):
@@ -128,8 +134,7 @@ def _set(call: Heard) -> Any:
     module = call.function.__module__
     home = _HOMES.get(module, module)
     if home != "warnings" or not _is_caught(call.frame):
-        what = f"{home}.{call.function.__name__}() is called: the captured program does not call it"
-        call.recorder.ledger.say(what, call.at(), call.frame)
+        say_called(call.recorder, call.frame, f"{home}.{call.function.__name__}")
     return call.original()
 
 

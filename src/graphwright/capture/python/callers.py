@@ -124,6 +124,14 @@ class Callers:
         """
         return name in (self._world.looked_up if in_dicts else self._world.looked_for)
 
+    def note_given(self, value: Any, subject: str, code: CodeType) -> None:
+        """A call that is not known to compute has given something that others hold as well."""
+        self._world.note_given(value, subject, code)
+
+    def shows(self, owner: Any) -> bool:
+        """Tell whether what a method does to an object is seen by what that holds."""
+        return self._world.shows(owner)
+
     def mention(self, name: str, code: CodeType) -> None:
         """The program looks for an attribute by a name that it may have computed."""
         self._world.mention(name, code)

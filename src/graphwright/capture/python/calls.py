@@ -106,7 +106,7 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         value = called(*args, **kwargs)
         what = unknown_call(function) if called is function else None
         if what is not None:
-            say_unknown(recorder, what, args, kwargs, value)
+            say_unknown(recorder, function, what, args, kwargs, value)
         if choices.open:
             choices.look()
         if function is next:  # a generator that only this call has is closed behind it

@@ -535,6 +535,12 @@ class Callers(Protocol):
     def mention(self, name: str, code: CodeType) -> None:
         """The program looks for an attribute by a name that it may have computed."""
 
+    def note_given(self, value: Any, subject: str, code: CodeType) -> None:
+        """A call that is not known to compute has given something that others hold as well."""
+
+    def shows(self, owner: Any) -> bool:
+        """Tell whether what a method does to an object is seen by what that holds."""
+
     @property
     def outside(self) -> Any:
         """What the program may change outside of functions and modules."""
