@@ -212,13 +212,24 @@ def collects(x: Tensor) -> Tensor:
     return x
 
 
+def shows_less(x: Tensor) -> Tensor:
+    torch.set_printoptions(profile="default")
+    return x
+
+
 def freezes(x: Tensor) -> Tensor:
     gc.unfreeze()
     return x
 
 
 @pytest.mark.parametrize(
-    ("program", "what"), [(rings, "threading.Event.set()"), (collects, "gc.set_debug()"), (freezes, "gc.unfreeze()")]
+    ("program", "what"),
+    [
+        (rings, "threading.Event.set()"),
+        (collects, "gc.set_debug()"),
+        (freezes, "gc.unfreeze()"),
+        (shows_less, "torch.set_printoptions()"),
+    ],
 )
 def test_what_is_called_for_what_it_does_is_said(program: Callable[[Tensor], Tensor], what: str) -> None:
     with pytest.warns(TracerWarning) as told:

@@ -79,9 +79,56 @@ class Doubling(nn.Module):
         return x * self.k
 
 
-def test_what_a_class_does_where_it_is_written_to_is_not_done_twice() -> None:
-    with pytest.raises(CaptureError, match="Doubling has a __setattr__ of its own"):
-        trace(Doubling(), (X,))
+class Logging(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.__dict__["names"] = []
+        self.k = 1
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__.get("names", []).append(name)
+        super().__setattr__(name, value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.k = self.k + 1
+        return x * self.k
+
+
+class CountingClass(nn.Module):
+    sets = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.k = 1
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        CountingClass.sets += 1
+        super().__setattr__(name, value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.k = self.k + 1
+        return x * self.k
+
+
+class Following(Doubling):
+    """What it does twice is the same as what it does once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.twice = 2
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        nn.Module.__setattr__(self, name, value)
+        if name == "k":
+            nn.Module.__setattr__(self, "twice", value * 2)
+
+
+@pytest.mark.parametrize("make", [Doubling, Logging, CountingClass])
+def test_what_a_class_does_where_it_is_written_to_is_not_done_twice(make: Any) -> None:
+    with pytest.raises(CaptureError, match=f"{make.__name__} has a __setattr__ of its own"):
+        trace(make(), (X,))
+    model, gm = Following(), trace(Following(), (X,))
+    assert [(gm(X).tolist(), gm.twice) for _ in range(2)] == [(model(X).tolist(), model.twice) for _ in range(2)]
 
 
 class Log:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -20,7 +22,7 @@ def test_each_attribute_and_method_of_a_tensor_is_in_a_row() -> None:
 
 
 def test_the_sets_that_the_capture_asks_agree_with_the_table() -> None:
-    assert {row_of(name) for name in DATA_METHODS | NUMBER_METHODS} == {Row.DATA}
+    assert NUMBER_METHODS < DATA_METHODS
     assert {row_of(name) for name in TRUTHS} == {Row.TRUTH}
     asked = {row_of(name) for name in KIND_METHODS - {"result_type", "can_cast"}}
     assert asked <= {Row.FACT, Row.DTYPE, Row.SIZES, Row.GRADIENT}
@@ -35,3 +37,11 @@ def test_a_name_that_nobody_has_looked_at_is_refused_unless_it_gives_tensors(mon
         trace(lambda x: x if x.is_sparse else x + 1, torch.ones(2))
     assert "test_tensor_names.py" in str(caught.value) and "fix:" in str(caught.value)
     assert torch.equal(trace(lambda x: x.relu(), torch.ones(2))(-torch.ones(2)), torch.zeros(2))
+
+
+@pytest.mark.parametrize(
+    "program", [lambda x: torch.from_dlpack(x), lambda x: torch.utils.dlpack.to_dlpack(x), lambda x: x.__dlpack__()]
+)
+def test_data_that_goes_to_other_libraries_is_refused(program: Any) -> None:
+    with pytest.raises(CaptureError, match=r"asks for the data of a tensor.*\n.*test_tensor_names"):
+        trace(program, torch.ones(2))

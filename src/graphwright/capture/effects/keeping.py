@@ -48,7 +48,7 @@ from graphwright.capture.effects.kept_kinds import (
     is_readable,
     may_be_kept,
 )
-from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, key_in, of_class, touched
+from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, acts_twice, key_in, of_class, touched
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
 from graphwright.capture.effects.unreadable import Unreadable
 from graphwright.capture.effects.variables import Variables
@@ -96,11 +96,6 @@ _ATOMS = frozenset({
 })  # fmt: skip
 _SHARED = (list, dict, set)
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
-
-
-def _has_own_setattr(kind: type) -> bool:
-    """Tell whether a class does more than `nn.Module` where an attribute is set."""
-    return issubclass(kind, nn.Module) and kind.__setattr__ is not nn.Module.__setattr__
 
 
 class Keeping:
@@ -439,7 +434,7 @@ class Keeping:
                 if now is ABSENT:
                     self._refuse(table, key, *_why_gone(table, key))
                     continue
-                if table.keys is None and self._acts_twice(table, key, now):
+                if table.keys is None and acts_twice(table, key, now, self._tables, self._recorder.shells):
                     what = f"writes {table.name(key)}, and {table.kind.__name__} has a __setattr__ of its own"
                     self._refuse(table, key, what, "write by methods, or keep what is written in another module")
                     continue
@@ -461,18 +456,6 @@ class Keeping:
         if self._missing.learn(made, self._live, self._kind) or changed or has_met:
             raise Restart("the program writes attributes")
         self._missing.learn_hooks()
-
-    def _acts_twice(self, table: Table, key: str, now: Any) -> bool:
-        """Tell whether a class makes something else of what it is given where it is set, as the graph sets it."""
-        shells = self._recorder.shells
-        found = [] if shells is None or not _has_own_setattr(table.kind) else shells.all()
-        shell = next((shell for _, shell, _ in found if shell.__dict__ is table.now), None)
-        if shell is None:
-            return False
-        setattr(shell, key, now)
-        is_same = table.now.get(key, ABSENT) is now
-        table.now[key] = now
-        return not is_same
 
     def _kind_before(self, before: Any, now: Any) -> Kind:
         """The kind of what an attribute held: a list grows in the place of which there is one of another length."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import operator
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,14 @@ from torch import nn
 from graphwright.capture.effects.held_tables import Field, Hidden, held_by, holds_the_same, reads_plainly, sets_plainly
 from graphwright.capture.effects.kept_kinds import is_same
 from graphwright.capture.effects.variables import Variables
+from graphwright.capture.proxies.contents import content
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.runtime import attributes_of
+from graphwright.source import is_foreign_class
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
+    from graphwright.runtime import Shells
 
 ABSENT: Any = object()
 _NESTED = frozenset(".:")  # in the paths of what is inside of something else
@@ -155,3 +159,34 @@ def key_in(table: Table, path: str, keys: tuple[Any, ...]) -> Any:
 def holds_attributes(table: Table) -> bool:
     """Tell whether a table of no container is that of the attributes of a module, or of variables."""
     return isinstance(table.now, Variables) or "_modules" in table.now
+
+
+def acts_twice(table: Table, key: str, now: object, tables: Iterable[Table], shells: Shells | None) -> bool:
+    """Tell whether a class makes something else of what it is given where it is set, or changes other things then."""
+    if shells is None or not issubclass(table.kind, nn.Module) or table.kind.__setattr__ is nn.Module.__setattr__:
+        return False
+    shell = next((shell for _, shell, _ in shells.all() if shell.__dict__ is table.now), None)
+    if shell is None:
+        return False
+    watched = [each.now for each in tables] + [base for base in table.kind.__mro__ if not is_foreign_class(base)]
+    before = [_held(each) for each in watched]
+    setattr(shell, key, now)
+    is_other = table.now.get(key, ABSENT) is not now
+    table.now[key] = now
+    return is_other or any(map(_differs, before, map(_held, watched)))
+
+
+def _held(owner: Any) -> dict[Any, Any]:
+    """What a table, a container or a class holds, past what stands for one that grows."""
+    if isinstance(owner, type):
+        return dict(vars(owner))
+    if isinstance(owner, Variables):
+        return dict(owner.read())
+    if isinstance(owner, dict | list | set):
+        held = content(owner)
+        return held if isinstance(held, dict) else dict(enumerate(held))
+    return dict(attributes_of(owner))
+
+
+def _differs(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
+    return one.keys() != other.keys() or not all(is_same(one[key], other[key]) for key in one)

@@ -14,6 +14,7 @@ import torch
 
 from graphwright.capture.outside.overheard import Heard, hear, heard, overhear, overhear_class, stand
 from graphwright.capture.state.running import RUN
+from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import CallSite, is_installed
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ SETTING = {
     "gc": "enable disable set_threshold",
     "signal": "signal alarm setitimer",
     "numpy": "set_printoptions",
+    "torch": "set_printoptions",
 }
 # Through which modules of Python's library a program starts threads.
 _STARTERS = ("threading", "thread", "_base", "pool", "context", "__init__", "threads", "base_events", "runners")
@@ -77,7 +79,7 @@ _watched: set[str] = set()
 
 def watch_world() -> bool:
     """Have what reads the world heard of, of all modules that are there now; tell whether there are new ones."""
-    names = {*WORLD, *_CLASSES, *SETTING, "pathlib", "threading"}
+    names = {*WORLD, *_CLASSES, *SETTING, "pathlib", "threading", "torch.utils.dlpack"}
     new = [name for name in sorted(names) if name in sys.modules and name not in _watched]
     for name in new:
         module = sys.modules[name]
@@ -86,6 +88,8 @@ def watch_world() -> bool:
         overhear(module, SETTING.get(name, "").split(), _set)
         for kind, methods in _CLASSES.get(name, {}).items():
             overhear_class(module, kind, None if methods else _read, dict.fromkeys(methods.split(), _read))
+        if name.startswith("torch"):
+            overhear(module, ("to_dlpack",), _handed_over)
         if name == "threading":
             overhear(module, ("_start_new_thread", "_start_joinable_thread"), _started, _STARTERS)
         if name == "os":
@@ -153,9 +157,17 @@ def _started(call: Heard) -> Any:
     raise call.refused("the program starts a thread: a graph has none")
 
 
+def _handed_over(call: Heard) -> Any:
+    """The memory of a tensor goes to another library, by a function that tells nobody."""
+    for given in call.args:
+        if call.recorder.typed is not None and isinstance(given, TensorProxy):
+            return call.recorder.questions.refusals.refuse_data(given, call.function.__name__)
+    return call.original()
+
+
 _HOMES = {
     "posix": "os", "nt": "os", **dict.fromkeys(("genericpath", "posixpath", "ntpath"), "os.path"),
-    **dict.fromkeys(("_io", "io", "builtins"), ""), "torch.serialization": "torch",
+    **dict.fromkeys(("_io", "io", "builtins"), ""), "torch.serialization": "torch", "torch._tensor_str": "torch",
     "torch.profiler.profiler": "torch.profiler",
 }  # fmt: skip
 

@@ -17,14 +17,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.overrides
 
+from graphwright.capture.proxies.tensor_names import Row, names_in
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Target
 
 # Methods that want the data of a tensor as a Python value.
-DATA_METHODS = frozenset({
-    "__bool__", "__int__", "__float__", "__index__", "__complex__", "item", "tolist", "numpy", "__array__",
-    "__contains__", "data_ptr", "__reduce_ex__", "untyped_storage", "storage",
-})  # fmt: skip
+DATA_METHODS = names_in(Row.DATA)
 
 # Those of them that give plain numbers.
 NUMBER_METHODS = frozenset({"__bool__", "__int__", "__float__", "__index__", "item", "tolist"})

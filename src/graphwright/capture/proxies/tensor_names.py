@@ -113,6 +113,11 @@ _NAMES = {
 _ROWS = {name: row for row, names in _NAMES.items() for name in names.split()}
 
 
+def names_in(row: Row) -> frozenset[str]:
+    """The attributes and methods of a tensor that are in a row."""
+    return frozenset(_NAMES[row].split())
+
+
 def row_of(name: str) -> Row | None:
     """The row that an attribute or method of a tensor is in; None for a name that nobody has looked at.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import collections
 import functools
 import inspect
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import nn
@@ -45,20 +46,44 @@ class Written:
 
 
 def written_elsewhere(kind: type) -> frozenset[str]:
-    """The names of attributes and global variables that code of a class assigns to anything but its own object."""
+    """The names of attributes and global variables that code of a class changes, but those of its own objects.
+
+    The class of a class runs where an object is made, too.
+    """
     found: set[str] = set()
-    for function in [value for base in kind.__mro__ for value in vars(base).values()]:
-        inner = inspect.unwrap(function) if isinstance(function, types.FunctionType) else None
+    bases = (*inspect.getmro(kind), *inspect.getmro(type(kind)))
+    for name, function in [item for base in bases for item in vars(base).items()]:
+        is_of_class = isinstance(function, classmethod | staticmethod) or name == "__new__" or name in vars(type(kind))
+        inner = inspect.unwrap(getattr(function, "__func__", function)) if callable(function) or is_of_class else None
         code = code_of(inner) if isinstance(inner, types.FunctionType) else None
-        if code is not None and inner is not None:
-            own = inner.__code__.co_varnames[:1]
+        if code is not None and isinstance(inner, types.FunctionType):
+            own = () if is_of_class else inner.__code__.co_varnames[:1]
             for part in ast.walk(code.definition):
-                if isinstance(part, ast.Global):
-                    found.update(part.names)
-                elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
-                    is_own = isinstance(part.value, ast.Name) and part.value.id in own
-                    found.update(() if is_own else (part.attr,))
+                found.update(_changed_by(part, own))
     return frozenset(found)
+
+
+def _changed_by(part: ast.AST, own: tuple[str, ...]) -> Iterator[str]:
+    """The names that a piece of source assigns, or of which it changes the container."""
+    changed: ast.expr | None = None
+    if isinstance(part, ast.Global):
+        yield from part.names
+    elif isinstance(part, ast.Attribute) and not isinstance(part.ctx, ast.Load):
+        changed = part
+    elif isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
+        changed = part.value
+    elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in _CHANGING:
+        changed = part.func.value
+    if isinstance(changed, ast.Attribute) and not (isinstance(changed.value, ast.Name) and changed.value.id in own):
+        yield changed.attr
+    elif isinstance(changed, ast.Name):
+        yield changed.id
+
+
+# The methods of containers that those of containers which never change do not have.
+_CHANGING = frozenset({*dir(list), *dir(dict), *dir(set), *dir(collections.deque)}) - {
+    *dir(tuple), *dir(frozenset), *dir(types.MappingProxyType),
+}  # fmt: skip
 
 
 def _methods(kind: Any) -> list[tuple[str, types.FunctionType]]:

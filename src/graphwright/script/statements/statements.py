@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from graphwright.ops import raise_error, set_attribute, unpack, write_attribute
+from graphwright.runtime import MODULE_TABLES
 from graphwright.script.annotations import type_from_annotation
 from graphwright.script.program.fields import type_of_field
 from graphwright.script.program.values import (
@@ -195,6 +196,8 @@ def _raise(c: Context, node: ast.Raise) -> Kinds:
                 "only `raise SomeError(...)` can be scripted", node, "raise an exception class with its arguments"
             )
     elif not any(isinstance(arg, Bad) for arg in args):
+        if isinstance(kind, Reference):
+            c.made.setdefault(kind.value, node)
         c.make("call_function", raise_error, (kind, *args), NONE, node, named)
     return frozenset({"raise"})
 
@@ -487,6 +490,10 @@ def _assign_item(c: Context, owner: Value, key: Any, value: Value, target: ast.S
     if is_outside(owner):
         c.changes_outside(owner, target)
         return
+    if isinstance(target.value, ast.Attribute) and target.value.attr in _TABLES:
+        what = f"the program writes to {target.value.attr!r}, past the attributes of what has it"
+        c.problem(what, target, "assign the attribute: self.name = value")
+        return
     if isinstance(owner, Group) or kind is STR:
         c.problem(
             f"the items of a {'tuple' if isinstance(owner, Group) else 'str'} cannot be assigned", target, "use a list"
@@ -497,6 +504,9 @@ def _assign_item(c: Context, owner: Value, key: Any, value: Value, target: ast.S
         c.problem(f"an item of {kind} cannot be {value.type}", target, "use another container, or annotate this one")
         return
     c.function(operator.setitem, (owner, key, value), NONE, target)
+
+
+_TABLES = MODULE_TABLES | {"__dict__"}
 
 
 def _delete(c: Context, node: ast.Delete) -> None:
