@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import random
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -356,3 +357,26 @@ def test_what_a_program_writes_outside_of_it_stays() -> None:
     before = total
     assert Shapes(gm, torch.ones(3))[gm.graph.output_node()].shape == (3,)
     assert total is before
+
+
+class Outside:
+    def __init__(self) -> None:
+        self.calls, self.inner, self.sizes = 0, types.SimpleNamespace(calls=0), {"rows": 0}
+
+
+def test_what_a_program_does_to_objects_outside_of_it_is_not_done() -> None:
+    outside, total = Outside(), torch.zeros(2)
+
+    def counting(x: Tensor) -> Tensor:
+        outside.calls += 1
+        outside.inner.calls += outside.calls
+        outside.sizes["rows"] = x.shape[0]
+        total.add_(1)
+        return torch.ones(outside.inner.calls, x.shape[0])
+
+    gm = graphwright.trace(counting, (torch.ones(2),))
+    for args in ((torch.ones(3),), (torch.ones(4),)):
+        shapes = Shapes(gm, *args)
+        assert shapes[gm.graph.output_node()].shape == (1, len(args[0]))
+    assert (outside.calls, outside.inner.calls, outside.sizes, total.tolist()) == (0, 0, {"rows": 0}, [0, 0])
+    assert [gm(torch.ones(3)).shape[0] for _ in range(3)] == [1, 3, 6]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import types
 from typing import Any
 
 import pytest
@@ -455,6 +456,33 @@ def test_state_is_as_it_was(engine: Any) -> None:
     for _ in range(3):
         assert sqnr(model(x), q(x)) > 25
     assert (model.count, q.count, q.calls) == (3, 3, 3)
+
+
+class Elsewhere(nn.Module):
+    """Counts in objects that it holds, and in global ones, and adds to a global tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.own = nn.Linear(4, 4), types.SimpleNamespace(calls=0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.own.calls += 1
+        COUNTS.inner.calls += 1
+        TOTAL.add_(1)
+        return self.layer(x) * COUNTS.inner.calls
+
+
+COUNTS, TOTAL = types.SimpleNamespace(inner=types.SimpleNamespace(calls=0)), torch.zeros(2)
+
+
+@pytest.mark.parametrize("engine", [None, "torch"])
+def test_what_is_outside_of_the_model_is_as_it_was(engine: Any) -> None:
+    model, x = Elsewhere().eval(), torch.randn(8, 4)
+    q = graphwright.quantize(model, None, [x, x * 2], engine=engine)
+    assert (COUNTS.inner.calls, model.own.calls, TOTAL.tolist()) == (0, 0, [0, 0])
+    assert sqnr(model.layer(x), q(x)) > 25 and COUNTS.inner.calls == 1
+    COUNTS.inner.calls = 0
+    TOTAL.zero_()
 
 
 def test_values_may_be_called_as_methods_of_modules_are() -> None:

@@ -6,12 +6,13 @@ that share their parameters asks for all of that to be undone between the runs.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import random
 import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy
@@ -56,6 +57,8 @@ class ModuleState:
         """Include the variables outside of all modules that a captured module reads and writes."""
         if not isinstance(captured, GraphModule):
             return
+        for value in [value for graph in graphs_of(captured) for value in graph.constants.values()]:
+            self._include(value)
         for node in (node for graph in graphs_of(captured) for node in graph.all_nodes()):
             if node.target is read_variable or node.target is write_variable:
                 owner, name, *_ = node.args
@@ -147,9 +150,9 @@ _CONTAINERS = (dict, list, set, OrderedDict, defaultdict)
 
 
 def _has_attributes(value: Any) -> bool:
-    """Tell whether a value is an object of a class of the user's, and no module."""
+    """Tell whether a value is an object of a class of the user's, or of one that has but what it is given."""
     kind = type(value)
-    return (
+    return isinstance(value, SimpleNamespace | argparse.Namespace) or (
         not isinstance(value, nn.Module | type | FunctionType)
         and hasattr(value, "__dict__")
         and not is_foreign_class(kind)

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from graphwright.analysis.shapes.fake_modules import with_fake_tensors
 from graphwright.analysis.values import tensors_in
 from graphwright.ir import Graph, Node
-from graphwright.ops import owner_of, read_variable, write_variable
+from graphwright.ops import owner_of, read_variable, set_attribute, write_variable
 from graphwright.runtime import Interpreter, read_attribute
 
 Facts = tuple[torch.Size, tuple[int, ...], bool, torch.dtype]  # shape, stride, requires_grad, dtype
@@ -35,6 +35,7 @@ class StandIns(Interpreter):
         self.written: dict[Any, Any] = {}  # by path, or by what has a variable and its name
         self.copies: dict[int, tuple[Any, Any]] = {}  # id -> (container, what stands for it), of this run
         self.changed: dict[int, tuple[Tensor, Facts]] = {}  # id -> what has another shape since, and its facts before
+        self._outside: dict[int, Any] = {}  # objects that the program does not make, by id
         self._body_runner = body_runner
         self._known: dict[int, tuple[Any, Any]] = {}  # id -> (tensor or module, what stands for it)
 
@@ -78,15 +79,19 @@ class StandIns(Interpreter):
         return self._of_value(read_attribute(self.module, target))
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function; variables outside of the program are read and written as attributes are."""
-        if target is write_variable:
+        """Call a function; variables outside of the program, and of objects there, are read and written as attributes.
+
+        What is done to objects that the program itself makes is done.
+        """
+        is_of_object = target in (set_attribute, getattr) and len(args) > 1 and id(args[0]) in self._outside
+        if target is write_variable or (is_of_object and target is set_attribute):
             owner, name, value = args
-            self.written[id(owner_of(owner)), name] = value
+            self.written[id(owner if is_of_object else owner_of(owner)), name] = value
             return None
-        if target is read_variable:
-            owner, name = args
-            key = id(owner_of(owner)), name
-            return self.written[key] if key in self.written else self._of_value(read_variable(owner, name))
+        if target is read_variable or is_of_object:
+            owner, name, *_ = args
+            key = id(owner if is_of_object else owner_of(owner)), name
+            return self.written[key] if key in self.written else self._of_value(target(*args))
         return super().call_function(target, args, kwargs)
 
     def _of_value(self, value: Any) -> Any:
@@ -103,6 +108,8 @@ class StandIns(Interpreter):
     def _own(self, value: Any) -> Any:
         """What stands for a plain value in one run: a copy of a container, into which the program may put values."""
         if type(value) not in _CONTAINERS:
+            if type(value).__module__ != "builtins" and not callable(value):
+                self._outside[id(value)] = value
             return value
         if id(value) not in self.copies:
             stands = {id(tensor): self.of_tensor(tensor) for tensor in tensors_in(value)}

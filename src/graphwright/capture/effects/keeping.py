@@ -494,7 +494,10 @@ class Keeping:
         """Refuse a change of what holds values in a way of its own."""
         kind = type(table.now)
         known = next((text for base, text in _INSTEAD.items() if issubclass(kind, base)), "a tensor in a buffer")
-        self._refuse(table, "", f"changes what is in {table.owner}, of class {kind.__name__}", f"keep {known} instead")
+        fix = f"keep {known} instead"
+        if issubclass(kind, dict) and any(isinstance(key, nn.Parameter) for key in table.now):  # as optimizers do
+            fix = "take the optimizer's step outside of the program; torch.optim.SGD without momentum keeps nothing"
+        self._refuse(table, "", f"changes what is in {table.owner}, of class {kind.__name__}", fix)
 
     def _refuse(self, table: Table, key: Hashable, what: str, fix: str) -> None:
         """Raise CaptureError for what cannot be kept, or note it where all obstacles are wanted."""

@@ -409,11 +409,12 @@ class World:
         owner: Any = names
         value, subject = names.get(path[0], MISSING), f"the global {path[0]!r} of {title(names)}"
         parent: Any = None
-        on_the_way = []
+        way, on_the_way = Reached(value, subject, (id(names), path[0]), ()), []
         for before, atom in itertools.pairwise(path):
             on_the_way.append((owner, before, value, subject))
             parent = value
             owner, value, subject = attribute(value, atom)
+            way = Reached(value, subject, (id(owner), atom), ()) if type(owner) is dict else way.inside(value, atom)
             if isinstance(parent, ModuleType) and owner is None:
                 self._apart.note_table(parent, atom, code)
         if path[-1].startswith("__"):
@@ -421,7 +422,8 @@ class World:
         if value is MISSING and owner is names and not hasattr(builtins, path[0]):
             self._take_absent(names, path[0], subject)
         if value is not MISSING:
-            self._value(owner, path[-1], value, subject, code)
+            is_inside = owner is parent and len(way.keys) > 1  # of an object that another one has
+            self._value(owner, path[-1], value, subject, code, way if is_inside else None)
             for its_owner, name, each, its_subject in on_the_way if owner is parent else ():
                 if is_object(each) and (id(its_owner), name) not in self._found:
                     self._take(its_owner, name, its_subject, each)
