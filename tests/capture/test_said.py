@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import sys
 import warnings
@@ -11,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphwright import load, save, symbolic_trace, trace
+from graphwright import GuardError, load, save, symbolic_trace, trace
 
 logger = logging.getLogger("tests.said")
 
@@ -155,3 +157,33 @@ def test_a_text_whose_numbers_may_not_be_shown_so_is_kept() -> None:
         program(torch.ones(2))
     with pytest.raises(ValueError, match="Unknown format code 'd'"):
         trace(program, (torch.ones(2),))(torch.ones(2))
+
+
+def redirected(x: torch.Tensor) -> Any:
+    file = io.StringIO()
+    with contextlib.redirect_stdout(file):
+        print("rows", x.shape[0])
+        sys.stdout.write("columns\n")
+    print(len(file.getvalue()), file=file)
+    print("text", file.getvalue())
+    return file.getvalue()
+
+
+def test_what_goes_to_a_file_of_the_program_is_no_print(capsys: pytest.CaptureFixture[str]) -> None:
+    gm = trace(redirected, (torch.ones(3),))
+    assert capsys.readouterr().out == "" and not gm.report.left_out
+    assert gm(torch.ones(3)) == redirected(torch.ones(3)) == "rows 3\ncolumns\n15\n"
+    with pytest.raises(GuardError, match="was 3"):
+        gm(torch.ones(5))
+
+
+def lines(x: torch.Tensor) -> torch.Tensor:
+    sys.stdout.writelines(["rows ", f"{x.shape[0]}\n"])
+    return x
+
+
+def test_lines_that_are_written_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    gm = trace(lines, (torch.ones(3),))
+    assert capsys.readouterr().out == ""
+    gm(torch.ones(5))
+    assert capsys.readouterr().out == "rows 5\n"

@@ -43,7 +43,7 @@ def tells(function: FunctionType) -> bool:
     return (
         ("print" in names and "print" not in space)
         or ("warn" in names and space.get("warnings") is warnings)
-        or ("write" in names and not names.isdisjoint(("stdout", "stderr")))
+        or not names.isdisjoint(("stdout", "stderr", "redirect_stdout", "redirect_stderr"))
     )
 
 
@@ -59,6 +59,12 @@ def warn(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         return None
     category = type(given["message"]) if isinstance(given["message"], Warning) else given.get("category") or UserWarning
     return warn_at(frame, given["message"], category, given.get("source"))
+
+
+def tells_people(recorder: Capture, file: Any) -> bool:
+    """Tell whether a file is where people read what a program prints, whatever it puts in the place of that."""
+    log = recorder.log
+    return file in (sys.stdout, sys.stderr) if log is None else file is log.out or file is log.errors
 
 
 def print_elsewhere(recorder: Capture, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -152,8 +152,10 @@ def printed(
     args = tuple([with_own_texts(call, "{!s}", (value,))[1][0] for value in args])
     if not has_examples and is_known(args):
         return NotImplemented
-    if has_examples and kwargs.get("file", sys.stdout) not in (None, sys.stdout):
-        return print_elsewhere(recorder, args, kwargs)
+    file = kwargs.get("file") or sys.stdout
+    out, errors = (sys.stdout, sys.stderr) if recorder.log is None else (recorder.log.out, recorder.log.errors)
+    if has_examples and file is not out:
+        return print_elsewhere(recorder, args, kwargs) if file is errors else NotImplemented
     message = recorder.questions.messages.message
     named = {name: message(value) for name, value in kwargs.items() if name != "file"}
     recorder.make("call_function", print, tuple(map(message, args)), "print", named)
@@ -161,8 +163,12 @@ def printed(
 
 
 def written(recorder: Capture, function: Callable[[str], int], text: str) -> Any:
-    """`sys.stdout.write(...)` is printed, too."""
+    """`sys.stdout.write(...)` is printed, too, and so is each item of `sys.stdout.writelines(...)`."""
     file = function.__self__  # type: ignore[attr-defined]
+    if function.__name__ == "writelines":
+        for each in text:
+            written(recorder, file.write, each)
+        return None
     if type(text) is str and not recorder.examples.are_there:
         return function(text)
     if file is sys.stdout:

@@ -7,7 +7,6 @@ that take functions, modules, functions that take arrays, exceptions. None: call
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
@@ -23,6 +22,7 @@ from graphwright.capture.effects.branch_state import names_reached
 from graphwright.capture.outside.drawing import is_draw, record_draw
 from graphwright.capture.outside.outside_modules import call_outside
 from graphwright.capture.outside.overheard import hear
+from graphwright.capture.outside.said import tells_people
 from graphwright.capture.outside.torch_generators import record_generator_call
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.growing import is_growing
@@ -61,7 +61,11 @@ def substitute(
     kind = type(function)
     if kind is BuiltinFunctionType and type(getattr(function, "__self__", None)) is TensorProxy:
         return _by_arguments(recorder, function, args, kwargs)
-    if kind in _BOUND and function in (sys.stdout.write, sys.stderr.write):
+    if (
+        kind in _BOUND
+        and function.__name__ in ("write", "writelines")
+        and tells_people(recorder, getattr(function, "__self__", None))
+    ):
         return functools.partial(written, recorder, function)
     stand_in = hear(function)
     if stand_in is not function:

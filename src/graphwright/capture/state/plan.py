@@ -11,10 +11,11 @@ import dataclasses
 import functools
 import linecache
 import os
+import sys
 import time
 from collections.abc import Callable
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from graphwright.capture.state.calls import Calls
 from graphwright.capture.state.obstacles import Obstacles
@@ -51,6 +52,9 @@ class Log:
     told: set[tuple[str, str]] = dataclasses.field(default_factory=set)  # lines that have logged or warned, and what
     left_out: list[ReportEntry] = dataclasses.field(default_factory=list)
     said: list[ReportEntry] = dataclasses.field(default_factory=list)
+    # Where people read what a program prints, whatever it puts in the place of these meanwhile.
+    out: TextIO = dataclasses.field(default_factory=lambda: sys.stdout)
+    errors: TextIO = dataclasses.field(default_factory=lambda: sys.stderr)
 
     def note(self, why: str, at: object = "") -> None:
         """Note why there is one more pass."""
