@@ -90,6 +90,7 @@ PUBLIC = [
         "quantize",
         "source",
         "record",
+        "recorded_calls",
         "profile",
         "summary",
         "split",

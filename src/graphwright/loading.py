@@ -25,7 +25,7 @@ _PACKAGE = __name__.partition(".")[0]
 PUBLIC: dict[str, str] = {
     "analysis": "profile summary verify",
     "capture": "PH GraphAppendingTracer Proxy ProxyableClassMeta Tracer TracerBase TracerWarning Transformer "
-    "converted_source doctor record symbolic_trace trace wrap",
+    "converted_source doctor record recorded_calls symbolic_trace trace wrap",
     "codegen": "CodeGen",
     "engines": "cuda_graph inline optimize_for_inference",
     "errors": "CaptureError GraphError GraphwrightError GuardError LoadError ScriptError TraceError UnknownNameError",

@@ -37,6 +37,7 @@ from graphwright.analysis.roles import ValueFact, ValueFacts, value_facts
 from graphwright.analysis.shapes.fake_modules import with_fake_tensors
 from graphwright.analysis.shapes.fake_regions import run_on_fake
 from graphwright.analysis.shapes.shapes import Shapes
+from graphwright.analysis.shapes.shapes_of_calls import ShapesOfCalls
 from graphwright.analysis.tables import Table, bytes_as_text, number_as_text
 from graphwright.analysis.tensor_metadata import (
     TensorMetadata,
@@ -73,6 +74,7 @@ __all__ = [
     "ProfiledModule",
     "ProfiledNode",
     "Shapes",
+    "ShapesOfCalls",
     "Storages",
     "Summary",
     "Table",

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from graphwright.capture.symbolic.symbolic import symbolic_trace
     from graphwright.capture.symbolic.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
     from graphwright.capture.symbolic.transformer import Transformer
-    from graphwright.capture.typed.recorded_calls import record
+    from graphwright.capture.typed.recorded_calls import one_of_each_form, record, recorded_calls
 
 # What is loaded when it is asked for: captures with example inputs do without.
 __getattr__ = lazy_imports(
@@ -56,7 +56,9 @@ __getattr__ = lazy_imports(
         "Transformer": "symbolic.transformer",
         "is_fx_symbolic_tracing": "symbolic.tracer",
         "is_fx_tracing": "symbolic.tracer",
+        "one_of_each_form": "typed.recorded_calls",
         "record": "typed.recorded_calls",
+        "recorded_calls": "typed.recorded_calls",
         "symbolic_trace": "symbolic.symbolic",
     },
 )
@@ -90,7 +92,9 @@ __all__ = [
     "noted",
     "computes_only",
     "placeholder_of",
+    "one_of_each_form",
     "record",
+    "recorded_calls",
     "recording",
     "share_constants",
     "standing_in",

@@ -2,30 +2,30 @@
 
 A captured module comes in; one with other code comes out. Read inlining.py first, then optimizing.py.
 
-    cuda_graphs.py     `cuda_graph`: a call that launches all kernels of a program at once
-    recording.py       a recorded run, its static tensors and the copies of its results
-    called_modules.py  whether modules that were called are what they were
-    optimizing.py      `optimize_for_inference`: forms of a module, checked and measured against each other
-    staging.py         copies of inlined modules that have room for a form
-    reporting.py       what a module runs on, and why
-    optimized.py       the form of optimized code, and what its calls look at
-    specializing.py    a program for inputs of given sizes, in evaluation
-    regions.py         pieces of a program that another engine runs
-    inductor.py        one of them: torch.compile
-    decisions.py       decisions that were measured before
-    choosing.py        the kernel of each layer, measured and put into the graph
-    sites.py           where layers are in a graph, with what belongs to them
-    reading.py         what nodes call
-    alternatives.py    the kernels that may compute a layer
-    pack.py            what is made of tensors once, and anew when they change
-    fitting.py         whether a call is one for optimized code
-    numerics.py        how far results are off of others
-    measure.py         which of several calls is the fastest
-    inlining.py        modules as calls of their functions, with their tensors read once for a call
-    naming.py          names for tensors, after the layers that they belong to
-    opening.py         the statements that both forms open with
-    kernels.py         functions that only look at their arguments before they call another, by that other
-    bound_tensors.py   what inlined code takes for granted of modules, looked at in one check a call
+    cuda_graphs.py      `cuda_graph`: a call that launches all kernels of a program at once
+    recording.py        a recorded run, its static tensors and the copies of its results
+    called_modules.py   whether modules that were called are what they were
+    optimizing.py       `optimize_for_inference`: forms of a module, checked and measured against each other
+    staging.py          copies of inlined modules that have room for a form
+    reporting.py        what a module runs on, and why
+    optimized.py        the form of optimized code, and what its calls look at
+    written_tensors.py  which tensors of modules a program may write to
+    specializing.py     a program for inputs of given sizes, in evaluation
+    regions.py          pieces of a program that another engine runs
+    inductor.py         one of them: torch.compile
+    decisions.py        decisions that were measured before
+    choosing.py         the kernel of each layer, measured and put into the graph
+    sites.py            where layers are in a graph, with what belongs to them
+    reading.py          what nodes call
+    alternatives.py     the kernels that may compute a layer
+    pack.py             what is made of tensors once, and anew when they change
+    fitting.py          whether a call is one for optimized code
+    numerics.py         how far results are off of others
+    measure.py          which of several calls is the fastest
+    inlining.py         modules as calls of their functions, with their tensors read once for a call
+    form_text.py        the text of both forms: names for tensors, and the statements that it opens with
+    kernels.py          functions that only look at their arguments before they call another, by that other
+    bound_tensors.py    what inlined code takes for granted of modules, looked at in one check a call
 """
 
 from graphwright.engines.alternatives import (
@@ -46,7 +46,7 @@ from graphwright.engines.measure import fastest
 from graphwright.engines.optimized import Optimized, packed_for
 from graphwright.engines.optimizing import (
     Search,
-    calling,
+    calling_all,
     engines_of_auto,
     fastest_form,
     optimize_for_inference,
@@ -57,11 +57,13 @@ from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_
 from graphwright.engines.reporting import OptimizedReport, RunsOn, add_notes
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched, together
 from graphwright.engines.specializing import reads_sizes
-from graphwright.engines.staging import computes_gradients, writes_state
+from graphwright.engines.staging import Call, call_of, computes_gradients, has_several, writes_state
+from graphwright.engines.written_tensors import TensorEffects
 
 __all__ = [
     "ACTIVATIONS",
     "Activation",
+    "Call",
     "Calls",
     "CudaGraph",
     "ENGINES",
@@ -78,14 +80,17 @@ __all__ = [
     "Search",
     "Searched",
     "Site",
+    "TensorEffects",
     "activated",
     "activation_of",
     "arguments_of",
     "add_notes",
     "as_image",
     "as_vectors",
-    "calling",
+    "call_of",
+    "calling_all",
     "computes_gradients",
+    "has_several",
     "cuda_graph",
     "engines_of_auto",
     "fastest",
@@ -117,6 +122,7 @@ FLOORS = (
     "staging",
     "reporting",
     "optimized",
+    "written_tensors",
     "specializing",
     "regions",
     "inductor",
@@ -130,8 +136,7 @@ FLOORS = (
     "measure",
     "numerics",
     "inlining",
-    "naming",
-    "opening",
+    "form_text",
     "kernels",
     "bound_tensors",
 )

@@ -15,8 +15,8 @@ from graphwright.analysis import ModuleState, tensors_in
 from graphwright.codegen import PythonCode, graph_to_readable_source
 from graphwright.engines.called_modules import Unchanged
 from graphwright.engines.fitting import facts_of
+from graphwright.engines.form_text import opening
 from graphwright.engines.inlining import inline
-from graphwright.engines.opening import opening
 from graphwright.engines.optimized import Optimized, Plan, Prepared, held_for
 from graphwright.engines.pack import Held
 from graphwright.engines.recording import CUDA, Recorder, Recording, copied_with, nothing_is_written_to

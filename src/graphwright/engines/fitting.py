@@ -49,6 +49,67 @@ def facts_of(value: Any) -> Any:
     raise TypeError(f"an input is a {type(value).__name__}")
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An input of another kind, such as a cache of the user's own class: an example of it."""
+
+    value: Any
+
+
+def facts_or_held(value: Any) -> Any:
+    """What `facts_of` gives; `Held` for what no facts say.
+
+    >>> facts_or_held((None, {1, 2}))
+    (None, Held(value={1, 2}))
+    """
+    if type(value) in (tuple, list):
+        return type(value)(map(facts_or_held, value))
+    if type(value) is dict and all(type(key) in _ATOMS for key in value):
+        return {key: facts_or_held(item) for key, item in value.items()}
+    try:
+        return facts_of(value)
+    except TypeError:
+        return Held(value)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyInputs:
+    """Inputs of any sizes and kinds, of which no gradient is wanted; tensors are on the processor, of these dtypes.
+
+    What gradients objects hold is not looked at: there are none where nothing records them.
+
+    >>> any_inputs = AnyInputs(frozenset({torch.float32}))
+    >>> fits([torch.ones(2), None], any_inputs), fits([[torch.ones(2, dtype=torch.long)]], any_inputs)
+    (True, False)
+    >>> with torch.no_grad():
+    ...     fits([{1, 2}], any_inputs)
+    True
+    """
+
+    dtypes: frozenset[torch.dtype]
+
+
+def any_inputs(calls: Sequence[Sequence[Any]]) -> AnyInputs:
+    """Inputs of which the tensors have dtypes that some facts have."""
+    return AnyInputs(frozenset(fact.dtype for facts in calls for fact in tensors_of_facts(list(facts))))
+
+
+def _is_any(value: Any, dtypes: frozenset[torch.dtype]) -> bool:
+    if isinstance(value, Tensor):
+        return (
+            type(value) in (Tensor, torch.nn.Parameter)
+            and value.dtype in dtypes
+            and value.device.type == "cpu"
+            and value.layout is torch.strided
+            and not (value.requires_grad and torch.is_grad_enabled())
+        )
+    if type(value) in (tuple, list):
+        return all(_is_any(item, dtypes) for item in value)
+    if type(value) is dict:
+        return all(_is_any(item, dtypes) for item in value.values())
+    return type(value) in _ATOMS or not torch.is_grad_enabled()
+
+
 def tensors_of_facts(facts: Any) -> Iterator[Sizes]:
     """The facts of tensors, in the order of the inputs."""
     if isinstance(facts, Sizes):
@@ -58,13 +119,15 @@ def tensors_of_facts(facts: Any) -> Iterator[Sizes]:
             yield from tensors_of_facts(each)
 
 
-def fits(values: Sequence[Any], facts: Sequence[Any]) -> bool:
+def fits(values: Sequence[Any], facts: Sequence[Any] | AnyInputs) -> bool:
     """Tell whether inputs are like their facts.
 
     >>> x = torch.ones(2)
     >>> fits([x, 1], facts_of([x, 1])), fits([x, True], facts_of([x, 1])), fits([x[:1], 1], facts_of([x, 1]))
     (True, False, False)
     """
+    if isinstance(facts, AnyInputs):
+        return all(_is_any(value, facts.dtypes) for value in values)
     for value, fact in zip(values, facts, strict=True):
         if type(fact) is Sizes:
             if (
@@ -206,4 +269,6 @@ def example_of(fact: Any) -> Any:
         return torch.zeros(fact.shape, dtype=fact.dtype, device=fact.device)
     if type(fact) in (tuple, list):
         return type(fact)(map(example_of, fact))
+    if isinstance(fact, Held):
+        return fact.value
     return {key: example_of(item) for key, item in fact.items()} if type(fact) is dict else fact

@@ -16,9 +16,8 @@ from torch import nn
 
 from graphwright.codegen import PythonCode, graph_to_readable_source, is_plain
 from graphwright.engines.bound_tensors import Binding, Leaf, Place, place_of, tensors_of
+from graphwright.engines.form_text import free_names, names_of_tensors, opening
 from graphwright.engines.kernels import reuse_memory, use_kernel
-from graphwright.engines.naming import free_names, names_of_tensors
-from graphwright.engines.opening import opening
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.ops import FunctionalForm, is_of_function, written_attributes

@@ -12,17 +12,18 @@ from typing import Any
 from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 
+from graphwright.analysis import tensors_in
 from graphwright.codegen import PythonCode, graph_to_readable_source
 from graphwright.engines.bound_tensors import Facts
 from graphwright.engines.choosing import Choice, Writing, put_kernel
-from graphwright.engines.fitting import example_of, fits, is_watched, with_open_sizes
+from graphwright.engines.fitting import any_inputs, example_of, fits, is_watched, with_open_sizes
+from graphwright.engines.form_text import free_names, names_of_tensors, opening, path_of_several
 from graphwright.engines.inlining import binding_of
-from graphwright.engines.naming import free_names, names_of_tensors, path_of_several
-from graphwright.engines.opening import opening
 from graphwright.engines.pack import Held, Packs, Recipe, is_trained, itself, kind_of
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
-from graphwright.engines.specializing import by_parameter, shapes_with, specialized
+from graphwright.engines.specializing import by_parameter, in_evaluation, shapes_with, specialized
+from graphwright.engines.written_tensors import WrittenTensors
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_inplace, written_attributes
@@ -39,7 +40,8 @@ class Plan:
     linear layers that are computed as one. engines: those of the longest piece of the graph, the next one and so on;
     "" is torch. finders: what says where sites are. again: how to make the module again; empty where a file has the
     program, without what it runs on. others: what the inputs may be like besides, with other sizes: those of them that
-    differ may be any then.
+    differ may be any then. is_open: whether the code is for calls with whatever inputs, of which `inputs` and `others`
+    are examples, objects and all.
     """
 
     inputs: tuple[Any, ...]
@@ -49,6 +51,12 @@ class Plan:
     finders: tuple[Finder, ...] = (FloatLayers(),)
     again: str = "optimize what is loaded: graphwright.optimize_for_inference"
     others: tuple[tuple[Any, ...], ...] = ()
+    is_open: bool = False
+
+    @property
+    def taken(self) -> Any:
+        """What inputs have to be like, for `fits`."""
+        return any_inputs((self.inputs, *self.others)) if self.is_open else with_open_sizes(self.inputs, self.others)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ class Optimized:
     def write(self, module: GraphModule, entry: Entry) -> PythonCode:
         """Write the code for the modules as they are now."""
         plan = self.plan
-        program = Program(module, entry.graph, self.beside, plan.inputs, plan.finders, plan.others)
+        program = Program(module, entry.graph, self.beside, plan.inputs, plan.finders, plan.others, plan.is_open)
         prepared = program.prepare(plan)
         entry.held = prepared
         free_names(prepared.graph, prepared.names)
@@ -86,12 +94,14 @@ class Prepared:
 
     __slots__ = (
         "attributes", "beside", "counters", "facts", "flags", "graph", "inputs", "latest", "names", "packs", "regions",
+        "writes_objects",
     )  # fmt: skip
 
     def __init__(
-        self, program: Program, beside: str, inputs: tuple[Any, ...], recipes: Mapping[Recipe, str], attributes: Any
+        self, program: Program, beside: str, inputs: Any, recipes: Mapping[Recipe, str], attributes: Any
     ) -> None:
         self.graph, self.beside, self.inputs = program.gm.graph, beside, inputs
+        self.writes_objects = program.writes_objects
         used = {path for recipe in recipes for path in recipe.sources}
         counters = [path for path in dict.fromkeys(program.counters.values()) if path in used]
         kinds = {path: kind_of(tensor) for path, tensor in program.tensors.items()}
@@ -133,7 +143,7 @@ def _path(recipe: Recipe) -> str:
 
 
 class Program:
-    """A program for inputs of one size, or of others too, before it is decided what it runs on."""
+    """A program for inputs of one size, or of others too, or for any calls, before it is decided what it runs on."""
 
     def __init__(
         self,
@@ -143,21 +153,27 @@ class Program:
         inputs: Sequence[Any],
         finders: Sequence[Finder],
         others: Sequence[Sequence[Any]] = (),
+        is_open: bool = False,
     ) -> None:
         binding = binding_of(module, entry_points_of(module)[beside])
         places = [place for place in binding.places if place.table != "__dict__"]
         self.paths = [f"{place.owner}.{place.name}".lstrip(".") for place in places]
         self.counters = _counters(module, self.paths)
         self.beside, self.inputs = beside, tuple(inputs)
-        args = [example_of(fact) for fact in inputs]
-        self.gm, self.shapes = specialized(module, graph, binding, args, is_general=bool(others))
+        calls = [[example_of(fact) for fact in facts] for facts in (inputs, *others)]
+        if is_open:
+            self.gm, self.shapes = in_evaluation(module, graph, binding, calls)
+        else:
+            self.gm, self.shapes = specialized(module, graph, binding, calls[0], is_general=bool(others))
         self.attributes = _take_attributes(self.gm, module, self.paths) + _taken_by_passes(self.gm.graph, graph)
-        written = _written(self.gm, self.paths)
-        packable = [path for path in (*self.paths, *self.counters.values()) if path not in written]
+        written = WrittenTensors(self.gm, self.gm.graph, self.shapes, self.paths)
+        kept_apart = written.paths if not written.has_inputs else self.paths  # an input may be any of them
+        packable = [path for path in (*self.paths, *self.counters.values()) if path not in kept_apart]
+        self.writes_objects = written.has_objects
         self.tensors = _plain_tensors(module, packable)
         self._finders = finders
-        known = tuple([shapes_with(self.gm, each) for each in others])
-        self._searched = Searched(self.gm, self.shapes, self.tensors, self.counters, known)
+        known = () if is_open else tuple([shapes_with(self.gm, each) for each in others])
+        self._searched = Searched(self.gm, self.shapes, self.tensors, self.counters, known, is_open)
 
     def sites(self, besides: Collection[Node] = ()) -> list[Found]:
         """Where other kernels may compute, besides of some nodes; this may edit the program."""
@@ -168,12 +184,14 @@ class Program:
     def values(self, args: Sequence[Any]) -> dict[Node, Any]:
         """What the program computes of some arguments, one for each parameter."""
         positional, named = by_parameter(self.gm.graph, args)
-        running = Interpreter(self.gm, garbage_collect_values=False)
+        running = _Remembering(self.gm)
         running.run(*positional, **named)
-        return running.env
+        return running.values
 
     def pieces(self) -> list[list[Node]]:
         """What engines may run."""
+        if self._searched.is_open:
+            return []
         return find_regions(self.gm, self.shapes, self.tensors, self.counters)
 
     def prepare(self, plan: Plan) -> Prepared:
@@ -194,7 +212,7 @@ class Program:
                 node.target = writing.name(Recipe(itself, (str(node.target),)))
         used = {str(node.target) for node in self.gm.graph.all_nodes() if node.op == "get_attr"}
         recipes = {recipe: name for recipe, name in writing.recipes.items() if name in used}
-        return Prepared(self, self.beside, with_open_sizes(plan.inputs, plan.others), recipes, self.attributes)
+        return Prepared(self, self.beside, plan.taken, recipes, self.attributes)
 
     def _keep_layouts(self, plan: Plan, found: list[Found]) -> None:
         """Have results and views be as they are where kernels give images whose channels come last.
@@ -233,6 +251,19 @@ class Program:
                 put_kernel(site, plan.kernels[site.site.key].kernel, writing)
 
 
+class _Remembering(Interpreter):
+    """Runs a program, and remembers what its nodes have given, those of branches and loops, too."""
+
+    def __init__(self, gm: GraphModule) -> None:
+        super().__init__(gm)
+        self.values: dict[Node, Any] = {}
+
+    def run_node(self, n: Node) -> Any:
+        """Run a node."""
+        self.values[n] = value = super().run_node(n)
+        return value
+
+
 _OF_LAYOUTS = frozenset({"as_strided", "stride", "is_contiguous", "view_as", "data_ptr", "storage_offset"})
 
 
@@ -265,10 +296,18 @@ def held_for(module: Any, entry: str, given: Sequence[Any]) -> Held | None:
     facts = entries[prepared.beside].held.checked(module)
     if facts is None:
         return None
+    if prepared.writes_objects and _share_memory(given, facts.tensors()):
+        return None
     versions, held, attributes = prepared.latest
     if versions is not facts.versions or held is None or is_trained(held.tensors) or not held.is_current():
         return _held_now(module, prepared, facts)
     return None if attributes and not _are_as_they_were(module, attributes) else held
+
+
+def _share_memory(given: Sequence[Any], tensors: Sequence[Any] | None) -> bool:
+    """Tell whether what inputs hold is in the memory of tensors of modules, so that writing to it changes these."""
+    own = {each.untyped_storage().data_ptr() for each in tensors or () if isinstance(each, Tensor)}
+    return any(each.untyped_storage().data_ptr() in own for each in tensors_in(given))
 
 
 def _held_now(module: Any, prepared: Prepared, facts: Facts) -> Held | None:
@@ -385,17 +424,6 @@ def _plain_tensors(module: nn.Module, paths: Sequence[str]) -> dict[str, Tensor]
     """The tensors at some paths that may be packed."""
     found = {path: _tensor(module, path) for path in paths}
     return {path: tensor for path, tensor in found.items() if type(tensor) in (Tensor, nn.Parameter)}
-
-
-def _written(gm: GraphModule, paths: Sequence[str]) -> set[str]:
-    """The paths of tensors that the program itself writes to in place."""
-    written: set[str] = set()
-    for graph in gm.graph.all_graphs():
-        if any(is_inplace(node) for node in graph.nodes):
-            read = [node for node in graph.nodes if node.op == "get_attr" and node.target in paths]
-            if read and GraphEffects(graph, Calls(gm)).writer_of(read[0]) is not None:  # as of what may be any of them
-                written.update(str(node.target) for node in read)
-    return written
 
 
 def _tensor(module: nn.Module, path: str) -> Any:

@@ -8,18 +8,18 @@ import dataclasses
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from graphwright.analysis import ModuleState, same_randomness, tensors_in
-from graphwright.capture import trace
+from graphwright.capture import recorded_calls, trace
 from graphwright.engines.alternatives import Convolution, Site
 from graphwright.engines.choosing import Choice, choose, choose_merged, numerics_of, reason_against
 from graphwright.engines.decisions import Decisions
-from graphwright.engines.fitting import facts_of, other_sizes, tensors_of_facts, with_open_sizes
+from graphwright.engines.fitting import facts_of, facts_or_held, other_sizes, tensors_of_facts, with_open_sizes
 from graphwright.engines.inlining import inline
 from graphwright.engines.measure import fastest
 from graphwright.engines.numerics import Numerics, numerics
@@ -28,7 +28,16 @@ from graphwright.engines.regions import ENGINES, Region, ends_of, installed
 from graphwright.engines.reporting import META, RunsOn
 from graphwright.engines.sites import Finder, FloatLayers, Found
 from graphwright.engines.specializing import runs_with
-from graphwright.engines.staging import INLINED, bound_values, computes_gradients, staged, writes_state
+from graphwright.engines.staging import (
+    INLINED,
+    Call,
+    bound_values,
+    call_of,
+    computes_gradients,
+    has_several,
+    staged,
+    writes_state,
+)
 from graphwright.errors import PassError
 from graphwright.ir import Node
 from graphwright.progress import shown
@@ -46,7 +55,7 @@ def optimize_for_inference(
     *,
     engines: Literal["auto"] | Sequence[str] = "auto",
     precision: Literal["fp32", "bf16"] = "fp32",
-    examples: Sequence[tuple[Any, ...]] | None = None,
+    examples: Iterable[Any] | Callable[[Any], Any] | None = None,
     tolerance: float = 1e-4,
     keep_decisions: bool = False,
     progress: bool | None = None,
@@ -59,10 +68,13 @@ def optimize_for_inference(
     and devices, training and gradients run the inlined program. A weight that changes is packed anew.
 
     engines: "torch" is what PyTorch has; "onnxruntime", "openvino" and "inductor" run pieces of the program where they
-    are faster. "auto" is torch, ONNX Runtime and OpenVINO, as far as they are installed. examples: more arguments, to
-    check on. tolerance: of the largest difference to the program, relative to its largest value; what is off by more is
-    not used. precision: with "bf16" layers may compute in it, and the tolerance is 0.03 at least. keep_decisions: note
-    in the user's cache folder which kernels are the fastest, so that the next module with such layers is ready sooner.
+    are faster. "auto" is torch, ONNX Runtime and OpenVINO, as far as they are installed. examples: more calls, to check
+    on: tensors, tuples of arguments, dicts of keyword arguments or pairs `(args, kwargs)`; or a run, as that of
+    `record`, which makes them. Of a module that was captured for several examples, or that takes objects such as
+    caches, linear layers alone run on other kernels, in calls of all sizes: give one of each kind, or a run.
+    tolerance: of the largest difference to the program, relative to its largest value; what is off by more is not used.
+    precision: with "bf16" layers may compute in it, and the tolerance is 0.03 at least. keep_decisions: note in the
+    user's cache folder which kernels are the fastest, so that the next module with such layers is ready sooner.
     progress: whether a bar is shown; None: where it lasts longer than a second.
 
     Raises PassError for an engine that is not known or not installed, and CaptureError as `trace` does.
@@ -72,23 +84,44 @@ def optimize_for_inference(
     >>> fast = optimize_for_inference(model, x, engines=("torch",))
     >>> torch.testing.assert_close(fast(x), model(x), atol=1e-4, rtol=1e-4)
     """
-    given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    calls = [_call_of(each) for each in _examples(model, examples)]
+    if args != () or kwargs or not calls:
+        calls.insert(0, (args if isinstance(args, tuple) else (args,), dict(kwargs or {})))
     if precision not in _PRECISIONS:
         raise PassError(f"there is no precision {precision!r}", fix=f"precisions are {', '.join(_PRECISIONS)}")
     if isinstance(engines, str) and engines != "auto":
         raise PassError(f"engines is {engines!r}", fix=f'give "auto" or a tuple of names: ({engines!r},)')
     names = installed(engines_of_auto() if engines == "auto" else engines)
-    gm = model if isinstance(model, GraphModule) else trace(model, given, kwargs=named)
+    if isinstance(model, GraphModule):
+        gm = model
+    elif callable(examples):
+        gm = trace(model, examples=calls)
+    else:
+        gm = trace(model, calls[0][0], kwargs=calls[0][1])
     tolerance = max(tolerance, _PRECISIONS[precision])
     search = Search(
         engines=tuple(names),
         is_exact=precision == "fp32",
         tolerance=tolerance,
         site_tolerance=tolerance,
-        examples=tuple(examples or ()),
         decisions=Decisions() if keep_decisions else None,
     )
-    return fastest_form(gm, given, named, search)
+    return fastest_form(gm, calls, search)
+
+
+def _examples(model: Any, examples: Iterable[Any] | Callable[[Any], Any] | None) -> list[Any]:
+    """More calls, as they are given, or those of a run."""
+    if callable(examples):
+        return [*recorded_calls(model, examples)]
+    return [] if examples is None else [*examples]
+
+
+def _call_of(example: Any) -> Call:
+    call = call_of(example)
+    if call is None:
+        fix = "give tensors, tuples of arguments, dicts of keyword arguments, or pairs of both"
+        raise PassError(f"an example is a {type(example).__name__}", fix=fix)
+    return call
 
 
 def engines_of_auto() -> list[str]:
@@ -112,17 +145,19 @@ class Search:
     tolerance: float = 1e-4
     site_tolerance: float = 1e-4
     is_checked_by_site: bool = False
-    examples: tuple[tuple[Any, ...], ...] = ()
     decisions: Decisions | None = None
     again: str = "optimize what is loaded: graphwright.optimize_for_inference"
     is_general: bool = False
 
 
-def fastest_form(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any], search: Search) -> GraphModule:
-    """Give the fastest copy of a captured module: its program, or another form of its code that computes the same."""
+def fastest_form(gm: GraphModule, calls: Sequence[Call], search: Search) -> GraphModule:
+    """Give the fastest copy of a captured module: its program, or another form of its code that computes the same.
+
+    calls: that for which it is to be fast, and more that are to be right; or for all of which, see `_Optimizing`.
+    """
     with torch.no_grad(), same_randomness():
         try:
-            return _Optimizing(gm, args, dict(kwargs), search).result()
+            return _Optimizing(gm, calls, search).result()
         except RuntimeError as error:
             if not computes_gradients(gm):
                 raise
@@ -141,12 +176,17 @@ class _Looked(NamedTuple):
 
 
 class _Optimizing:
-    """One search for the fastest form of one module."""
+    """One search for the fastest form of one module.
 
-    def __init__(self, gm: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], search: Search) -> None:
+    Where its inputs are objects, or where its calls go to several captures, the form is for all of the calls, and for
+    others like these: see `Plan.is_open`.
+    """
+
+    def __init__(self, gm: GraphModule, calls: Sequence[Call], search: Search) -> None:
         self._staged = staged(inline(gm), is_saved=not search.again)
         self._writes_state = writes_state(self._staged)
-        self._args, self._kwargs, self._search = args, kwargs, search
+        self._calls, self._search = calls, search
+        self._is_open = len(calls) > 1 and has_several(gm)
         self._notes: list[str] = []
         self._error: dict[str, float] = {}
         self._numerics: dict[str, Numerics] = {}
@@ -169,18 +209,16 @@ class _Optimizing:
         forms: dict[str, GraphModule] = {"inlined": staged}
         parts: list[RunsOn] = []
         try:
-            inputs = self._inputs()
+            inputs, others = self._inputs()
         except TypeError as error:
-            self._notes.append(f"not for given sizes: {error}")
-        else:
-            others = self._other_sizes(inputs) if self._search.is_general else ()
-            plan, parts = self._kernels(inputs, others)
-            self._add(forms, "torch", plan)
-            unpacked = dataclasses.replace(plan, kernels=_plain(plan), merged=frozenset())
-            if plan.merged or any(choice.kernel != "torch" for choice in plan.kernels.values()):
-                self._add(forms, "torch, unpacked", unpacked)
-            if self._search.engines and self._look(inputs).pieces:
-                self._add_engines(forms, self._kernels(inputs, ())[0] if others else plan)
+            inputs, others = self._open_inputs(str(error))
+        plan, parts = self._kernels(inputs, others)
+        self._add(forms, "torch", plan)
+        unpacked = dataclasses.replace(plan, kernels=_plain(plan), merged=frozenset())
+        if plan.merged or any(choice.kernel != "torch" for choice in plan.kernels.values()):
+            self._add(forms, "torch, unpacked", unpacked)
+        if self._search.engines and not self._is_open and self._look(inputs).pieces:
+            self._add_engines(forms, self._kernels(inputs, ())[0] if others else plan)
         calls = {name: self._call(form) for name, form in forms.items()}
         with self._keeping_state(*forms.values()):
             measured = fastest(calls, _SECONDS_A_PROGRAM)
@@ -193,11 +231,24 @@ class _Optimizing:
 
     # ---- candidates
 
-    def _inputs(self) -> tuple[Any, ...]:
-        """What the parameters of the program are given."""
+    def _inputs(self) -> tuple[tuple[Any, ...], tuple[tuple[Any, ...], ...]]:
+        """What the parameters of the program are given, and what else. Raises TypeError for objects."""
+        if self._is_open:
+            raise TypeError("calls go to several captures")
+        inputs = tuple(map(facts_of, self._bound()[0]))
+        return inputs, self._other_sizes(inputs) if self._search.is_general else ()
+
+    def _open_inputs(self, why: str) -> tuple[tuple[Any, ...], tuple[tuple[Any, ...], ...]]:
+        """What the parameters of a program for any inputs are given in each call."""
+        self._is_open = True
+        self._notes.append(f"for calls of all kinds and sizes, linear layers alone: {why}")
+        inputs, *others = [tuple(map(facts_or_held, _copied(values))) for values in self._bound()]
+        return inputs, tuple(others)
+
+    def _bound(self) -> list[tuple[Any, ...]]:
+        """The values of the parameters in each call."""
         graph = entry_points_of(self._staged)["forward"].graph
-        bound = bound_values(self._staged, graph, self._args, self._kwargs)
-        return tuple(map(facts_of, bound))
+        return [tuple(bound_values(self._staged, graph, *call)) for call in self._calls]
 
     def _look(self, inputs: tuple[Any, ...], others: tuple[tuple[Any, ...], ...] = ()) -> _Looked:
         """Make the program for inputs of these sizes, and find its pieces, and then its sites, which may edit it."""
@@ -241,7 +292,9 @@ class _Optimizing:
             for key, choice in choices.items()
             if key not in groups or key in merged
         ]
-        return Plan(inputs, choices, frozenset(merged), (), self._search.finders, self._search.again, others), parts
+        search = self._search
+        plan = Plan(inputs, choices, frozenset(merged), (), search.finders, search.again, others, self._is_open)
+        return plan, parts
 
     def _choice(self, site: Site, program: Program) -> Choice:
         search = self._search
@@ -271,7 +324,7 @@ class _Optimizing:
 
     def _program(self, inputs: tuple[Any, ...], others: tuple[tuple[Any, ...], ...] = ()) -> Program:
         graph = entry_points_of(self._staged)["forward"].graph
-        return Program(self._staged, graph, INLINED, inputs, self._search.finders, others)
+        return Program(self._staged, graph, INLINED, inputs, self._search.finders, others, self._is_open)
 
     def _add_engines(self, forms: dict[str, GraphModule], plan: Plan) -> None:
         for engine in self._search.engines:
@@ -291,7 +344,7 @@ class _Optimizing:
 
     def _difference(self, made: GraphModule, name: str) -> str:
         """What is different, empty where nothing is."""
-        for args, kwargs in ((self._args, self._kwargs), *((each, {}) for each in self._search.examples)):
+        for args, kwargs in self._calls:
             with self._keeping_state(self._staged):
                 expected = _run(self._staged, args, kwargs)
             with self._keeping_state(made):
@@ -308,10 +361,12 @@ class _Optimizing:
     # ---- how far parts are off
 
     def _values(self, program: Program) -> dict[Node, Any]:
-        """What a program computes of the example."""
-        given = _copied(tuple(bound_values(self._staged, program.gm.graph, self._args, self._kwargs)))
-        with self._keeping_state(self._staged):
-            return program.values(given)
+        """What a program computes of the example, or of the first that comes to a node."""
+        values: dict[Node, Any] = {}
+        for given in self._bound()[: None if self._is_open else 1]:
+            with self._keeping_state(self._staged):
+                values = {**program.values(_copied(given)), **values}
+        return values
 
     def _with_numerics(self, module: GraphModule, parts: Sequence[RunsOn]) -> list[RunsOn]:
         """Say of kernels how far they are off on what their sites read of the example."""
@@ -347,7 +402,7 @@ class _Optimizing:
         return rows
 
     def _call(self, module: GraphModule) -> Callable[[], Any]:
-        return calling(module, self._args, self._kwargs)
+        return calling_all(module, self._calls if self._is_open else self._calls[:1])
 
 
 def _with_form(staged: GraphModule, form: Optimized) -> GraphModule:
@@ -402,6 +457,12 @@ def calling(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 def _forgets(value: Any) -> bool:
     """Tell whether a program can leave nothing in a value but other numbers in its tensors."""
     return all(map(_forgets, value)) if type(value) is tuple else isinstance(value, _PLAIN)
+
+
+def calling_all(module: nn.Module, calls: Sequence[Call]) -> Callable[[], Any]:
+    """Make some calls of a module many times, one after the other."""
+    made = [calling(module, *call) for call in calls]
+    return made[0] if len(made) == 1 else lambda: [call() for call in made]
 
 
 _PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device, type(None))

@@ -45,6 +45,8 @@ class Searched:
 
     tensors: those that may be packed, by path. counters: by the path of a running statistic, that of what tells when it
     is written to. others: what is known of its values at other sizes of its inputs, where it is for these, too.
+    is_open: whether it is for whatever calls, of which what is known are examples: in others, tensors have other sizes
+    and ranks.
     """
 
     gm: GraphModule
@@ -52,15 +54,20 @@ class Searched:
     tensors: Mapping[str, Tensor]
     counters: Mapping[str, str]
     others: tuple[Shapes, ...] = ()
+    is_open: bool = False
 
     def are_of_one_shape(self, *values: Node) -> bool:
         """Tell whether values are tensors of one shape, at all sizes of inputs that the program is for."""
-        return all(_is_one_shape(shapes, values) for shapes in (self.shapes, *self.others))
+        return not self.is_open and all(_is_one_shape(shapes, values) for shapes in (self.shapes, *self.others))
+
+    def of_rows(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape to compute rows for, of what linear layers read: none that is a matrix where others may be none."""
+        return (1, *shape) if self.is_open and len(shape) == 2 else shape
 
     def is_of_one_size(self, value: Node) -> bool:
         """Tell whether a tensor has one shape, at all sizes of inputs that the program is for."""
         expected = _shape_in(self.shapes, value)
-        return all(_shape_in(shapes, value) == expected for shapes in self.others)
+        return not self.is_open and all(_shape_in(shapes, value) == expected for shapes in self.others)
 
 
 def _is_one_shape(shapes: Shapes, values: Sequence[Node]) -> bool:
@@ -116,6 +123,8 @@ class _Finding:
         """The site that begins at a node."""
         if node.op != "call_function" or node.target not in (F.linear, torch.conv2d):
             return None
+        if self._program.is_open and node.target is torch.conv2d:
+            return None
         found = self._linear(node) if node.target is F.linear else self._convolution(node)
         return None if found is None else self._with_activation(found)
 
@@ -130,6 +139,7 @@ class _Finding:
         if len(sizes) != 2 or shape[-1] != sizes[1]:
             return None
         is_open = not self._program.is_of_one_size(given["input"])
+        shape = self._program.of_rows(shape)
         site = Linear((weight,), () if bias is None else (bias,), shape, sizes[0], is_open=is_open)
         return Found(site, (node,), (given["input"],))
 

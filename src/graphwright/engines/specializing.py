@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from graphwright.analysis import Shapes
+from graphwright.analysis import Shapes, ShapesOfCalls
 from graphwright.engines.bound_tensors import Binding
 from graphwright.engines.fitting import example_of
 from graphwright.engines.kernels import use_kernel
@@ -44,10 +44,30 @@ def specialized(
 ) -> tuple[GraphModule, Shapes]:
     """Copy a program for the sizes of these inputs, one for each parameter, and for evaluation.
 
-    Modules of which the code that `binding` is about calls functions are functions, training flags are False, numbers
-    that come of sizes are literals, and what was taken for granted of the inputs is not looked at again. Gives the
-    copy, which shares its tensors with `module`, and what is known of its values. is_general: sizes stay computed, so
-    that the copy takes the sizes that the program takes.
+    It is like that of `in_evaluation`; besides, numbers that come of sizes are literals, and what was taken for granted
+    of the inputs is not looked at again. is_general: sizes stay computed, so that the copy takes the sizes that the
+    program takes.
+    """
+    gm, shapes = in_evaluation(module, graph, binding, [args])
+    _fold_sizes(gm.graph, shapes, args, is_general)
+    FoldConditions().run(gm)
+    if any("softmax" in str(node.target) for node in gm.graph.all_nodes()):
+        for node in gm.graph.all_nodes():
+            if isinstance(shapes.known_value(node), torch.Tensor):
+                node.meta["tensor_meta"] = shapes[node]
+        UseScaledDotProductAttention(fill=False).run(gm)
+    _erase_unused(gm.graph)
+    return gm, shapes
+
+
+def in_evaluation(
+    module: nn.Module, graph: Graph, binding: Binding, calls: Sequence[Sequence[Any]]
+) -> tuple[GraphModule, Shapes]:
+    """Copy a program for evaluation.
+
+    Modules of which the code that `binding` is about calls functions are functions, and training flags are False. Gives
+    the copy, which shares its tensors with `module`, and what is known of its values in these calls, each of which has
+    a value for each parameter.
     """
     graph = copy.deepcopy(graph)
     for node in [node for node in graph.all_nodes() if node.op == "call_module"]:
@@ -62,20 +82,10 @@ def specialized(
         use_kernel(node)
         if node.op == "call_function" and _is_in(node.target, _DROPOUTS):
             _drop(node)
-    positional = by_parameter(gm.graph, args)
-    shapes = Shapes(gm, *positional[0], **positional[1])
-    _fold_sizes(gm.graph, shapes, args, is_general)
-    FoldConditions().run(gm)
-    if any("softmax" in str(node.target) for node in gm.graph.all_nodes()):
-        for node in gm.graph.all_nodes():
-            if isinstance(shapes.known_value(node), torch.Tensor):
-                node.meta["tensor_meta"] = shapes[node]
-        UseScaledDotProductAttention(fill=False).run(gm)
-    _erase_unused(gm.graph)
-    return gm, shapes
+    return gm, ShapesOfCalls(gm, [by_parameter(gm.graph, args) for args in calls])
 
 
-def by_parameter(graph: Graph, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+def by_parameter(graph: Graph, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Values of parameters, as a call passes them."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
@@ -89,7 +99,7 @@ def by_parameter(graph: Graph, args: Sequence[Any]) -> tuple[list[Any], dict[str
             named[target] = value
         else:
             positional.append(value)
-    return positional, named
+    return tuple(positional), named
 
 
 def _use_function(node: Node, module: nn.Module, inlined: set[str]) -> None:

@@ -15,7 +15,7 @@ from graphwright.engines.inlining import Inlined
 from graphwright.engines.reporting import ReportOfOptimized
 from graphwright.errors import PassError
 from graphwright.ops import is_impure, written_attributes
-from graphwright.runtime import Entry, GraphModule, entry_points_of, is_guard
+from graphwright.runtime import Entry, GraphModule, choose, entry_points_of, is_guard
 
 INLINED = "forward_inlined"
 
@@ -51,6 +51,29 @@ def computes_gradients(module: GraphModule) -> bool:
         or (node.op == "call_method" and node.target == "backward")
         for node in nodes
     )
+
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def call_of(example: Any) -> Call | None:
+    """The call that an example stands for: a tensor, arguments, keyword arguments, or a pair of both; None for others.
+
+    >>> call_of((1, 2)), call_of({"x": 1}), call_of(((1,), {"x": 2})), call_of("x")
+    (((1, 2), {}), ((), {'x': 1}), ((1,), {'x': 2}), None)
+    """
+    if isinstance(example, Mapping):
+        return ((), dict(example)) if all(isinstance(key, str) for key in example) else None
+    if isinstance(example, tuple | list):
+        if len(example) == 2 and type(example[0]) is tuple and type(example[1]) is dict:
+            return call_of(example[1]) and (example[0], example[1])
+        return tuple(example), {}
+    return ((example,), {}) if isinstance(example, torch.Tensor) else None
+
+
+def has_several(gm: GraphModule) -> bool:
+    """Tell whether a module was captured for several examples, of which each call goes to one."""
+    return any(node.target is choose for node in entry_points_of(gm)["forward"].graph.nodes)
 
 
 def bound_values(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphwright.analysis import same_randomness
-from graphwright.engines import calling, fastest
+from graphwright.capture import recorded_calls
+from graphwright.engines import Call, calling_all, fastest, has_several
 from graphwright.errors import QuantizationError
 from graphwright.progress import shown
 from graphwright.quantization.backends import Backend, x86
-from graphwright.quantization.calibrating import calibrate, call_of_batch, no_data
+from graphwright.quantization.calibrating import calibrate, no_data
 from graphwright.quantization.converting import convert
 from graphwright.quantization.lowering.lower import Engine, check_engine
 from graphwright.quantization.lowering_by_engine import lower
 from graphwright.quantization.mapping import QConfigMapping
-from graphwright.quantization.preparing import as_module, mapping_of, preparation_of, prepare, with_mapping
-from graphwright.quantization.programs.state import as_it_was
+from graphwright.quantization.preparing import (
+    as_module,
+    captured_for,
+    mapping_of,
+    preparation_of,
+    prepare,
+    with_mapping,
+)
+from graphwright.quantization.programs.state import as_it_was, call_of_batch, examples_of
 from graphwright.quantization.record import QUANTIZED, say, slower_layers
 from graphwright.quantization.schemes import QConfig
 from graphwright.runtime import GraphModule
@@ -32,7 +40,7 @@ _SECONDS = 1.0  # of measuring the result against the module that it was made of
 def quantize_model(
     model: nn.Module | Callable[..., Any],
     config: QConfig | QConfigMapping | None = None,
-    calibration: Iterable[Any] | None = None,
+    calibration: Iterable[Any] | Callable[[Any], Any] | None = None,
     *,
     args: tuple[Any, ...] | Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
@@ -44,7 +52,9 @@ def quantize_model(
 
     config: how: `static_int8()`, which is the default, `dynamic_int8()`, `weight_only_int8()`, `weight_only_int4()`, a
     QConfig, or a QConfigMapping with rules for some layers. calibration: batches of inputs like those of use: tensors,
-    tuples of arguments or dicts of keyword arguments. args, kwargs: a call for the capture; by default the first batch.
+    tuples of arguments or dicts of keyword arguments; or a run as that of `record`, such as
+    `lambda model: model.generate(ids)`, for each form of whose calls the module is captured. args, kwargs: a call for
+    the capture; by default the first batch.
     engine: what runs it, see `lower`: layers stay in float where integers are no faster here. None leaves the reference
     program. progress: whether a bar is shown; None: where it lasts longer than a second. `quantization` of the result
     says what became of each layer, and why: `print(q.quantization.explain())`.
@@ -69,24 +79,39 @@ def quantize_model(
             "there is no calibration data",
             fix="give batches of inputs: calibration=[...]; or quantize with dynamic_int8(), which needs none",
         )
-    batches: Iterable[Any] = iter(()) if calibration is None else _checked(calibration)
-    if not given and not named:
-        first, batches = _first(batches, needs_data)
-        given, named = call_of_batch(first)
-    model = as_module(model, given, named)
-    prepared = prepare(model, mapping, given, named, backend=backend)
-    if calibration is not None:
+    batches, calls = _data(model, calibration, given, named, needs_data)
+    model = captured_for(model, calls) if callable(calibration) else as_module(model, *calls[0])
+    first, *examples = calls = examples_of(model, calls)
+    prepared = prepare(model, mapping, *first, backend=backend, examples=examples)
+    if calibration is not None and (needs_data or not callable(calibration)):
         calibrate(prepared, batches)
     reference = convert(prepared)
     if engine is None:
         return reference
-    lowered = _with_float_layers(lower(reference, given, named, engine), prepared, given, named, engine)
-    return _unless_slower(lowered, model, prepared, given, named)
+    lowered = _with_float_layers(lower(reference, *first, engine, examples=examples), prepared, calls, engine)
+    return _unless_slower(lowered, model, prepared, calls)
 
 
-def _with_float_layers(
-    q: GraphModule, prepared: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any], engine: Engine
-) -> GraphModule:
+def _data(
+    model: Any, calibration: Any, args: tuple[Any, ...], kwargs: dict[str, Any], needs_data: bool
+) -> tuple[Any, list[Call]]:
+    """The data to calibrate with, and calls to capture and measure with, the first of them before all."""
+    own = [(args, kwargs)] if args or kwargs else []
+    if callable(calibration):
+        return calibration, own + recorded_calls(model, calibration)
+    batches: Iterable[Any] = iter(()) if calibration is None else _checked(calibration)
+    if isinstance(model, GraphModule) and has_several(model) and calibration is not None:
+        batches = [*batches]
+        own += map(call_of_batch, batches)
+    elif not own:
+        first, batches = _first(batches, needs_data)
+        own = [call_of_batch(first)]
+    if not own:
+        raise no_data(batches)
+    return batches, own
+
+
+def _with_float_layers(q: GraphModule, prepared: GraphModule, calls: Sequence[Call], engine: Engine) -> GraphModule:
     """A lowered module; layers that have no kernel of integers that is faster than floats are in float."""
     reasons = slower_layers(q, {str(node.target) for node in prepared.graph.all_nodes() if node.op == "call_module"})
     if not reasons:
@@ -94,22 +119,21 @@ def _with_float_layers(
     mapping = preparation_of(prepared).mapping.copy()
     for path in reasons:
         mapping.set_module_name(path, None)
-    other = lower(convert(with_mapping(prepared, mapping)), args, kwargs, engine)
+    (args, kwargs), *examples = calls
+    other = lower(convert(with_mapping(prepared, mapping)), args, kwargs, engine, examples=examples)
     with torch.no_grad(), same_randomness(), as_it_was(prepared, q, other):
-        calls = {"fewer": calling(other, args, kwargs), "all": calling(q, args, kwargs)}
-        if fastest(calls, _SECONDS).best == "all":
+        made = {"fewer": calling_all(other, calls), "all": calling_all(q, calls)}
+        if fastest(made, _SECONDS).best == "all":
             return q
     say(other, reasons, q.meta[QUANTIZED]["rows"])
     return other
 
 
-def _unless_slower(
-    q: GraphModule, model: nn.Module, prepared: GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> GraphModule:
+def _unless_slower(q: GraphModule, model: nn.Module, prepared: GraphModule, calls: Sequence[Call]) -> GraphModule:
     """A quantized module; where it takes more time than the module that it was made of, that with float layers."""
     with torch.no_grad(), same_randomness(), as_it_was(prepared, model, q):
-        calls = {"integers": calling(q, args, kwargs), "float": calling(model, args, kwargs)}
-        measured = fastest(calls, _SECONDS)
+        made = {"integers": calling_all(q, calls), "float": calling_all(model, calls)}
+        measured = fastest(made, _SECONDS)
     if measured.best == "integers":
         return q
     ratio = measured.times_us["integers"] / measured.times_us["float"]

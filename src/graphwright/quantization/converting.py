@@ -79,9 +79,10 @@ def converted(parts: Parts, is_judged: bool = True) -> GraphModule:
     without_gradients(made)
     made.recompile()
     made.meta.pop(PREPARED, None)
-    call = preparation.args, preparation.kwargs
     sqnr = {node: each.sqnr for node, each in losses.items()}
-    made.meta[QUANTIZED] = record_of(decisions, parts.ranges, grids, sqnr, paths, preparation.backend, call)
+    made.meta[QUANTIZED] = record_of(
+        decisions, parts.ranges, grids, sqnr, paths, preparation.backend, preparation.calls
+    )
     return made
 
 
@@ -102,7 +103,7 @@ def parts_of(gm: GraphModule) -> Parts:
     preparation = preparation_of(gm)
     _ask(gm)
     if preparation.is_training:
-        made, observers = evaluated(gm, preparation.args, preparation.kwargs)
+        made, observers = evaluated(gm, preparation.calls)
     else:
         made = with_own_modules(gm)
         observers = take_observers(made)

@@ -94,7 +94,8 @@ def _against(site: Site, program: Program, mode: str, config: QConfig, backend: 
     if site.kind in _RECURRENT and mode == "static":
         return "recurrent layers have no static form, each step reads what the one before gave: ask for a dynamic one"
     if site.kind != "embedding" and not all(map(program.is_float, site.inputs)):
-        return "its input is no tensor of single precision"
+        is_reached = program.shapes.may_run(site.node)
+        return "its input is no tensor of single precision" if is_reached else "no example comes to it"
     if mode == "static" and any(map(program.is_written, site.inputs)):
         return "something writes to its input in place"
     kinds = {"static": backend.static, "dynamic": backend.dynamic | {"embedding"}, "weight": backend.weights}[mode]

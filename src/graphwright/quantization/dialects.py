@@ -74,7 +74,15 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
 
 
 def example_of(gm: GraphModule) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A call like that which a quantized module was captured with: of its shapes, random between its bounds."""
+    """A call like that which a quantized module was captured with: of its shapes, random between its bounds.
+
+    Raises QuantizationError where none is known.
+    """
+    if record_in(gm)["inputs"] is None:
+        raise QuantizationError(
+            "the module was captured with several calls, or with objects such as caches, which are not kept",
+            fix="give a call: args=..., kwargs=...",
+        )
     drawn = torch.Generator().manual_seed(0)
     args, kwargs = pytree.tree_map(
         functools.partial(_made, drawn),

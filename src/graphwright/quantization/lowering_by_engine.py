@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphwright.analysis import same_randomness
-from graphwright.engines import ENGINES, OptimizedReport, RunsOn, add_notes, calling, fastest
+from graphwright.engines import ENGINES, Call, OptimizedReport, RunsOn, add_notes, calling_all, fastest
 from graphwright.errors import GraphwrightError
 from graphwright.quantization.dialects import example_of, in_dialect
 from graphwright.quantization.lowering.lower import Engine
 from graphwright.quantization.lowering.lower import lower as lower_as_it_is
-from graphwright.quantization.programs.state import as_it_was
+from graphwright.quantization.programs.state import as_it_was, call_of_batch
 from graphwright.quantization.record import QUANTIZED
 from graphwright.runtime import GraphModule
 
@@ -27,6 +27,8 @@ def lower(
     args: tuple[Any, ...] | Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     engine: Engine = "auto",
+    *,
+    examples: Iterable[Any] = (),
 ) -> GraphModule:
     """Copy a reference program, with kernels and engines that compute with integers where these are the fastest.
 
@@ -43,6 +45,8 @@ def lower(
     engine: "torch" uses what PyTorch has; "onnxruntime" and "openvino" run pieces of the program too, where they are
     faster: of the program in their dialect, see `in_dialect`, where it is one that `convert` made. "auto" is the
     fastest of all that are installed; `report` and the notes of `explain()` say of the others why they are not used.
+    examples: more calls of a module that was captured for several, one for each way that they take. Of such a module,
+    and of one that takes objects such as caches, linear layers alone have kernels of integers, in calls of all sizes.
 
     Raises QuantizationError for an engine that is not known, and PassError for one that is not installed.
 
@@ -55,17 +59,18 @@ def lower(
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     if not given and not named and QUANTIZED in r.meta:
         given, named = example_of(r)
+    calls = [(given, named), *map(call_of_batch, examples)]
     if engine == "torch" or QUANTIZED not in r.meta or "dialect" in r.meta[QUANTIZED]:
-        return lower_as_it_is(r, given, named, engine)
+        return lower_as_it_is(r, calls, engine)
     if engine != "auto":
-        return lower_as_it_is(in_dialect(r, _DIALECTS[engine]) if engine in _DIALECTS else r, given, named, engine)
-    forms, against = {"torch": lower_as_it_is(r, given, named, "torch")}, []
+        return lower_as_it_is(in_dialect(r, _DIALECTS[engine]) if engine in _DIALECTS else r, calls, engine)
+    forms, against = {"torch": lower_as_it_is(r, calls, "torch")}, []
     for name, dialect in _DIALECTS.items():
         if not ENGINES[name].is_installed:
             against.append(f"{name} is not used: it is not installed ({ENGINES[name].install})")
             continue
         try:
-            form = lower_as_it_is(in_dialect(r, dialect), given, named, name)
+            form = lower_as_it_is(in_dialect(r, dialect), calls, name)
         except GraphwrightError as error:  # the program has something that the dialect cannot say
             against.append(f"{name} is not used: {error.message}")
             continue
@@ -73,7 +78,7 @@ def lower(
             forms[name] = form
         else:
             against += [f"{name} is not used: {reason}" for reason in _reasons_against(form, name)]
-    return _fastest(r, forms, against, given, named)
+    return _fastest(r, forms, against, calls)
 
 
 def _program_of(form: GraphModule) -> RunsOn:
@@ -97,13 +102,12 @@ def _fastest(
     r: GraphModule,
     forms: Mapping[str, GraphModule],
     against: Sequence[str],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    made: Sequence[Call],
 ) -> GraphModule:
     """The fastest form, which says of the others why not."""
     best, against = "torch", list(against)
     if len(forms) > 1:
-        calls = {name: calling(form, args, kwargs) for name, form in forms.items()}
+        calls = {name: calling_all(form, made) for name, form in forms.items()}
         with torch.no_grad(), same_randomness(), as_it_was(r, *forms.values()):
             measured = fastest(calls, _SECONDS)
         best, times = measured.best, {name: f"{time / 1000:.3g} ms" for name, time in measured.times_us.items()}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
-from graphwright.analysis import Shapes
+from graphwright.analysis import ShapesOfCalls
 from graphwright.capture import leaf_predicate, trace
+from graphwright.engines import Call
 from graphwright.errors import QuantizationError
 from graphwright.hierarchy import as_flat
 from graphwright.ir import Node
@@ -21,7 +22,7 @@ from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.programs.observing import call_observer, put_observer
 from graphwright.quantization.programs.simplifying import simplify, simplify_in_both_modes, with_own_modules
-from graphwright.quantization.programs.state import own_state
+from graphwright.quantization.programs.state import call_of_batch, own_state
 from graphwright.quantization.record import QUANTIZED
 from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import QConfig, static_int8
@@ -34,18 +35,21 @@ PREPARED = "prepared for quantization"  # the key in the meta of a module
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Preparation:
-    """What a prepared module was prepared for. batches: those that `calibrate` ran, the first of them, as they were."""
+    """What a prepared module was prepared for.
+
+    calls: that of the example, and those that take other ways. batches: those that `calibrate` ran, the first of them,
+    as they were.
+    """
 
     mapping: QConfigMapping
     backend: Backend
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    calls: Sequence[Call]
     is_training: bool = False
-    batches: list[tuple[tuple[Any, ...], dict[str, Any]]] = dataclasses.field(default_factory=list)
+    batches: list[Call] = dataclasses.field(default_factory=list)
 
     def program(self, gm: GraphModule) -> Program:
         """A program, and what is known of its values."""
-        return Program(gm, Shapes(gm, *self.args, **self.kwargs))
+        return Program(gm, ShapesOfCalls(gm, self.calls))
 
 
 def prepare(
@@ -57,6 +61,7 @@ def prepare(
     backend: Backend | str = x86,
     training: bool = False,
     learn_scales: bool = False,
+    examples: Iterable[Any] = (),
 ) -> GraphModule:
     """Capture a module, if it is none yet, and give a copy that looks at the values that will be integers.
 
@@ -68,7 +73,9 @@ def prepare(
 
     training: give a copy that is trained further instead, with values and weights rounded as integers will round them;
     batch norms stay what they are. It starts in the modes that the module is in, and has `fake_quantize(on)`,
-    `observe(on)` and `freeze_batch_norms()` besides. learn_scales: its scales of values are parameters.
+    `observe(on)` and `freeze_batch_norms()` besides. learn_scales: its scales of values are parameters. examples: more
+    calls of a module that was captured for several, one for each way that they take: layers that no call comes to stay
+    in float.
 
     Raises QuantizationError for a module in training, one that is quantized already, and rules that no layer has;
     CaptureError as `trace` does.
@@ -80,17 +87,18 @@ def prepare(
     ['observers.input_1', 'observers.input_4']
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    calls = [(given, named), *map(call_of_batch, examples)]
     rules, table = mapping_of(mapping), backend_of(backend)
     model = as_module(model, given, named, training)
     if training:
-        preparation = Preparation(mapping_of_training(rules), table, given, named, is_training=True)
+        preparation = Preparation(mapping_of_training(rules), table, calls, is_training=True)
         return _prepare_training(model, preparation, learn_scales)
     _check(model)
-    gm = with_own_modules(as_flat(model)) if isinstance(model, GraphModule) else _captured(model, given, named)
+    gm = with_own_modules(as_flat(model)) if isinstance(model, GraphModule) else captured_for(model, calls[:1])
     own_state(gm)
-    open_attention(gm, Shapes(gm, *given, **named))
-    simplify(gm, given, named)
-    preparation = Preparation(rules, table, given, named)
+    open_attention(gm, ShapesOfCalls(gm, calls))
+    simplify(gm, calls)
+    preparation = Preparation(rules, table, calls)
     program = preparation.program(gm)
     add_observers(program, decide(program, rules, table))
     gm.recompile()
@@ -103,11 +111,10 @@ def _prepare_training(model: nn.Module, preparation: Preparation, learn_scales: 
     copied = copy.deepcopy(model, memo_of_results(model))
     modes = {path: module.training for path, module in model.named_modules()}
     copied.eval()
-    args, kwargs = preparation.args, preparation.kwargs
-    gm = copied if isinstance(copied, GraphModule) else _captured(copied, args, kwargs)
-    simplify_in_both_modes(gm, args, kwargs)
+    gm = captured_for(copied, preparation.calls[:1])
+    simplify_in_both_modes(gm, preparation.calls)
     other = copy.deepcopy(gm)
-    simplify(other, args, kwargs)
+    simplify(other, preparation.calls)
     program = preparation.program(other)
     decisions = decide(program, preparation.mapping, preparation.backend)
     round_in_training(gm, program, decisions, preparation.backend, learn_scales)
@@ -130,13 +137,18 @@ def as_module(
     """A module as it is; a function, which has no mode of its own, captured."""
     if isinstance(model, nn.Module):
         return model
-    return _captured(model, args, kwargs).train(training)
+    return captured_for(model, [(args, kwargs)]).train(training)
 
 
-def _captured(model: nn.Module | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphModule:
+def captured_for(model: nn.Module | Callable[..., Any], calls: Sequence[Call]) -> GraphModule:
+    """A module, captured for one call or several, if it is none yet, with the layers of torch's composed ones."""
+    if isinstance(model, GraphModule):
+        return model
     is_leaf = leaf_predicate(())
     leaf_modules = lambda module, path: is_leaf(module, path) and not isinstance(module, _COMPOSED)  # noqa: E731
-    return trace(model, args, kwargs=kwargs, leaf_modules=leaf_modules)
+    if len(calls) > 1:
+        return trace(model, examples=calls, leaf_modules=leaf_modules)
+    return trace(model, calls[0][0], kwargs=calls[0][1], leaf_modules=leaf_modules)
 
 
 def preparation_of(gm: nn.Module) -> Preparation:

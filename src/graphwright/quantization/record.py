@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from graphwright.engines import OptimizedReport, RunsOn
+from graphwright.engines import Call, OptimizedReport, RunsOn
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
 from graphwright.quantization.backends import Backend
@@ -96,7 +96,9 @@ def slower_layers(module: GraphModule, paths: Collection[str]) -> dict[str, str]
     """Of some layers of a lowered module, those that floats compute though their inputs are rounded, and why."""
     report = module.report
     found: dict[str, str] = {}
-    for part in report.parts if isinstance(report, OptimizedReport) else ():
+    if not isinstance(report, OptimizedReport):
+        return found
+    for part in report.parts:
         if not _is_float(part.runs_on):
             continue
         times = dict(part.times_us)
@@ -106,6 +108,9 @@ def slower_layers(module: GraphModule, paths: Collection[str]) -> dict[str, str]
         if floats and integers:
             reason = f"integers took {min(integers) / min(floats):.2f} of the time of floats"
         found |= {_owner(weight): reason for weight in part.weights}
+    faster = [part for part in report.parts if not _is_float(part.runs_on)]
+    for weight in (weight for part in faster for weight in part.weights):  # at other sizes
+        found.pop(_owner(weight), None)
     rounded = {row["path"] for row in module.meta[QUANTIZED]["rows"] if row["decision"] in ("static", "dynamic")}
     return {path: reason for path, reason in found.items() if path in rounded and path in paths}
 
@@ -237,14 +242,15 @@ def record_of(
     sqnr: Mapping[Node, float],
     paths: Mapping[Node, str],
     backend: Backend,
-    call: tuple[tuple[Any, ...], Mapping[str, Any]],
+    calls: Sequence[Call],
 ) -> dict[str, Any]:
     """Plain data that a module carries, and a file keeps: a row for each site, and the ranges of values by name.
 
-    call: with which the program was captured; tensors are kept by their shapes, dtypes and bounds.
+    calls: with which the program was captured; tensors are kept by their shapes, dtypes and bounds, and nothing of
+    several calls, and of those with objects of other kinds.
     """
     return {
-        "inputs": _described(call),
+        "inputs": _described(calls[0]) if len(calls) == 1 and _is_plain(calls[0]) else None,
         "backend": backend.name,
         "rows": [_recorded(each, ranges, grids, sqnr, paths) for each in decisions.values()],
         "ranges": {node.name: [each.low, each.high, each.mean_square] for node, each in ranges.items()},
@@ -276,7 +282,14 @@ def _recorded(
     return row
 
 
-def _described(call: tuple[tuple[Any, ...], Mapping[str, Any]]) -> Any:
+def _is_plain(value: Any) -> bool:
+    """Tell whether values are tensors, numbers and the like, in lists, tuples and dicts."""
+    if type(value) in (list, tuple, dict):
+        return all(map(_is_plain, value.values() if type(value) is dict else value))
+    return isinstance(value, torch.Tensor | int | float | complex | str | type(None) | torch.dtype | torch.device)
+
+
+def _described(call: Call) -> Any:
     """A call as plain data: tensors by their shapes, dtypes and bounds."""
     return pytree.tree_map(_leaf, [list(call[0]), dict(call[1])])
 

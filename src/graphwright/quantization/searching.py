@@ -11,16 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis import tensors_in
+from graphwright.engines import Call
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
-from graphwright.quantization.calibrating import calibrate, call_of_batch
+from graphwright.quantization.calibrating import calibrate
 from graphwright.quantization.converting import Parts, converted, parts_of
 from graphwright.quantization.grids import grid_of_input
 from graphwright.quantization.improving.judging import sqnr
 from graphwright.quantization.improving.watching import See, watching
 from graphwright.quantization.mapping import QConfigMapping
 from graphwright.quantization.preparing import mapping_of, prepare, with_mapping
-from graphwright.quantization.programs.state import Call, as_it_was, fresh
+from graphwright.quantization.programs.state import as_it_was, call_of_batch, examples_of, fresh
 from graphwright.quantization.schemes import QConfig, dynamic_int8
 from graphwright.runtime import GraphModule
 
@@ -137,7 +138,8 @@ class _Trial:
         self._metric = metric if callable(metric) else _METRICS.get(metric)
         if self._metric is None:
             raise QuantizationError(f"there is no metric {metric!r}", fix=f"metrics are {', '.join(_METRICS)}")
-        self.prepared = prepare(model, self.mapping, *self.calls[0])
+        first, *others = examples_of(model, self.calls)
+        self.prepared = prepare(model, self.mapping, *first, examples=others)
         calibrate(self.prepared, batches)
         with torch.no_grad(), as_it_was(self.prepared, model):
             self._expected = [self._run(model, call) for call in self.calls]

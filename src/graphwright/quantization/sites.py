@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis import Shapes
+from graphwright.engines import TensorEffects
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_inplace, is_untouched, positional_inputs
 from graphwright.quantization.attention import why_closed
@@ -168,7 +169,7 @@ class Program:
         graph = value.graph
         if graph not in self._effects:
             has_writes = any(is_inplace(node) for node in graph.nodes if node.op.startswith("call"))
-            self._effects[graph] = GraphEffects(graph, self.calls) if has_writes else None
+            self._effects[graph] = TensorEffects(graph, self.calls, self.shapes) if has_writes else None
         effects = self._effects[graph]
         return effects is not None and effects.writer_of(value) is not None
 

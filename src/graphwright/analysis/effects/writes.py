@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from torch import nn
 
@@ -17,12 +19,14 @@ from graphwright.ops import (
     is_region,
     module_call,
     raise_error,
+    set_attribute,
     unpack,
 )
-from graphwright.runtime import is_guard
+from graphwright.runtime import attribute_names, choose, is_guard
+from graphwright.values import is_named_tuple
 
 ModuleOf = Callable[[Node], "nn.Module | None"]
-_WRITES_NOTHING = (enter_context, exit_context, unpack, raise_error)
+_WRITES_NOTHING = (enter_context, exit_context, unpack, raise_error, choose, attribute_names)
 
 
 def written_values(
@@ -50,9 +54,18 @@ def written_values(
     call = find_call(node) if find_call is not None else _call(node, module)
     if call is not None:
         return list(dict.fromkeys(nodes_in([call.arguments.get(name) for name in call.writes])))
-    if node.op == "call_function" and any(node.target is target for target in _WRITES_NOTHING):
+    if node.op == "call_function" and (
+        any(node.target is target for target in _WRITES_NOTHING) or _only_holds(node.target)
+    ):
         return []
+    if node.target is set_attribute:
+        return [value for value in node.args[:1] if isinstance(value, Node)]
     return node.all_input_nodes if is_impure(node) and not is_random(node) else []
+
+
+def _only_holds(target: Any) -> bool:
+    """Tell whether a call makes an object that holds what it is given, as that of a dataclass does."""
+    return isinstance(target, type) and (dataclasses.is_dataclass(target) or is_named_tuple(target))
 
 
 def _call(node: Node, module: nn.Module | None) -> Call | None:

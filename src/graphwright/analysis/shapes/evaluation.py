@@ -72,6 +72,7 @@ class Evaluation:
         self.values: dict[Node, Any] = {}
         self.described: dict[Node, Any] = {}
         self.count = 0
+        self.around: tuple[Evaluation, Node] | None = None  # of a body, where its branch, loop or transform is
         self._runner, self._parts = runner, parts
         self._log = EditLog(graph)
         self._inside: dict[Node, list[Graph]] = {}  # the bodies that ran for a node
@@ -112,6 +113,22 @@ class Evaluation:
     def invalidate(self, node: Node) -> None:
         """Have a node run again."""
         self._log.note(node)
+
+    def may_run(self) -> bool:
+        """Tell whether these inputs may come here: not to a side of a branch of which they take the other one."""
+        if self.around is None:
+            return True
+        outer, node = self.around
+        pred = node.args[0]
+        if isinstance(pred, Node):
+            pred = outer.values.get(pred)
+        takes_other = (
+            node.target is cond
+            and isinstance(pred, bool)
+            and node.args[1] is not node.args[2]
+            and node.args[1 if pred else 2] is not self.graph
+        )
+        return not takes_other and outer.may_run()
 
     def is_stale(self) -> bool:
         """Tell whether the graph or a body in it was edited since the last run."""
@@ -280,6 +297,7 @@ class Evaluation:
     def stand_in_for(self, body: Graph, node: Node) -> Callable[..., Any]:
         """A function that runs a body of one of the nodes."""
         part = self._parts.get(body) or Evaluation(body, self._runner, self._parts)
+        part.around = self, node
         keeps_values = is_region(node) or _is_checkpoint(node)
 
         def run(*inputs: Any) -> Any:

@@ -78,6 +78,12 @@ class Shapes:
         """
         return None if gap_in(self._found(node)) is not None else self.value(node)
 
+    def may_run(self, node: Node) -> bool:
+        """Tell whether a node may run with these inputs: not on a side of a branch of which they take the other one."""
+        self._update()
+        part = self._parts.get(node.graph)
+        return part is not None and part.may_run()
+
     def why(self, node: Node) -> str:
         """Say why the shape of a node is not known, empty where it is: where that began, and what was missing."""
         self._update()

@@ -46,6 +46,31 @@ def record(
     >>> gm.graphs.names, gm.generate(torch.ones(3))
     (['forward_1', 'forward_2'], tensor([5., 5., 5.]))
     """
+    return trace(model, methods=_noted(model, run, methods), **options)
+
+
+def recorded_calls(model: nn.Module, run: Callable[[Any], Any], method: str = "forward") -> list[Call]:
+    """The calls `(args, kwargs)` of a method that a run makes, one of each form: what `record` captures a model for.
+
+    The model is left as it was, as by `record`. Raises CaptureError where the run does not call the method.
+
+    >>> calls = recorded_calls(nn.ReLU(), lambda model: (model(torch.ones(2)), model(input=torch.ones(1))))
+    >>> [kwargs for _, kwargs in calls]
+    [{}, {'input': tensor([1.])}]
+    """
+    return _noted(model, run, (method,))[method]
+
+
+def one_of_each_form(calls: Iterable[Call]) -> list[Call]:
+    """Those of some calls that differ from the ones before in more than data, sizes and numbers."""
+    found = dict[Any, Call]()
+    for args, kwargs in calls:
+        found.setdefault(_form_of_call(args, kwargs), (args, kwargs))
+    return [*found.values()]
+
+
+def _noted(model: nn.Module, run: Callable[[Any], Any], methods: Sequence[str]) -> dict[str, list[Call]]:
+    """The calls of methods that a run makes, by their names."""
     from graphwright.analysis import ModuleState, copied_inputs  # a room that captures do not need
 
     _check(model, methods)
@@ -62,7 +87,7 @@ def record(
             f"the run makes no call of {' or '.join(f'{type(model).__name__}.{name}' for name in methods)}",
             fix="have it call the model that it is given: record(model, lambda model: model.generate(ids))",
         )
-    return trace(model, methods=made, **options)
+    return made
 
 
 def _check(model: Any, methods: Iterable[str]) -> None:
@@ -111,10 +136,14 @@ class _Calls:
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Keep a copy of a call, if none of its form is known."""
-        form = _form(args, ()), tuple((name, _form(value, ())) for name, value in sorted(kwargs.items()))
+        form = _form_of_call(args, kwargs)
         if form not in self._forms:
             self._forms.add(form)
             self.examples.append(self._copied((args, kwargs)))
+
+
+def _form_of_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _form(args, ()), tuple((name, _form(value, ())) for name, value in sorted(kwargs.items()))
 
 
 def _form(value: Any, inside: tuple[int, ...]) -> Any:

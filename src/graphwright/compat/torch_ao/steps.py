@@ -80,7 +80,7 @@ def convert_fx(
         rules = None if qconfig_mapping is None else _rules(qconfig_mapping)
         graph_module = with_mapping(graph_module, rules, backend_config)
     preparation = preparation_of(graph_module)
-    return lower(convert(graph_module), preparation.args, preparation.kwargs, engine="torch")
+    return lower(convert(graph_module), *preparation.calls[0], engine="torch")
 
 
 def fuse_fx(model: nn.Module, fuse_custom_config: Any = None, backend_config: Any = None) -> GraphModule:

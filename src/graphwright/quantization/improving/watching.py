@@ -9,9 +9,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from graphwright.engines import Call
 from graphwright.ir import Node
 from graphwright.passes import install
-from graphwright.quantization.programs.state import Call, Onlooker, as_it_was, fresh
+from graphwright.quantization.programs.state import Onlooker, as_it_was, fresh
 from graphwright.quantization.sites import after
 from graphwright.runtime import GraphModule
 

@@ -54,8 +54,9 @@ class QuantizedLayers:
     """Finds quantized layers, and conversions that belong to none."""
 
     def prepare(self, program: Searched, besides: Collection[Node]) -> None:
-        """Keep integers between layers."""
-        Moving(program, besides).run()
+        """Keep integers between layers, where it is known what lies between."""
+        if not program.is_open:
+            Moving(program, besides).run()
 
     def find(self, program: Searched) -> list[Found]:
         """The sites of a program."""
@@ -116,6 +117,8 @@ class _Finding:
         """The site of a layer."""
         is_call = node.op == "call_function" and type(node.target).__hash__ is not None
         make = _LAYERS.get(node.target) if is_call else None
+        if self._program.is_open and make is not _Finding._linear:
+            return None
         found: Found | None = None if make is None else make(self, node)
         if found is None:
             return None
@@ -164,6 +167,7 @@ class _Finding:
         range_of = "float" if given["activation"] is None else given["activation"]
         path, of_scale, of_bias = paths
         biases = () if of_bias is None else (of_bias,)
+        shape = self._program.of_rows(shape)
         site = Linear((path,), (of_scale,), biases, shape, weight.shape[0], groups, bits, range_of, steps)
         return Found(site, nodes, inputs)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
-from torch import Tensor
 
-from graphwright.engines import FloatLayers, Search, engines_of_auto, fastest_form, installed
+from graphwright.engines import Call, FloatLayers, Search, engines_of_auto, fastest_form, installed
 from graphwright.errors import QuantizationError
 from graphwright.quantization.lowering.computing import has_onednn
 from graphwright.quantization.lowering.finding import QuantizedLayers
@@ -27,12 +26,7 @@ def check_engine(engine: str) -> None:
         raise QuantizationError(f"there is no engine {engine!r}", fix=fix)
 
 
-def lower(
-    r: GraphModule,
-    args: tuple[Any, ...] | Tensor = (),
-    kwargs: Mapping[str, Any] | None = None,
-    engine: Engine = "auto",
-) -> GraphModule:
+def lower(r: GraphModule, calls: Sequence[Call], engine: Engine) -> GraphModule:
     """Copy a reference program as it is, in whatever dialect, with the fastest kernels: see `lower` of the room.
 
     Raises QuantizationError for an engine that is not known, and PassError for one that is not installed.
@@ -49,4 +43,4 @@ def lower(
         again="",
         is_general=True,
     )
-    return fastest_form(r, args if isinstance(args, tuple) else (args,), dict(kwargs or {}), search)
+    return fastest_form(r, calls, search)

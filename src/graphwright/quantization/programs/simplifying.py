@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
-from graphwright.analysis import Shapes
+from graphwright.analysis import ShapesOfCalls
+from graphwright.engines import Call
 from graphwright.ir import Node
 from graphwright.passes import (
     FoldConditions,
@@ -41,13 +41,13 @@ def with_own_modules(gm: GraphModule) -> GraphModule:
     return copy.deepcopy(gm, {id(each): each for each in kept})
 
 
-def simplify(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def simplify(gm: GraphModule, calls: Sequence[Call]) -> None:
     """Make a program one of layers in evaluation, with batch norms folded and nothing in place."""
     read = _read(gm)
     SetTraining(False).run(gm)
     FoldConditions().run(gm)
     _fix_dtypes(gm)
-    simplify_in_both_modes(gm, args, kwargs)
+    simplify_in_both_modes(gm, calls)
     RemoveNoOps(inference=True).run(gm)
     use_linear_layers(gm)
     FuseConvBatchNorm(relu=False).run(gm)
@@ -79,9 +79,9 @@ def _let_go(gm: GraphModule, paths: Collection[str]) -> None:
             take_parameter_out(gm, path)
 
 
-def simplify_in_both_modes(gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def simplify_in_both_modes(gm: GraphModule, calls: Sequence[Call]) -> None:
     """Make a program one of layers with nothing in place, which trains as it did."""
-    shapes = Shapes(gm, *args, **kwargs)
+    shapes = ShapesOfCalls(gm, calls)
     for node in gm.graph.all_nodes():
         if isinstance(shapes.known_value(node), Tensor):
             node.meta["tensor_meta"] = shapes[node]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from graphwright.analysis import ModuleState, tensors_in
-from graphwright.engines import computes_gradients, writes_state
+from graphwright.capture import one_of_each_form
+from graphwright.engines import Call, call_of, computes_gradients, has_several, writes_state
 from graphwright.errors import QuantizationError
 from graphwright.quantization.observers.observer import Observer
 from graphwright.runtime import GraphModule
-
-Call = tuple[tuple[Any, ...], dict[str, Any]]  # arguments, and keyword arguments
 
 
 class Onlooker(nn.Module):
@@ -72,3 +71,19 @@ def fresh(call: Call) -> Call:
     """Copy a call, so that what a program does to its arguments is not done to these: a cache grows, say."""
     tensors = {id(tensor): tensor.detach().clone() for tensor in tensors_in(call)}
     return copy.deepcopy(call, tensors)
+
+
+def call_of_batch(batch: Any) -> Call:
+    """The arguments of the call that a batch stands for. Raises QuantizationError for what stands for none."""
+    call = call_of(batch)
+    if call is not None:
+        return call
+    what = "mapping of other keys than names" if isinstance(batch, Mapping) else type(batch).__name__
+    raise QuantizationError(
+        f"a batch is a {what}", fix="give a tensor, a tuple of arguments or a dict of keyword arguments"
+    )
+
+
+def examples_of(model: Any, calls: Sequence[Call]) -> list[Call]:
+    """The calls to prepare a module with: the first; of a module that was captured for several, one of each form."""
+    return one_of_each_form(calls) if isinstance(model, GraphModule) and has_several(model) else [*calls[:1]]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from torch import nn
 
+from graphwright.engines import Call
 from graphwright.ir import Node
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
@@ -152,9 +152,7 @@ def _activation(decision: Decision) -> str:
 # ---- and back
 
 
-def evaluated(
-    gm: GraphModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[GraphModule, dict[Node, Observer]]:
+def evaluated(gm: GraphModule, calls: Sequence[Call]) -> tuple[GraphModule, dict[Node, Observer]]:
     """Give a copy of a trained program as it is in evaluation, of float layers, and what was seen of its values."""
     made = copy.deepcopy(gm)
     if isinstance(made, TrainingModule):
@@ -167,5 +165,5 @@ def evaluated(
         if isinstance(module, FakeQuantizedLayer):
             give_back(module)
     made.eval()
-    simplify(made, args, kwargs)
+    simplify(made, calls)
     return made, {node: found[node.name] for node in made.graph.all_nodes() if node.name in found}

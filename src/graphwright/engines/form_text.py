@@ -1,12 +1,16 @@
-"""Names for the tensors that code reads, after the layers that they belong to."""
+"""The text of code of another form: names for its tensors, after their layers, and the statements it opens with."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from graphwright.ir import Graph, Namespace
+from graphwright.ir import Graph, Namespace, Node
+
+_WIDTH = 96  # of what stands before `=` without brackets, in which it may be broken
 
 
 def names_of_tensors(paths: Iterable[str]) -> dict[str, str]:
@@ -60,3 +64,34 @@ def free_names(graph: Graph, paths: Iterable[str]) -> None:
     for i, node in enumerate(graph.all_nodes()):
         if node.op == "get_attr" and node.target in paths:
             node.name = f"read_{i}_"
+
+
+# ---- what it opens with
+
+
+def opening(
+    writer: Any, held: str, check: str, why: str, beside: str, graph: Graph, is_whole: bool = False
+) -> list[str]:
+    """The statements before all others.
+
+    held: the name to give to what the check gives, which is unpacked into the variables of `writer`; if `is_whole`, it
+    is the one of these. check: its call; it gives None for the reasons that `why` names, and then the method `beside`
+    runs with the parameters of `graph`.
+    """
+    if not is_whole:
+        held = writer.names.new(held)
+        writer.names.take(held)
+    passed = ", ".join(map(_passed_on, graph.find_nodes(op="placeholder")))
+    lines = [f"{held} = {check}", f"if {held} is None:  # {why}", f"    return {writer.root}.{beside}({passed})"]
+    variables = [*writer.variables.values()]
+    if variables and not is_whole:
+        left = ", ".join(variables) + "," * (len(variables) == 1)
+        lines.append(f"{left} = {held}" if len(left) <= _WIDTH else f"({left}) = {held}")
+    return lines
+
+
+def _passed_on(node: Node) -> str:
+    """A parameter of a function as the argument of a call."""
+    target = str(node.target)
+    is_keyword = (node._meta or {}).get("parameter_kind") is inspect.Parameter.KEYWORD_ONLY
+    return f"{target}={target}" if is_keyword else target
