@@ -13,7 +13,6 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from graphwright.errors import ExportError
-from graphwright.ir import Node
 from graphwright.onnx.regions import Around
 from graphwright.onnx.torch_private import call_operator
 from graphwright.runtime import GraphModule, graph_of
@@ -60,7 +59,7 @@ def check_asked_for(module: GraphModule, asked: Sequence[Any]) -> None:
         raise ExportError(f"modules_as_functions names {name!r}, {why}", at=type(module).__name__, fix=fix)
 
 
-def call_as_function(node: Node, name: str, module: Callable[..., Any], around: Around) -> Any:
+def call_as_function(name: str, module: Callable[..., Any], around: Around) -> Any:
     """Call a module whose tensors come out of a function of the model; what else it gives is as in this run."""
     kept: list[Any] = []
 

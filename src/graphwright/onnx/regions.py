@@ -217,12 +217,11 @@ def loop(
     carried: Sequence[Any],
     around: Around,
     breaks: bool,
-    count: int,
 ) -> tuple[Any, ...]:
     """Run a loop as often as data says: over `items`, or as long as `test` holds.
 
     `step` takes an item, where there are some, the carried values and the operands; it gives whether to stop, where it
-    `breaks`, the carried values and `count` values to collect. The last carried values come out, then these.
+    `breaks`, the carried values and what to collect. The last carried values come out, then these.
     """
     values, spec = flatten(list(carried))
     values = [as_number_tensor(value) if isinstance(value, _NO_SIZES) else value for value in values]
@@ -238,7 +237,7 @@ def loop(
         flat, shape = flatten(after)
         return (going, stop), flat, more, shape
 
-    plan = _loop_plan(node, values, spec, around, run, count)
+    plan = _loop_plan(node, values, spec, around, run)
     state = [each for value, kind in zip(values, plan.kinds, strict=True) for each in packed(value, kind)]
     ends = breaks or test is not None
 
@@ -275,7 +274,7 @@ def _collected(rows: torch.Tensor, kind: Kind) -> Collected:
     return Collected(rows, kind={"int": int, "float": float, "bool": bool}.get(kind.name, torch.Tensor))
 
 
-def _loop_plan(node: Node, values: list[Any], spec: Any, around: Around, run: Body, count: int) -> LoopPlan:
+def _loop_plan(node: Node, values: list[Any], spec: Any, around: Around, run: Body) -> LoopPlan:
     """See what one iteration gives for what it was given, and what it writes to."""
     with quietly():
         inner = _copies(around.values)

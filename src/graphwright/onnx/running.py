@@ -113,9 +113,7 @@ class Running(Interpreter):
         if is_asked_for(target, module, self._functions):
             self._note(self.node, "function", type(module).__name__)
             around = self._around(self.node, (list(args), kwargs))
-            return call_as_function(
-                self.node, type(module).__name__, lambda *a, **k: self._called(target, a, k), around
-            )
+            return call_as_function(type(module).__name__, lambda *a, **k: self._called(target, a, k), around)
         return self._called(target, args, kwargs)
 
     def _called(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -352,7 +350,7 @@ class Running(Interpreter):
             more = (False, count) if count else (False,)
             return kind(test, body, carried, operands, *more)  # the program knows how often
         self._note(node, "Loop", "")
-        return self._at(node, loop, node, None, test, body, carried, self._around(node, operands), breaks, count)
+        return self._at(node, loop, node, None, test, body, carried, self._around(node, operands), breaks)
 
     def _for(
         self,
@@ -374,7 +372,7 @@ class Running(Interpreter):
         items = as_items(iterable if not is_known or isinstance(iterable, range) else list(iterable))
         self._note(node, "Loop", "")
         around = self._around(node, (items, *operands))
-        return self._at(node, loop, node, items, None, body, carried, around, breaks, count)
+        return self._at(node, loop, node, items, None, body, carried, around, breaks)
 
 
 _STORES = (new_object, set_attribute)

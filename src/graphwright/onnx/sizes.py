@@ -58,7 +58,7 @@ def export_open(
     program, sizes = _first(inputs, run, accepts)
     for _ in range(4):
         facts = facts_of(program, inputs)
-        better = next(_improvements(inputs, sizes, facts, accepts), None)
+        better = next(_improvements(sizes, facts, accepts), None)
         if better is None:
             return program, sizes, []
         _, tried = better
@@ -125,9 +125,7 @@ def _choices(inputs: Sequence[Input], given: Sizes) -> Iterator[Sizes]:
             yield sizes
 
 
-def _improvements(
-    inputs: Sequence[Input], sizes: Sizes, facts: Facts, accepts: Callable[[Sizes], bool]
-) -> Iterator[tuple[Place, Sizes]]:
+def _improvements(sizes: Sizes, facts: Facts, accepts: Callable[[Sizes], bool]) -> Iterator[tuple[Place, Sizes]]:
     """Sizes for which the program runs, and which differ from these where the model would have one alone."""
     for place in [*facts.fixed, *facts.equal]:
         for tried in _others(sizes, place):
@@ -150,7 +148,7 @@ def _others(sizes: Sizes, place: Place) -> Iterator[Sizes]:
 def said_of_fixed(inputs: Sequence[Input], sizes: Sizes, facts: Facts, accepts: Callable[[Sizes], bool]) -> list[str]:
     """Say of sizes that the model fixes, and the program does not."""
     lines = []
-    for place, _ in _improvements(inputs, sizes, facts, accepts):
+    for place, _ in _improvements(sizes, facts, accepts):
         i, dim = place
         where = f"dimension {dim} of {inputs[i].name!r}"
         if place in facts.fixed:

@@ -152,7 +152,7 @@ def put_sums(
             reader = _static_reader(node, program, decisions)
             if reader is None or not any(_comes_of_layer(each, program, decisions) for each in decision.site.inputs):
                 continue
-            edges = _summed(decision.site, program, decisions, backend)
+            edges = _summed(decision.site, decisions, backend)
             decision.mode, decision.config, decision.edges = "static", reader.config, edges
             decision.reason, decision.rule = f"{reader.site.path}, which reads it, is quantized", reader.rule
             changed = True
@@ -182,7 +182,7 @@ def _comes_of_layer(value: Node, program: Program, decisions: Mapping[Node, Deci
         value = before
 
 
-def _summed(site: Site, program: Program, decisions: Mapping[Node, Decision], backend: Backend) -> tuple[Node, ...]:
+def _summed(site: Site, decisions: Mapping[Node, Decision], backend: Backend) -> tuple[Node, ...]:
     """The inputs of a sum that are quantized: all, but one that a kernel adds to before it rounds."""
     if site.kind != "add" or not backend.adds_float:
         return site.inputs

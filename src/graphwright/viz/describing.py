@@ -161,7 +161,7 @@ class _Writer:
                 stack,
                 self._measured.values.get(node) or noted_value(node),
                 _place_of(node),
-                tuple(_details(node, called)),
+                tuple(_details(called)),
                 tuple(said),
                 is_guard(node),
                 tuple(bodies),
@@ -220,7 +220,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _details(node: Node, called: nn.Module | None) -> Iterator[tuple[str, str]]:
+def _details(called: nn.Module | None) -> Iterator[tuple[str, str]]:
     """What a module is made with, and its own parameters and buffers."""
     if called is None or isinstance(called, GraphModule):
         return

@@ -120,13 +120,13 @@ class FxGraphDrawer:
             box = pydot.Node(node.name, label=label, shape=self._shape, fillcolor=_color_of(node), **_BOX)
             drawing.add_node(box)
             if self._draws_weights and node.op == "call_module":
-                self._draw_weights(drawing, box, node, _module_of(module, node))
+                self._draw_weights(drawing, node, _module_of(module, node))
         for node in shown:
             for user in node.users:
                 drawing.add_edge(pydot.Edge(node.name, user.name))
         return drawing
 
-    def _draw_weights(self, drawing: pydot.Dot, box: pydot.Node, node: Node, module: nn.Module) -> None:
+    def _draw_weights(self, drawing: pydot.Dot, node: Node, module: nn.Module) -> None:
         import pydot
 
         if isinstance(module, GraphModule):

@@ -201,14 +201,14 @@ class Ambient:
     def _set_by_function(self, key: _Key, flag: bool) -> None:
         """`torch.set_grad_enabled(flag)`, also where it goes on as a context; one may set what was before another."""
         last = self._open[-1] if self._open else None
-        if last is not None and last.restores is not None and (last.restores is flag or self._was_before(last, flag)):
+        if last is not None and last.restores is not None and (last.restores is flag or self._was_before(flag)):
             self._left = key, last.node.args[1]
             self._leave(last.key)
         else:
             before = torch.is_grad_enabled()
             self._enter(key, torch.set_grad_enabled, flag).restores = before
 
-    def _was_before(self, last: _Region, flag: bool) -> bool:
+    def _was_before(self, flag: bool) -> bool:
         """Tell whether a flag is the grad mode that was read outside of the innermost region."""
         symbol = symbol_of(flag)
         around = [region.node for region in self._open[:-1] if region.key[0] in ("grad", "inference")]

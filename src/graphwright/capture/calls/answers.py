@@ -98,7 +98,7 @@ def _place_in_memory(recorder: TypedCapture, name: str, args: tuple[Any, ...], k
     return tuple([as_number(number(recorder.item_node(node, i, ""), item)) for i, item in enumerate(value)])
 
 
-def read_property(recorder: TypedCapture, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def read_property(recorder: TypedCapture, name: str, args: tuple[Any, ...]) -> Any:
     """Answer the read of an attribute of a tensor, or record that one is set."""
     owner = args[0]
     if len(args) == 1 and is_read_at_the_call(name):

@@ -66,7 +66,7 @@ def identity_asked(
         if type(value) is TensorProxy:
             told_by(value)
         elif is_symbolic(value):
-            _refuse_identity(value)
+            _refuse_identity()
         else:
             _tell_apart(value)
     return NotImplemented
@@ -128,7 +128,7 @@ def _is_same_number(left: Any, right: Any) -> Any:
     if kind is float:
         for symbol in symbols if len(symbols) == 2 else ():
             if symbol.function in ("opaque", "branch"):  # one that the program has already, may be
-                _refuse_identity(left)
+                _refuse_identity()
         return False
     if kind is bool:
         return left == right
@@ -137,7 +137,7 @@ def _is_same_number(left: Any, right: Any) -> Any:
     return (left == right) & is_small
 
 
-def _refuse_identity(number: Any) -> None:
+def _refuse_identity() -> None:
     recorder: Any = running()
     error = CaptureError(
         "the program asks whether two numbers are one object, of which only a run knows",

@@ -243,7 +243,7 @@ class Inputs:
             held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
             same = rebuild(value, held)
             self._class_matters(path, kind)
-            return self.objects.remember(self._with_attributes(path, value, same, make, inner), make)
+            return self.objects.remember(self._with_attributes(value, same, make, inner), make)
         if is_object(value):
             return self._object(path, value, make, inner)
         if kind is functools.partial:
@@ -303,14 +303,12 @@ class Inputs:
         self._class_matters(path, type(value))
         made = self._inside[id(value)] = new_object(type(value))
         try:
-            self._with_attributes(path, value, made, make, inner)
+            self._with_attributes(value, made, make, inner)
         finally:
             del self._inside[id(value)]
         return self.objects.remember(made, make)
 
-    def _with_attributes(
-        self, path: str, value: Any, same: Any, make: Callable[[], Node], inner: Callable[..., Any]
-    ) -> Any:
+    def _with_attributes(self, value: Any, same: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
         """What stands for an object, or for a container of a class of its own, with the attributes of that."""
         if isinstance(value, dict) and is_record(value):
             return same  # an output class of transformers, whose attributes are its items

@@ -277,7 +277,7 @@ class Recorder:
             raise again(self.pending)
         function, prop, name, plain, is_compiled = SEEN[function]
         if prop is not None:
-            return read_property(self, prop, function, args)
+            return read_property(self, prop, args)
         if is_compiled:
             return record_compiled_method(self, function, args, kwargs)  # type: ignore[arg-type]
         if name is None:

@@ -77,7 +77,7 @@ class Fitting(BothSides):
         if call.key in _SIZED and isinstance(dims, tuple):
             self._mend_sizes(node, call.key, call.arguments, dims, before)
         elif call.key in ("chunk", "split", "tensor_split", "split_with_sizes") and isinstance(dims, list):
-            self._mend_pieces(node, call.key, call.arguments, dims, before)
+            self._mend_pieces(node, call.arguments, dims, before)
         elif call.key == "getitem":
             self._mend_index(node, twin)
         elif call.key in ("layer_norm", "rms_norm") and isinstance(dims, tuple):
@@ -113,7 +113,7 @@ class Fitting(BothSides):
         else:
             node.args, node.kwargs = (node.args[0], tuple(sizes)), {}
 
-    def _mend_pieces(self, node: Node, key: str, arguments: Mapping[str, Any], dims: Any, before: Any) -> None:
+    def _mend_pieces(self, node: Node, arguments: Mapping[str, Any], dims: Any, before: Any) -> None:
         """Have pieces of the sizes that they have now."""
         owner = arguments["tensor" if "tensor" in arguments else "input"]
         place = self._number(arguments.get("dim", 0))

@@ -67,7 +67,7 @@ def split(
     graph = graph_of(gm)
     nodes = [node for node in graph.nodes if node._op not in _FREE]
     if by is not None:
-        stage_of, count = labelled_stages(gm, graph, nodes, by)
+        stage_of, count = labelled_stages(gm, nodes, by)
         return make_stages(gm, graph, stage_of, [0.0] * count, type(gm).__name__)
     blocks = _blocks(nodes)
     weights = [0.0] * len(nodes)

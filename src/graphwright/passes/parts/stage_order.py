@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.errors import PassError, UnknownNameError
-from graphwright.ir import Graph, Node
+from graphwright.ir import Node
 from graphwright.ops import enter_context, exit_context, is_impure, is_inplace, sources_of
 from graphwright.passes.parts.wanted_values import close_names
 from graphwright.passes.support.bodies import module_of
@@ -17,7 +17,7 @@ from graphwright.runtime import is_guard
 
 
 def labelled_stages(
-    gm: nn.Module, graph: Graph, nodes: list[Node], by: Mapping[str, Any] | Callable[[Node], Any]
+    gm: nn.Module, nodes: list[Node], by: Mapping[str, Any] | Callable[[Node], Any]
 ) -> tuple[dict[Node, int], int]:
     """Give each node the number of its stage, and say how many there are.
 

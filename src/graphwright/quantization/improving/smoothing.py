@@ -94,7 +94,7 @@ def _smooth_group(program: Program, calls: ModuleCalls, decisions: Sequence[Deci
     linears = [module for module in modules if isinstance(module, nn.Linear)]
     value = decisions[0].site.node.args[0]
     assert isinstance(value, Node)
-    norm = _norm_of(program, calls, value, decisions)
+    norm = _norm_of(calls, value, decisions)
     factors, gain = _factors(decisions[0], linears, rows)
     if gain < (_GAIN_FREE if norm is not None else _GAIN):
         return False
@@ -130,9 +130,7 @@ def _factors(decision: Decision, linears: Sequence[nn.Linear], rows: Tensor) -> 
     return scaled.factors, plain.rounded.error / max(scaled.rounded.error, 1e-30)
 
 
-def _norm_of(
-    program: Program, calls: ModuleCalls, value: Node, decisions: Sequence[Decision]
-) -> nn.LayerNorm | nn.RMSNorm | None:
+def _norm_of(calls: ModuleCalls, value: Node, decisions: Sequence[Decision]) -> nn.LayerNorm | nn.RMSNorm | None:
     """The norm that gives a value to these layers alone, and can take factors."""
     module = calls.find(value)
     if not isinstance(module, nn.LayerNorm | nn.RMSNorm) or type(module) not in (nn.LayerNorm, nn.RMSNorm):

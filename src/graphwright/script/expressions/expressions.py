@@ -118,7 +118,7 @@ def _tuple(c: Context, node: ast.Tuple, named: str) -> Value:
 
 def _list(c: Context, node: ast.List | ast.Set, named: str) -> Value:
     if isinstance(node, ast.List) and any(isinstance(part, ast.Starred) for part in node.elts):
-        return _spread_list(c, node, named)
+        return _spread_list(c, node)
     items = _items(c, node.elts)
     if items is None:
         return BAD
@@ -132,7 +132,7 @@ def _list(c: Context, node: ast.List | ast.Set, named: str) -> Value:
     return made
 
 
-def _spread_list(c: Context, node: ast.List, named: str) -> Value:
+def _spread_list(c: Context, node: ast.List) -> Value:
     """`[a, *values, b]`: lists that are added up, where the graph tells what is in one."""
     parts: list[Value] = []
     for element in node.elts:

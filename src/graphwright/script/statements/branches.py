@@ -162,12 +162,12 @@ def _join(c: Context, test: Value, one: Side, other: Side, live: frozenset[str],
 
     merger = Merger(c, (one, other), at, condition)
     names = merger.variables(kinds, live, c.frame.is_entry and kinds == {"return"})
-    made = _flags_of_test(c, test, merger, (one, other), at) or _write(c, test, merger, (one, other), at)
+    made = _flags_of_test(c, test, merger, (one, other)) or _write(c, test, merger, (one, other), at)
     c.frame.names = {name: filled(value, made) for name, value in names.items()}
     return kinds
 
 
-def _flags_of_test(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side], at: ast.AST) -> Given | None:
+def _flags_of_test(c: Context, test: Value, merger: Merger, sides: tuple[Side, Side]) -> Given | None:
     """The values of a branch that gives nothing but whether its condition holds; None for every other one."""
     if not merger.slots or not isinstance(test, Runtime) or not all(side.body.is_empty() for side in sides):
         return None
