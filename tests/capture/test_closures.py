@@ -46,6 +46,11 @@ def through_a_list(model: nn.Module) -> Callable[..., Any]:
     return run
 
 
+def through_a_dict(model: nn.Module) -> Callable[..., Any]:
+    layers = {"first": model}
+    return lambda x: layers["first"](x) * 2
+
+
 def through_a_decorator(model: nn.Module) -> Callable[..., Any]:
     def twice(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -80,6 +85,7 @@ WAYS = [
     pytest.param(through_closure, "model", id="closure"),
     pytest.param(through_another_function, "model", id="another function"),
     pytest.param(through_a_list, "layers_0", id="list"),
+    pytest.param(through_a_dict, "layers_first", id="dict"),
     pytest.param(through_a_decorator, "model", id="decorator"),
     pytest.param(lambda model: Owner(model).run, "model", id="bound object"),
     pytest.param(lambda model: functools.partial(through_closure(model)), "model", id="partial"),

@@ -311,3 +311,33 @@ def test_an_argument_that_is_asked_for_is_asked_for_at_the_call() -> None:
     gm = trace(program, (TWO, TWO))
     with pytest.raises(GuardError, match=r"argument 'mask' was a tensor .* now it is None"):
         gm(TWO)
+
+
+def text_of_the_last(x: Tensor) -> Any:
+    name = "none"
+    for _ in range(x.shape[0]):
+        name = "some"
+    return x, name
+
+
+def text_that_grows(x: Tensor) -> Any:
+    found = ""
+    for row in x:
+        found = found + str(int(row.sum()))
+    return found
+
+
+def text_that_is_asked_for(x: Tensor) -> Any:
+    name, count = "first", 0
+    while x.sum() < 10:
+        x = x + 1
+        count = count + 1 if name == "first" else count
+        name = "other"
+    return x, count
+
+
+@pytest.mark.parametrize("program", [text_of_the_last, text_that_grows, text_that_is_asked_for])
+def test_a_text_that_a_loop_changes_is_that_of_the_run(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.ones(3, 2),))
+    for rows in (1, 3, 5):
+        assert str(gm(torch.ones(rows, 2))) == str(program(torch.ones(rows, 2)))

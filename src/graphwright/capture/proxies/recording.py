@@ -97,7 +97,7 @@ class TracerBase:
 
     def open_graphs(self) -> list[Graph]:
         """The graphs whose values may be used here: the one being written to, and those around its branch."""
-        return [self.graph] if self._recorder is None else self._recorder.open_graphs()
+        return [self.graph] if self._recorder is None else [region.graph for region in self._recorder.region.all()]
 
     # ---- recording
 

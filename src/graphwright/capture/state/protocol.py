@@ -388,9 +388,6 @@ class SymbolicCapture(Capture, Protocol):
     def writes(self) -> SymbolicWrites:
         """What the program writes in place."""
 
-    def open_graphs(self) -> list[Graph]:
-        """The graph that is being written to, and those around its branch."""
-
     def look(self, frame: FrameType) -> None:
         """See that an operation is not inside the forward of an autograd function, whose backward would be lost."""
 

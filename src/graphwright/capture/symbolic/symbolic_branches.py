@@ -94,15 +94,6 @@ class SymbolicRecorder:
         """The graph that is being written to."""
         return self._region.graph
 
-    def open_graphs(self) -> list[Graph]:
-        """The graph that is being written to, and those around its branch."""
-        region: Region | None = self._region
-        graphs = []
-        while region is not None:
-            graphs.append(region.graph)
-            region = region.outer
-        return graphs
-
     @property
     def scope(self) -> Any:
         """The module call that is running."""
