@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import heapq
 import sys
 import types
 from collections.abc import Callable
@@ -329,8 +330,13 @@ def _deleted(x):
     return x
 
 
+def _pushed(x):
+    heapq.heappush(LOG, x.shape[0])
+    return x
+
+
 @pytest.mark.parametrize(
-    "program", [_extended, _through_another, _item, _added, _deleted], ids=lambda program: program.__name__
+    "program", [_extended, _through_another, _item, _added, _deleted, _pushed], ids=lambda program: program.__name__
 )
 def test_containers_from_outside_are_not_changed(program):
     LOG[:] = [3]

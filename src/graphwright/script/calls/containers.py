@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.script.program.values import Reference, Value
+from graphwright.script.program.values import Reference, Value, is_outside
 from graphwright.script.types import (
     ANY,
     BOOL,
@@ -92,6 +92,8 @@ def _of_pairs(value: Value) -> DictType:
 
 def _on_heap(function: Any, added: bool, gives: bool) -> Callable[..., Value]:
     def on_heap(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+        if args and is_outside(args[0]):
+            return c.changes_outside(args[0], node)
         heap = resolved(args[0].type) if args else ANY
         if not isinstance(heap, ListType) or heap.kind is not list:
             return c.problem(f"{function.__name__} takes a list, and is given {heap}", node, "heap: List[float] = []")
