@@ -82,11 +82,12 @@ class AttributesBefore:
     `names` are those that count of what a thread has of its own.
     """
 
-    __slots__ = ("_held", "_inner", "_is_own", "_names", "_table")
+    __slots__ = ("_computed", "_held", "_inner", "_is_own", "_names", "_table")
 
     def __init__(self, value: Any, names: Collection[str] | None = None) -> None:
         self._table, self._names = state_of(value), names
         self._is_own = isinstance(value, threading.local | Enum)
+        self._computed = _computed_once(type(value)) if isinstance(value, Enum) else set()
         self._held = self._now()
         self._inner = ContentsBefore([held for held in self._held.values() if type(held) in _CONTAINERS])
 
@@ -96,7 +97,8 @@ class AttributesBefore:
     def _now(self) -> dict[str, Any]:
         if self._names is not None:
             return {name: held for name, held in self._table.items() if name in self._names}
-        return {name: held for name, held in self._table.items() if self._is_own or not name.startswith("_")}
+        hidden = self._computed if self._is_own else {name for name in self._table if name.startswith("_")}
+        return {name: held for name, held in self._table.items() if name not in hidden}
 
     def is_changed(self, but: Collection[int] = ()) -> bool:
         """Tell whether it has something else in one of them now."""
@@ -112,6 +114,12 @@ class AttributesBefore:
             del self._table[name]
         self._table.update(self._held)
         self._inner.put_back()
+
+
+def _computed_once(kind: type) -> set[str]:
+    """The attributes that objects of a class compute when they are first read."""
+    members = [item for base in kind.__mro__ for item in vars(base).items()]
+    return {name for name, value in members if isinstance(value, functools.cached_property)}
 
 
 class ModulesBefore:
