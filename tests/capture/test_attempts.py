@@ -244,3 +244,32 @@ def test_an_error_goes_to_the_nearest_handler_whatever_is_around_it() -> None:
 
     with pytest.raises(CaptureError, match="`finally` does what an error must not leave out"):
         trace(program, (torch.ones(2), 2))
+
+
+def test_an_index_of_data_that_fails_for_the_example_is_refused() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        try:
+            y = torch.ones(4)[x.long().sum()]
+        except IndexError:
+            return x * 2
+        return y
+
+    with pytest.raises(CaptureError, match=r"catches what an operation raises for some data(?s:.*)ones\(4\)\["):
+        trace(program, (torch.ones(2, 3),))
+    gm = trace(program, (torch.zeros(2, 3),))
+    for x in (torch.zeros(2, 3), torch.ones(2, 3)):
+        assert torch.equal(gm(x), program(x))
+
+
+def test_the_class_that_a_handler_asks_for_is_guarded() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        try:
+            y = torch.ones(4)[x.long().sum()] + x.sum()
+        except Exception as error:
+            return x * 2 if type(error) is IndexError else x * 3
+        return y
+
+    gm = trace(program, (torch.zeros(2, 3),))
+    assert torch.equal(gm(torch.zeros(2, 3)), program(torch.zeros(2, 3)))
+    with pytest.raises(GuardError):
+        gm(torch.ones(2, 3))

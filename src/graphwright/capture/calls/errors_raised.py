@@ -119,5 +119,5 @@ def fails_by_data(recorder: TypedCapture, target: Target, args: tuple[Any, ...])
         if isinstance(leaf, Node) and leaf.target in (int, float, "item"):
             return True
     if target is operator.getitem:
-        return any(True for _ in nodes_in(args[1:]))
+        return any(_is_tensor(leaf) for leaf in leaves(args[1:]))
     return target in _DIVISIONS or getattr(target, "__module__", None) == math.__name__
