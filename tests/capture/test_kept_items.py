@@ -384,3 +384,22 @@ def test_a_container_takes_the_place_of_none(kind: type) -> None:
     for x in (torch.ones(2), torch.ones(3), torch.ones(2)):
         assert torch.equal(gm(x), model(x))
     assert len(gm.kept) == 3  # type: ignore[arg-type]
+
+
+class InATuple(nn.Module):
+    def __init__(self, kept: Any) -> None:
+        super().__init__()
+        self.kept = (kept,)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if isinstance(self.kept[0], list):
+            self.kept[0].append(x)
+        else:
+            self.kept[0]["rows"] = x
+        return x
+
+
+@pytest.mark.parametrize("kept", [[], {}])
+def test_a_container_in_a_tuple_is_refused_where_it_grows(kept: Any) -> None:
+    with pytest.raises(CaptureError, match=r"adds to InATuple\.kept\[0\], which a tuple holds"):
+        trace(InATuple(kept), (torch.ones(2),))

@@ -483,6 +483,11 @@ class Keeping:
     def _learn_growth(self, table: Table) -> bool:
         """Have a list or dict grow in the next pass, if it is not expected to."""
         place = table.path, table.keys
+        if (
+            isinstance(self._live.get(place), Grows) and table.keys and not is_growing(table.now)
+        ):  # none can stand there
+            self._refuse(table, "", f"adds to {table.owner}, which a tuple holds", "keep it in a list or dict instead")
+            return False
         grows = self._items.kind(type(table.now), {**table.before, **held_by(table.now)}.items())
         known = self._live.get(place)
         if isinstance(known, Grows) and not isinstance(table.now, set):
