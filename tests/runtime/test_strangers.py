@@ -222,6 +222,18 @@ def test_a_name_that_may_be_a_method_is_looked_at_when_the_program_runs(
         gm(torch.ones(2))
 
 
+def test_private_attributes_are_data_alone(program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path) -> None:
+    steps = [calls("a", SPACE, _width=X, _rows={"list": [1]}), reads("b", A, "_width")]
+    gm = graphwright.load(crafted(program, steps, tmp_path / "good.gw"))
+    assert "read_private" in gm.code and torch.equal(gm(torch.ones(2)), torch.ones(2))
+    graphwright.save(gm, tmp_path / "again.gw")
+    assert nodes_in(tmp_path / "again.gw") == nodes_in(tmp_path / "good.gw")
+    for name, what in (("_rows", "but a list"), ("_parameters", "it has none itself")):
+        gm = graphwright.load(crafted(program, [steps[0], reads("b", A, name)], tmp_path / "bad.gw"))
+        with pytest.raises(GraphwrightError, match=rf"{name!r} of a SimpleNamespace is no tensor or number.*{what}"):
+            gm(torch.ones(2))
+
+
 def test_what_is_looked_at_when_the_program_runs_is_saved_as_it_was(
     program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import torch
 from torch import nn
 
 from graphwright.errors import GraphError
@@ -35,5 +36,35 @@ def read_field(value: Any, name: str, *default: Any) -> Any:
             f"{name!r} of a {type(value).__name__} is no data, but a {type(found).__name__}: a program that was loaded "
             "from a file may not read it",
             fix="call the method, or load the program from its source",
+        )
+    return found
+
+
+# What a private attribute of an object may be for a program to read it: a tensor, or a value without parts.
+_PLAIN = (torch.Tensor, nn.Parameter, bool, int, float, complex, str, type(None), torch.Size, torch.dtype, torch.device)
+
+
+def read_private(value: Any, name: str, *default: Any) -> Any:
+    """Read an attribute that an object itself has, `value._name`, and that is a tensor, a number or the like.
+
+    Stands for `getattr` of private names in programs that come from a file. What a class has is not looked at, so that
+    nothing runs.
+
+    >>> read_private(types.SimpleNamespace(_width=3), "_width")
+    3
+    >>> read_private(nn.Linear(1, 1), "_parameters")
+    Traceback (most recent call last):
+    graphwright.errors.GraphError: '_parameters' of a Linear is no tensor or number, but a dict...
+    """
+    own: dict[str, Any] = getattr(value, "__dict__", {})
+    if name not in own and default:
+        return default[0]
+    found = own.get(name, own)
+    if type(found) not in _PLAIN:
+        what = f"but a {type(found).__name__}" if name in own else "and it has none itself"
+        raise GraphError(
+            f"{name!r} of a {type(value).__name__} is no tensor or number, {what}: a program that was loaded from a "
+            "file may read no other private attributes",
+            fix="load the program from its source",
         )
     return found

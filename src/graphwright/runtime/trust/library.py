@@ -89,8 +89,9 @@ TARGETS_ALONE = (
     ops.Entering, ops.enter_context,
     ops.exit_context, ops.raise_error, ops.generated, ops.write_attribute, ops.set_attribute,
     ops.delete_attribute, ops.evaluated, ops.expect_bound, ops.unpack, objects.attributes_of, objects.attribute_names,
-    objects.new_object, objects.array_facts, objects.layer_facts, fields.read_field, torch.utils.checkpoint.checkpoint,
-    torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call, *guards.EXPECTATIONS, *MANAGERS,
+    objects.new_object, objects.array_facts, objects.layer_facts, fields.read_field, fields.read_private,
+    torch.utils.checkpoint.checkpoint, torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call,
+    *guards.EXPECTATIONS, *MANAGERS,
 )  # fmt: skip
 
 # Functions of ours in rooms that are loaded at first use: they compute tensors of tensors, and nothing else.

@@ -201,6 +201,15 @@ def is_secret(name: str) -> bool:
     return not name.isidentifier() or is_private or name in _machinery()
 
 
+def is_private(name: str) -> bool:
+    """Tell whether a name is one of an object's own, which others are asked not to read, and none of Python's.
+
+    >>> is_private("_width"), is_private("__class__"), is_private("width"), is_private("_")
+    (True, False, False, True)
+    """
+    return name.isidentifier() and name.startswith("_") and not name.startswith("__") and name not in _machinery()
+
+
 @functools.cache
 def _holders(name: str) -> tuple[type, ...]:
     """The classes of values that have an attribute of this name, of those whose tables are known."""

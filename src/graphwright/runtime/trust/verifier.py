@@ -41,10 +41,10 @@ from graphwright.ops import (
 from graphwright.runtime import dispatch, guards
 from graphwright.runtime.objects import new_object, state_of
 from graphwright.runtime.outside import Outside
-from graphwright.runtime.trust.fields import read_field
+from graphwright.runtime.trust.fields import read_field, read_private
 from graphwright.runtime.trust.kinds import Kinds
 from graphwright.runtime.trust.library import CONTAINERS, MANAGERS, is_exception
-from graphwright.runtime.trust.members import is_data, is_field, is_method, is_secret
+from graphwright.runtime.trust.members import is_data, is_field, is_method, is_private, is_secret
 from graphwright.runtime.trust.methods import called_methods, calls_method
 from graphwright.runtime.trust.names import Trust
 
@@ -66,6 +66,7 @@ _MOST = {
     hasattr: 2,
     getattr: 3,
     read_field: 3,
+    read_private: 3,
     isinstance: 2,
     str: 1,
     bytes: 1,
@@ -79,7 +80,8 @@ def verify(graph: Graph, root: nn.Module, trust: Trust, is_only_asked: bool = Fa
     """Check all nodes of a graph, those of its bodies included. Raises LoadError that names the node and the reason.
 
     `root` is the module that has the graph. Where it depends on the class of a value whether a name is data, `getattr`
-    is replaced by `read_field`, which looks when the program runs, unless the graph `is_only_asked` about.
+    is replaced by `read_field`, and that of private names by `read_private`, which look when the program runs, unless
+    the graph `is_only_asked` about.
     """
     fields = _fields_given(graph)
     _Verifier(root, trust, written_paths(graph), fields, is_only_asked).graph(graph, ())
@@ -162,7 +164,7 @@ class _Verifier:
         target, args, kwargs = node.target, list(node.args), dict(node.kwargs)
         if len(args) > _MOST.get(target, len(args)) or (target in _MOST and target is not isinstance and kwargs):
             _refuse(f"it calls {target.__name__} with more than it takes here")
-        if target in (getattr, hasattr, read_field):
+        if target in (getattr, hasattr, read_field, read_private):
             self._field(node)
         elif target in (set_attribute, delete_attribute):
             if len(args) < 2 or not _is_own_name(args[1]):
@@ -198,6 +200,10 @@ class _Verifier:
 
     def _field(self, node: Node) -> None:
         name = node.args[1] if len(node.args) > 1 else None
+        if type(name) is str and node.target is not hasattr and name != "_version" and is_private(name):
+            if not self._is_only_asked:
+                node.target = read_private  # which sees what it is
+            return
         if type(name) is not str or is_secret(name):
             _refuse(f"a file may not read the attribute {name!r}")
         others = [kind for kind in self._trust.classes() if not self._trust.is_data(kind, name)]
