@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from torch import Tensor, nn
 
 import graphwright
 from graphwright import GraphModule, record
+from graphwright.engines import optimizing
+from graphwright.engines.choosing import Choice
+from graphwright.engines.measure import Measured
 from graphwright.errors import QuantizationError
 from graphwright.quantization import (
     QConfig,
@@ -92,7 +96,10 @@ def test_a_run_says_for_which_calls(model: Decoder, config: QConfig, is_captured
 
 
 @pytest.mark.parametrize("config", [static_int8(), dynamic_int8(), weight_only_int8()])
-def test_kernels_of_integers_in_calls_of_all_sizes(model: Decoder, config: QConfig) -> None:
+def test_kernels_of_integers_in_calls_of_all_sizes(
+    model: Decoder, config: QConfig, prefer: Callable[..., None]
+) -> None:
+    prefer("integers", "half inputs", "torch")
     calls = graphwright.recorded_calls(model, run)
     reference = graphwright.quantize(model, config, run, engine=None)
     lowered = lower(reference, *calls[0], "torch", examples=calls[1:])
@@ -103,6 +110,21 @@ def test_kernels_of_integers_in_calls_of_all_sizes(model: Decoder, config: QConf
         with torch.no_grad():
             expected, given = reference.generate(x), lowered.generate(x)
         assert (given - expected).abs().max() < 0.02 * expected.abs().max()
+
+
+def test_a_weight_is_held_once(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chosen(site: Any, *args: Any, **kwargs: Any) -> Choice:
+        times = {"torch": 9.0, "float weight": 2.0, "half inputs": 3.0 if site.rows > 2 else 1.0}
+        return Choice(min(times, key=times.__getitem__), tuple(times.items()))
+
+    monkeypatch.setattr(optimizing, "choose", chosen)
+    monkeypatch.setattr(optimizing, "fastest", lambda forms, seconds: Measured("torch", dict.fromkeys(forms, 1.0)))
+    calls = graphwright.recorded_calls(model, run)
+    reference = graphwright.quantize(model, weight_only_int8(), run, engine=None)
+    report: Any = lower(reference, *calls[0], "torch", examples=calls[1:]).report
+    runs_on = {(weight, part.runs_on) for part in report.parts for weight in part.weights}
+    assert runs_on == {(f"{layer}.weight", "half inputs") for layer in LAYERS}
+    assert any("held as integers already" in reason for part in report.parts for reason in part.why)
 
 
 def test_a_layer_that_no_example_comes_to_stays_in_float(model: Decoder) -> None:

@@ -137,6 +137,7 @@ class Search:
     left out. tolerance: of the largest difference of a result, relative to its largest value; site_tolerance: what
     sites are told of it. is_checked_by_site: whether each site has to be right on what it reads in the program. again:
     how to make the module of a file. is_general: whether kernels of torch run at all sizes that the program takes.
+    copies: the kernels that hold a weight in floats, which others read as integers: not both of one weight.
     """
 
     engines: tuple[str, ...] = ()
@@ -148,6 +149,7 @@ class Search:
     decisions: Decisions | None = None
     again: str = "optimize what is loaded: graphwright.optimize_for_inference"
     is_general: bool = False
+    copies: frozenset[str] = frozenset()
 
 
 def fastest_form(gm: GraphModule, calls: Sequence[Call], search: Search) -> GraphModule:
@@ -278,6 +280,7 @@ class _Optimizing:
             key = found.site.key
             if key not in choices:
                 choices[key] = self._choice(found.site, program)
+        self._hold_once(sites, choices)
         if self._search.is_checked_by_site:
             self._check_sites(program, sites, choices)
         if self._search.decisions is not None:
@@ -305,6 +308,24 @@ class _Optimizing:
         return choose(
             site, program.tensors, search.site_tolerance, _SECONDS_A_SITE, search.is_exact, only, may_stay=not is_first
         )
+
+    def _hold_once(self, sites: Sequence[Found], choices: dict[str, Choice]) -> None:
+        """Have a weight that is read as integers somewhere be read so everywhere: a copy in floats is much larger."""
+        copies = self._search.copies
+        keys: dict[str, dict[str, None]] = {}
+        for found in sites:
+            for weight in found.site.weights:
+                keys.setdefault(weight, {})[found.site.key] = None
+        for same in keys.values():
+            if all(choices[key].kernel in copies or choices[key].kernel == "torch" for key in same):
+                continue
+            for key in [key for key in same if choices[key].kernel in copies]:
+                choice = choices[key]
+                others = {name: time for name, time in choice.times_us if name not in copies and name != "torch"}
+                if others:
+                    why = f"{choice.kernel}: the weight is held as integers already, for other sizes"
+                    best = min(others, key=others.__getitem__)
+                    choices[key] = Choice(best, choice.times_us, (*choice.dropped, why))
 
     def _noted(self, key: str) -> str:
         return f"{'fp32' if self._search.is_exact else 'bf16'} {key}"
