@@ -182,3 +182,31 @@ def test_products_with_parameters_in_both_captures() -> None:
     q = graphwright.quantize(model, weight_only_int8(), lambda module: (module(x), module(x, x)), engine=None)
     assert in_integers(q) == {"layer"} and q.layer.weight.dtype is torch.int8
     assert (q(x, x) - model(x, x)).abs().max() < 0.1 * model(x, x).abs().max()
+
+
+class Pair(nn.Module):
+    """An encoder that `generate` calls by itself, and what follows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.out = nn.Sequential(nn.Linear(64, 64), nn.ReLU()), nn.Linear(64, 64)
+
+    def forward(self, x: Tensor, encoded: Tensor) -> Tensor:
+        return self.out(x + encoded)  # type: ignore[no-any-return]
+
+    def generate(self, x: Tensor) -> Tensor:
+        return self(x, self.encoder(x))  # type: ignore[no-any-return]
+
+
+def test_what_a_run_calls_by_itself_is_quantized_first(tmp_path: Path) -> None:
+    model = Pair().eval()
+    expected = run(model)
+    model.encoder = graphwright.quantize(model.encoder, weight_only_int8(), lambda encoder: run(model), engine=None)
+    q = graphwright.quantize(model, weight_only_int8(), run, engine=None)
+    assert (run(q) - expected).abs().max() < 0.05
+    assert {name for name, tensor in q.state_dict().items() if tensor.dtype is torch.int8} == {
+        "encoder.0.weight",
+        "out.weight",
+    }
+    graphwright.save(q, tmp_path / "q.gw")
+    torch.testing.assert_close(run(graphwright.load(tmp_path / "q.gw", allow=[__name__])), run(q))
