@@ -159,6 +159,8 @@ def test_examples_that_are_not_kept(model: Decoder, tmp_path: Path) -> None:
         example_of(q)
     with pytest.raises(QuantizationError, match=r"fix: give a call"):
         lower(q)
+    with pytest.raises(QuantizationError, match=r"a dialect is for one call of tensors(.|\n)*engine=\"torch\""):
+        lower(q, DATA, {"memory": Memory()}, engine="onnxruntime")
     graphwright.save(q, tmp_path / "q.gw")
     loaded = graphwright.load(tmp_path / "q.gw", allow=[__name__])
     torch.testing.assert_close(loaded.generate(DATA), q.generate(DATA))

@@ -49,6 +49,11 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
         raise QuantizationError(
             f"the module is in the dialect {before!r} already", fix="give the reference program: convert(prepared)"
         )
+    if record["inputs"] is None:
+        raise QuantizationError(
+            "the module was captured with several calls, or with objects: a dialect is for one call of tensors",
+            fix='lower it with engine="torch", whose kernels take all of its calls',
+        )
     backend = DIALECTS[dialect]
     made = copy.copy(gm)
     entry_points_of(made)["forward"].form = None
