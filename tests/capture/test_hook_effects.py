@@ -201,3 +201,59 @@ def test_a_hook_that_is_removed_is_refused_and_stays() -> None:
     with pytest.raises(CaptureError, match=r"removes a hook of self\.layer"):
         trace(model, torch.ones(2, 4))
     assert list(model.layer._forward_hooks.values()) == [_doubled]
+
+
+class Towers(nn.Module):
+    """Two parts that register hooks at their first call, the second one only where nothing is raised before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = Registering("once"), Registering("once")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.one(x)
+        if x.size(0) > 5:
+            raise ValueError("too many")
+        return self.other(y)  # type: ignore[no-any-return]
+
+
+def test_a_way_that_raises_leaves_the_hooks_of_a_part_of_the_program() -> None:
+    model, x = Towers(), torch.randn(2, 4)
+    gm = trace(model, x)
+    for _ in range(3):
+        torch.testing.assert_close(gm(x), model(x))
+
+
+class Apart(nn.Module):
+    """A layer that is one node, with hooks inside that the program registers at its first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.Sequential(nn.Sequential(nn.Linear(4, 4)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "_has_hooks"):
+            self.block[0].register_forward_hook(_doubled)
+            self._has_hooks = True
+        return self.block(x)  # type: ignore[no-any-return]
+
+
+def test_hooks_inside_of_what_is_one_node_are_refused() -> None:
+    model, x = Apart(), torch.randn(2, 4)
+    with pytest.raises(CaptureError, match=r"hooks of block\.0, which is one node(.|\n)*call the model once before"):
+        trace(model, x, leaf_modules=["block"])
+    model(x)
+    torch.testing.assert_close(trace(model, x, leaf_modules=["block"])(x), model(x))
+
+
+def test_hooks_that_the_first_call_registers_in_some_ways_are_refused() -> None:
+    class InSomeWays(Registering):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not hasattr(self, "_has_hooks"):
+                if x.size(0) > 3:
+                    self.layer.register_forward_hook(_doubled)
+                self._has_hooks = True
+            return self.layer(x)  # type: ignore[no-any-return]
+
+    with pytest.raises(CaptureError, match=r"leaves a hook on self\.layer"):
+        trace(InSomeWays(""), torch.randn(4, 4))

@@ -37,12 +37,9 @@ def record_leaf_module(
         shell._forward_hooks.keys() != module._forward_hooks.keys()
         or shell._forward_pre_hooks.keys() != module._forward_pre_hooks.keys()
     ):
-        error = CaptureError(
-            f"the program registers or removes hooks of {path or type(module).__name__}, which is one node",
-            at=recorder.where(),
-            fix="register them before it is captured",
-        )
-        recorder.questions.refusals.refuse(error, "failure")
+        _refuse_hooks(recorder, module, path)
+    if module._modules:
+        _expect_hooks(recorder, module, path)
     if recorder.keeping is not None and recorder.shells is not None:
         recorder.keeping.write(shell)  # it reads its own attributes
     has_hooks = bool(module._forward_hooks or module._forward_pre_hooks)
@@ -51,6 +48,27 @@ def record_leaf_module(
     if type(result) is TensorProxy and not kwargs:
         result.sizes = sizes_after(module, args, result.example)
     return result
+
+
+def _expect_hooks(recorder: TypedCapture, module: nn.Module, path: str) -> None:
+    """Refuse a module that is to be one node if the program has registered or removed hooks inside of it."""
+    shells = recorder.shells
+    if shells is None:
+        return
+    for name, inner in module.named_modules(prefix=path):
+        shell = shells.shell(inner)
+        tables = (shell._forward_hooks, inner._forward_hooks), (shell._forward_pre_hooks, inner._forward_pre_hooks)
+        if any(now.keys() != before.keys() for now, before in tables):
+            _refuse_hooks(recorder, inner, name)
+
+
+def _refuse_hooks(recorder: TypedCapture, module: nn.Module, path: str) -> None:
+    error = CaptureError(
+        f"the program registers or removes hooks of {path or type(module).__name__}, which is one node",
+        at=recorder.where(),
+        fix="register them before it is captured, or call the model once before",
+    )
+    recorder.questions.refusals.refuse(error, "failure")
 
 
 def record_compiled_method(
@@ -88,6 +106,7 @@ def record_outlined_module(
     recorder: TypedCapture, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record the call of a module whose forward cannot be traced."""
+    _expect_hooks(recorder, module, path)
     run = contained(recorder, module, path, recorder.examples.module(module), may_enter=False)
     return record_opaque(recorder, "call_module", path, run, args, kwargs)
 

@@ -80,6 +80,11 @@ def hooks_left(shells: Shells) -> list[Left]:
     return found
 
 
+def kinds_of(left: Sequence[Left]) -> list[tuple[str, str, object]]:
+    """Where hooks are and what they run, which is the same in another run of the program."""
+    return [(path, table, getattr(hook, "__code__", hook)) for path, table, _, hook, _ in left]
+
+
 def expect_plain(recorder: TypedCapture, left: Sequence[Left], first: int, is_remembered: bool) -> None:
     """Refuse hooks that the program leaves and that its next call cannot be captured with.
 

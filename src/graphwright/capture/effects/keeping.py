@@ -455,6 +455,9 @@ class Keeping:
         has_met = bool(touched(self._tables) or self._recorder.told_apart) and self._apart.learn(self._tables)
         if self._missing.learn(made, self._live, self._kind) or changed or has_met:
             raise Restart("the program writes attributes")
+
+    def learn_hooks(self) -> None:
+        """Keep the hooks that this run leaves on modules for the runs that find what it has made; refuse others."""
         self._missing.learn_hooks()
 
     def _kind_before(self, before: Any, now: Any) -> Kind:

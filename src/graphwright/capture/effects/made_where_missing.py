@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from graphwright.capture.effects.held_tables import Field, Hidden
-from graphwright.capture.effects.hook_effects import expect_plain, hooks_left, install
+from graphwright.capture.effects.hook_effects import expect_plain, hooks_left, install, kinds_of
 from graphwright.capture.effects.kept_kinds import Choice
 from graphwright.capture.effects.kept_tables import Table, holds_attributes, key_in
 from graphwright.capture.effects.variables import Variables
@@ -73,13 +73,16 @@ class MadeWhereMissing:
         recorder = self._recorder
         left = [] if recorder.shells is None else hooks_left(recorder.shells)
         left = [each for each in left if each[:3] not in self._installed]
-        if not left:
-            return
         made = [number for number, is_missing in self._answers.items() if is_missing]
-        forks = [fork for fork in recorder.questions.forking.forks if fork.next_hook <= left[0][2]]
+        forks = [fork for fork in recorder.questions.forking.forks if left and fork.next_hook <= left[0][2]]
         if not made and forks and forks[-1].answer is not forks[-1].hint:
             raise recorder.questions.restart(recorder.plan.change(forks[-1].place, "guard", "a path leaves a hook"))
-        expect_plain(recorder, left, self._next_hook, is_remembered=bool(made))
+        known = [recorder.plan.hooks_left[number] for number in made if number in recorder.plan.hooks_left]
+        is_same = all(kinds_of(each) == kinds_of(left) for each in known)  # whatever way the first call goes
+        if is_same:
+            expect_plain(recorder, left, self._next_hook, is_remembered=bool(made))
+        else:
+            expect_plain(recorder, max(left, *known, key=len), 0, is_remembered=False)
         recorder.plan.hooks_left |= dict.fromkeys(made, left)
 
     def of(self, table: Table) -> Iterator[Any]:

@@ -285,6 +285,7 @@ class Program:
             draws.located() if plan.locates_draws else contextlib.nullcontext(),
             uncompiled() if plan.is_uncompiled else contextlib.nullcontext(),
         ):
+            is_raised = False
             try:
                 result = recorder.run(function, args, kwargs)
             except Exception as error:
@@ -295,7 +296,7 @@ class Program:
                 keeping.learn()
                 if recorder.questions.raises.is_raised_by_user(error):
                     recorder.questions.raises.write_raise(error)
-                    result = None
+                    result, is_raised = None, True
                 else:
                     why = recorder.questions.refusals.failed_path(error)
                     if why is error:
@@ -303,6 +304,8 @@ class Program:
                     raise why from error
         modes.leave()  # what follows asks torch itself
         keeping.learn()
+        if not is_raised:
+            keeping.learn_hooks()
         self._see_tables(plan)
         self.world.finish()
         tags.refuse_written(self.world.attributes(), self.place)
