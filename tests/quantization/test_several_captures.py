@@ -145,6 +145,12 @@ def test_batches_are_examples_too(model: Decoder) -> None:
     )
 
 
+def test_a_module_is_captured_for_all_examples_of_a_preparation(model: Decoder) -> None:
+    first, *others = graphwright.recorded_calls(model, run)
+    prepared = prepare(model, static_int8(), *first, examples=others)
+    assert in_integers(convert(calibrate(prepared, run))) == LAYERS
+
+
 def test_a_run_that_calls_nothing(model: Decoder) -> None:
     prepared = prepare(record(model, run), static_int8(), *graphwright.recorded_calls(model, run)[0])
     with pytest.raises(QuantizationError, match=r"the run makes no call of the module(.|\n)*fix: have it call"):

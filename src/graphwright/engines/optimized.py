@@ -23,7 +23,7 @@ from graphwright.engines.pack import Held, Packs, Recipe, is_trained, itself, ki
 from graphwright.engines.regions import Region, find_regions, put_regions
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched
 from graphwright.engines.specializing import by_parameter, in_evaluation, shapes_with, specialized
-from graphwright.engines.written_tensors import WrittenTensors
+from graphwright.engines.written_tensors import kept_apart
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_inplace, written_attributes
@@ -166,10 +166,8 @@ class Program:
         else:
             self.gm, self.shapes = specialized(module, graph, binding, calls[0], is_general=bool(others))
         self.attributes = _take_attributes(self.gm, module, self.paths) + _taken_by_passes(self.gm.graph, graph)
-        written = WrittenTensors(self.gm, self.gm.graph, self.shapes, self.paths)
-        kept_apart = written.paths if not written.has_inputs else self.paths  # an input may be any of them
-        packable = [path for path in (*self.paths, *self.counters.values()) if path not in kept_apart]
-        self.writes_objects = written.has_objects
+        apart, self.writes_objects = kept_apart(self.gm, self.shapes, self.paths)
+        packable = [path for path in (*self.paths, *self.counters.values()) if path not in apart]
         self.tensors = _plain_tensors(module, packable)
         self._finders = finders
         known = () if is_open else tuple([shapes_with(self.gm, each) for each in others])

@@ -7,23 +7,15 @@ from __future__ import annotations
 
 import collections
 import operator
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Collection
 
 from torch import Tensor, nn
 
-from graphwright.analysis import Shapes, written_values
+from graphwright.analysis import Effects, Place, Shapes, written_values
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import (
-    delete_attribute,
-    gives_several,
-    is_region,
-    results_of,
-    set_attribute,
-    shared_inputs,
-    values_for,
-)
+from graphwright.ops import delete_attribute, is_region, set_attribute
 from graphwright.rewrite import Calls, GraphEffects
+from graphwright.runtime import graph_of
 
 _OF_CONTAINERS = (operator.setitem, operator.delitem, set_attribute, delete_attribute)
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -54,53 +46,14 @@ class TensorEffects(GraphEffects):
         return tensors_written(node, self.calls, self._shapes)
 
 
-class WrittenTensors:
-    """What a program may write to that it has not made itself.
-
-    paths: those of some tensors of modules. has_inputs: whether inputs are written to that are tensors. has_objects:
-    whether those are that other inputs hold.
-    """
-
-    def __init__(self, gm: nn.Module, graph: Graph, shapes: Shapes, paths: Collection[str]) -> None:
-        self._calls = Calls(gm)
-        self._around = {body: node for node in graph.all_nodes() for body in bodies_of(node)}
-        self.paths: set[str] = set()
-        self.has_inputs = self.has_objects = False
-        seen: set[Node] = set()
-        for node in graph.all_nodes():
-            for value in [] if is_region(node) else tensors_written(node, self._calls, shapes):
-                for root in self._roots(value, seen):
-                    if root.op == "get_attr" and root.target in paths:
-                        self.paths.add(str(root.target))
-                    elif root.op == "placeholder":
-                        is_object = not isinstance(shapes.known_value(root), Tensor)
-                        self.has_objects |= is_object
-                        self.has_inputs |= not is_object
-
-    def _roots(self, value: Node, seen: set[Node]) -> Iterator[Node]:
-        """The tensors of modules and the inputs of the program whose memory a value may be, where it is not known."""
-        waiting = [value]
-        while waiting:
-            node = waiting.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            around = self._around.get(node.graph) if node.op == "placeholder" else None
-            if around is not None:
-                given: list[Any] = values_for(around, node) if is_region(around) else around.all_input_nodes
-                waiting += [each for each in given if isinstance(each, Node)]
-            elif node.op in ("placeholder", "get_attr"):
-                yield node
-            else:
-                waiting += self._shared(node)
-
-    def _shared(self, node: Node) -> list[Node]:
-        """The values whose memory that of a node may be."""
-        source = node.args[0] if node.target is operator.getitem else None
-        if isinstance(source, Node) and is_region(source) and gives_several(source) and type(node.args[1]) is int:
-            return [each for each in results_of(source, node.args[1]) if isinstance(each, Node)]
-        if is_region(node):
-            ends = [body.output_node() for body in bodies_of(node)]
-            return [*node.all_input_nodes, *(each for end in ends for each in end.all_input_nodes)]
-        shared = shared_inputs(node, self._calls.module)
-        return node.all_input_nodes if shared is None else shared
+def kept_apart(gm: nn.Module, shapes: Shapes, paths: Collection[str]) -> tuple[set[str], bool]:
+    """The paths of tensors that a program may write to; and whether it may write to what inputs hold, no tensors."""
+    effects, calls, graph = Effects(gm), Calls(gm), graph_of(gm)
+    plain = [node for node in graph.all_nodes() if not is_region(node)]
+    values = dict.fromkeys(value for node in plain for value in tensors_written(node, calls, shapes))
+    written = {place for value in values for place in effects.memory(value) if place.kind not in ("value", "unknown")}
+    inputs = {str(node.target): shapes.known_value(node) for node in graph.find_nodes(op="placeholder")}
+    objects = {each for each in written if each.kind == "input" and not isinstance(inputs[each.name], Tensor)}
+    tensors = {Place("parameter", path): path for path in paths}
+    apart = {path for own, path in tensors.items() for each in written - objects if effects.may_be_same(own, each)}
+    return apart, bool(objects)

@@ -80,7 +80,7 @@ def quantize_model(
             fix="give batches of inputs: calibration=[...]; or quantize with dynamic_int8(), which needs none",
         )
     batches, calls = _data(model, calibration, given, named, needs_data)
-    model = captured_for(model, calls) if callable(calibration) else as_module(model, *calls[0])
+    model = captured_for(model, calls) if callable(calibration) else as_module(model, calls[:1])
     first, *examples = calls = examples_of(model, calls)
     prepared = prepare(model, mapping, *first, backend=backend, examples=examples)
     if calibration is not None and (needs_data or not callable(calibration)):

@@ -74,8 +74,8 @@ def prepare(
     training: give a copy that is trained further instead, with values and weights rounded as integers will round them;
     batch norms stay what they are. It starts in the modes that the module is in, and has `fake_quantize(on)`,
     `observe(on)` and `freeze_batch_norms()` besides. learn_scales: its scales of values are parameters. examples: more
-    calls of a module that was captured for several, one for each way that they take: layers that no call comes to stay
-    in float.
+    calls, one for each way through the module, which is captured for all of them: layers that no call comes to stay in
+    float.
 
     Raises QuantizationError for a module in training, one that is quantized already, and rules that no layer has;
     CaptureError as `trace` does.
@@ -89,12 +89,12 @@ def prepare(
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     calls = [(given, named), *map(call_of_batch, examples)]
     rules, table = mapping_of(mapping), backend_of(backend)
-    model = as_module(model, given, named, training)
+    model = as_module(model, calls, training)
     if training:
         preparation = Preparation(mapping_of_training(rules), table, calls, is_training=True)
         return _prepare_training(model, preparation, learn_scales)
     _check(model)
-    gm = with_own_modules(as_flat(model)) if isinstance(model, GraphModule) else captured_for(model, calls[:1])
+    gm = with_own_modules(as_flat(model)) if isinstance(model, GraphModule) else captured_for(model, calls)
     own_state(gm)
     open_attention(gm, ShapesOfCalls(gm, calls))
     simplify(gm, calls)
@@ -111,7 +111,7 @@ def _prepare_training(model: nn.Module, preparation: Preparation, learn_scales: 
     copied = copy.deepcopy(model, memo_of_results(model))
     modes = {path: module.training for path, module in model.named_modules()}
     copied.eval()
-    gm = captured_for(copied, preparation.calls[:1])
+    gm = captured_for(copied, preparation.calls)
     simplify_in_both_modes(gm, preparation.calls)
     other = copy.deepcopy(gm)
     simplify(other, preparation.calls)
@@ -131,13 +131,11 @@ _COMPOSED = (
 )  # fmt: skip
 
 
-def as_module(
-    model: nn.Module | Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], training: bool = False
-) -> nn.Module:
+def as_module(model: nn.Module | Callable[..., Any], calls: Sequence[Call], training: bool = False) -> nn.Module:
     """A module as it is; a function, which has no mode of its own, captured."""
     if isinstance(model, nn.Module):
         return model
-    return captured_for(model, [(args, kwargs)]).train(training)
+    return captured_for(model, calls).train(training)
 
 
 def captured_for(model: nn.Module | Callable[..., Any], calls: Sequence[Call]) -> GraphModule:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from graphwright.analysis.effects.writes import written_values
+from graphwright.analysis.effects.writes import is_record, written_values
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, bodies_of, nodes_in
 from graphwright.ops import (
     expect_bound,
+    gives_several,
     is_impure,
     is_known_module,
-    is_loop,
     is_random,
+    is_region,
     operator_of,
     raise_error,
+    results_of,
     shared_inputs,
     unpack,
+    values_for,
     write_attribute,
 )
 from graphwright.runtime import graph_of, has_attribute, is_guard, read_attribute
@@ -103,9 +107,12 @@ class Effects:
                 owner = self._owner(node.graph)
                 if owner is None:
                     found.add(Place("input", str(node.target)))
-                else:  # the body of a branch or loop, which gets what is outside, or what it has made before
+                elif is_region(owner):  # its body gets what is outside, or what it has made before
+                    waiting += nodes_in(values_for(owner, node))
+                else:
                     waiting += owner.all_input_nodes
-                    waiting += _returned(owner) if is_loop(owner) else []
+            elif (index := _item_of_several(node)) is not None:
+                waiting += nodes_in(results_of(node.args[0], index))
             elif bodies_of(node):
                 waiting += node.all_input_nodes
                 waiting += _returned(node)
@@ -144,7 +151,7 @@ class Effects:
         found: set[Place] = set()
         for inner in _inner_nodes(node):
             found |= self.writes(inner)
-        if not bodies_of(node) and not _is_record(node.target):
+        if not bodies_of(node):
             for written in written_values(node, self._module):
                 found |= self._memory(written)
         module = self._module(node)
@@ -278,14 +285,17 @@ class Effects:
         if node.op == "call_module":
             return module is None or not all(is_known_module(one) for one in module.modules())
         known = operator_of(node)
-        if any(node.target is one for one in _QUIET) or _is_record(node.target):
+        if any(node.target is one for one in _QUIET) or is_record(node.target):
             return False
         return is_impure(node) and (known is None or known.acts)
 
 
-def _is_record(target: Any) -> bool:
-    """Tell whether a target is a class whose objects hold what they are given: a dataclass, a named tuple, a dict."""
-    return issubclass(type(target), type) and (is_dataclass(target) or issubclass(target, tuple | dict | list | set))
+def _item_of_several(node: Node) -> int | None:
+    """Which of the values of a branch or loop that gives several a node takes; None for other nodes."""
+    if node.target is not operator.getitem or not isinstance(node.args[0], Node):
+        return None
+    index, source = node.args[1], node.args[0]
+    return index if type(index) is int and is_region(source) and gives_several(source) else None
 
 
 def _returned(node: Node) -> list[Node]:

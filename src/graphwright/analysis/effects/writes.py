@@ -23,7 +23,6 @@ from graphwright.ops import (
     unpack,
 )
 from graphwright.runtime import attribute_names, choose, is_guard
-from graphwright.values import is_named_tuple
 
 ModuleOf = Callable[[Node], "nn.Module | None"]
 _WRITES_NOTHING = (enter_context, exit_context, unpack, raise_error, choose, attribute_names)
@@ -55,7 +54,7 @@ def written_values(
     if call is not None:
         return list(dict.fromkeys(nodes_in([call.arguments.get(name) for name in call.writes])))
     if node.op == "call_function" and (
-        any(node.target is target for target in _WRITES_NOTHING) or _only_holds(node.target)
+        any(node.target is target for target in _WRITES_NOTHING) or is_record(node.target)
     ):
         return []
     if node.target is set_attribute:
@@ -63,9 +62,11 @@ def written_values(
     return node.all_input_nodes if is_impure(node) and not is_random(node) else []
 
 
-def _only_holds(target: Any) -> bool:
-    """Tell whether a call makes an object that holds what it is given, as that of a dataclass does."""
-    return isinstance(target, type) and (dataclasses.is_dataclass(target) or is_named_tuple(target))
+def is_record(target: Any) -> bool:
+    """Tell whether a target is a class whose objects hold what they are given: a dataclass, a named tuple, a dict."""
+    return issubclass(type(target), type) and (
+        dataclasses.is_dataclass(target) or issubclass(target, tuple | dict | list | set)
+    )
 
 
 def _call(node: Node, module: nn.Module | None) -> Call | None:

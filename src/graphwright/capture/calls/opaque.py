@@ -33,12 +33,8 @@ def record_leaf_module(
 ) -> Any:
     """Record the call of a leaf module."""
     shell = module if recorder.shells is None else recorder.shells.shell(module)
-    if (
-        shell._forward_hooks.keys() != module._forward_hooks.keys()
-        or shell._forward_pre_hooks.keys() != module._forward_pre_hooks.keys()
-    ):
-        _refuse_hooks(recorder, module, path)
-    if module._modules:
+    tables = module._forward_hooks, module._forward_pre_hooks, shell._forward_hooks, shell._forward_pre_hooks
+    if module._modules or any(tables):
         _expect_hooks(recorder, module, path)
     if recorder.keeping is not None and recorder.shells is not None:
         recorder.keeping.write(shell)  # it reads its own attributes
@@ -59,16 +55,12 @@ def _expect_hooks(recorder: TypedCapture, module: nn.Module, path: str) -> None:
         shell = shells.shell(inner)
         tables = (shell._forward_hooks, inner._forward_hooks), (shell._forward_pre_hooks, inner._forward_pre_hooks)
         if any(now.keys() != before.keys() for now, before in tables):
-            _refuse_hooks(recorder, inner, name)
-
-
-def _refuse_hooks(recorder: TypedCapture, module: nn.Module, path: str) -> None:
-    error = CaptureError(
-        f"the program registers or removes hooks of {path or type(module).__name__}, which is one node",
-        at=recorder.where(),
-        fix="register them before it is captured, or call the model once before",
-    )
-    recorder.questions.refusals.refuse(error, "failure")
+            error = CaptureError(
+                f"the program registers or removes hooks of {name or type(inner).__name__}, which is one node",
+                at=recorder.where(),
+                fix="register them before it is captured, or call the model once before",
+            )
+            recorder.questions.refusals.refuse(error, "failure")
 
 
 def record_compiled_method(

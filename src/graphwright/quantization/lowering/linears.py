@@ -30,6 +30,7 @@ from graphwright.quantization.lowering.computing import (
 from graphwright.quantization.lowering.integers import Steps
 
 _onednn, _mkl, _aten = torch.ops.onednn, torch.ops.mkl, torch.ops.aten
+COPIES = frozenset({"float weight", "MKL, float weight"})  # kernels that hold the weight in floats
 _INSIDE = ("relu", "relu6", "gelu", "gelu_tanh", "hardswish", "silu", "tanh")  # of the kernel of oneDNN
 
 

@@ -12,11 +12,11 @@ from graphwright.engines import Call, FloatLayers, Search, engines_of_auto, fast
 from graphwright.errors import QuantizationError
 from graphwright.quantization.lowering.computing import has_onednn
 from graphwright.quantization.lowering.finding import QuantizedLayers
+from graphwright.quantization.lowering.linears import COPIES
 from graphwright.runtime import GraphModule
 
 Engine = Literal["auto", "torch", "onnxruntime", "openvino"]
 ENGINE_NAMES = ("auto", "torch", "onnxruntime", "openvino")
-_COPIES = frozenset({"float weight", "MKL, float weight"})  # kernels of linear layers that hold floats besides
 _TOLERANCE = 0.5  # of the whole, where integers off by a step go on through all layers; each site is checked by itself
 
 
@@ -43,6 +43,6 @@ def lower(r: GraphModule, calls: Sequence[Call], engine: Engine) -> GraphModule:
         is_checked_by_site=True,
         again="",
         is_general=True,
-        copies=_COPIES,
+        copies=COPIES,
     )
     return fastest_form(r, calls, search)
