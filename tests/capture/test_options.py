@@ -13,6 +13,7 @@ from torch import nn
 
 from graphwright import CaptureError, GuardError, trace
 from graphwright.capture import TracerWarning
+from graphwright.capture.state import interception
 
 
 def absolute(x: torch.Tensor) -> torch.Tensor:
@@ -22,7 +23,7 @@ def absolute(x: torch.Tensor) -> torch.Tensor:
 def test_follow_takes_the_way_of_the_example_and_warns() -> None:
     with pytest.warns(TracerWarning, match=r"test_options.py:\d+: return x if x.sum\(\) > 0 else -x") as warned:
         gm = trace(absolute, torch.ones(3), control_flow="follow")
-    assert [(warning.filename, warning.lineno) for warning in warned] == [(__file__, 19)]
+    assert [(warning.filename, warning.lineno) for warning in warned] == [(__file__, 20)]
     assert gm(-torch.ones(3)).tolist() == [-1.0, -1.0, -1.0]
 
 
@@ -87,6 +88,24 @@ def test_leaf_functions_stay_one_node() -> None:
     for x in (torch.randn(5, 3), -torch.ones(1, 3), torch.ones(4, 3)):
         torch.testing.assert_close(gm(x), model(x))
     assert sys.getprofile() is None
+
+
+def test_what_torch_does_is_not_watched_for_leaf_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = [0]
+    tell = interception._Watch.__call__
+
+    def count_events(self: Any, *event: Any) -> None:
+        heard[0] += 1
+        tell(self, *event)
+
+    def events_of(length: int) -> int:
+        heard[0] = 0
+        chain = functools.partial(functools.reduce, lambda y, _: y.relu(), range(length))
+        trace(lambda x: chain(x), torch.ones(2), leaf_functions=[count])
+        return heard[0]
+
+    monkeypatch.setattr(interception._Watch, "__call__", count_events)
+    assert 0 < events_of(30) - events_of(10) <= 20 * 20  # of the recorder and torch there are some 500 for each
 
 
 class Scales:

@@ -10,7 +10,8 @@ import contextlib
 import copy
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
@@ -38,6 +39,9 @@ from graphwright.capture.state.replays import Replays
 from graphwright.capture.state.running import capturing, stopping
 from graphwright.runtime import Shells, copy_slots, is_compiled
 
+if TYPE_CHECKING:
+    from graphwright.capture.state.interception import Hearing
+
 _T = TypeVar("_T")
 
 
@@ -60,6 +64,9 @@ _VIEWS = frozenset({
     _ATEN.unsqueeze.default, _ATEN.squeeze.dim, _ATEN.select.int, _ATEN.slice.Tensor, _ATEN.alias.default,
     _ATEN.detach.default,
 })  # fmt: skip
+
+
+_IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 
 
 class NeedsRealValues(BaseException):
@@ -118,6 +125,7 @@ class Examples:
         # While something listens to what the program does: runs what is none of its doing; and what may be, in there.
         self.quietly: Callable[[Callable[[], Any]], Any] | None = None
         self._loudly: Callable[[Callable[[], Any]], Any] | None = None
+        self.watch: Hearing | None = None  # what listens to all of the program
         # What is to be called before an operation is run, and after it: it may do what the program must not.
         self.between: tuple[Callable[[], Any], Callable[[], Any]] | None = None
         if FakeTensorMode.cache_info().size > _MOST_REMEMBERED:
@@ -222,7 +230,7 @@ class Examples:
         before, self.is_running = self.is_running, True
         try:
             with torch._C.DisableTorchFunction(), self._mode:
-                if self._loudly is not None:
+                if self._loudly is not None and type(function) not in _IN_C:
                     return self._loudly(lambda: function(*args, **kwargs))
                 return function(*args, **kwargs)
         except _UNANSWERED as error:

@@ -15,11 +15,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from graphwright.capture.state.leaf_modules import runs
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.examples import Examples
+
+_T = TypeVar("_T")
 
 _thread = threading.local()
 _lock = threading.Lock()
@@ -176,24 +181,86 @@ def standing_in(entries: Iterable[tuple[dict[str, Any], str, Any]]) -> Iterator[
                             names[name] = before
 
 
+class Hearing:
+    """A profiler that hears what the program does, and nothing of what torch and the capture do for it.
+
+    Python tells a profiler of each call, so that these would take twice the time. around: the profiler that hears the
+    program where this one is off. The examples of the capture know, while this is on, how to run what is not to be
+    heard, and in there what is.
+    """
+
+    __slots__ = ("_around", "_examples", "is_over", "profile")
+
+    def __init__(self, examples: Examples, profile: Callable[..., Any], around: Hearing | None = None) -> None:
+        self._examples, self.profile, self._around = examples, profile, around
+        self.is_over = False  # it is not to be put on again by itself
+
+    def on(self) -> None:
+        """Start to hear, or go on."""
+        sys.setprofile(self.profile)
+        self._examples.listen(quietly=self.unheard)
+
+    def off(self) -> None:
+        """Stop, if it is this one that hears."""
+        if sys.getprofile() == self.profile:
+            self._give_way()
+
+    def _give_way(self) -> None:
+        if self._around is not None:
+            self._around.on()
+        else:
+            sys.setprofile(None)
+            self._examples.listen()
+
+    def unheard(self, run: Callable[[], _T]) -> _T:
+        """Run what is nothing of the program."""
+        if sys.getprofile() != self.profile:
+            return run()
+        self._mute()
+        try:
+            return run()
+        finally:
+            if sys.getprofile() is None:  # else another one was put on
+                (self._give_way if self.is_over else self.on)()
+
+    def _mute(self) -> None:
+        sys.setprofile(None)
+        self._examples.listen(loudly=self._heard_within)
+
+    def _heard_within(self, run: Callable[[], _T]) -> _T:
+        """Run what may be the program's after all, in the middle of what is not."""
+        if self.is_over:
+            return run()
+        self.on()
+        try:
+            return run()
+        finally:
+            if sys.getprofile() == self.profile:
+                self._mute()
+
+
 @contextlib.contextmanager
 def watching(
+    examples: Examples,
     functions: tuple[Any, ...],
     called: Callable[[FrameType], None],
     names: frozenset[str] = frozenset(),
     entered: Callable[[FrameType], None] = lambda frame: None,
     any_entered: Callable[[FrameType], None] | None = None,
 ) -> Iterator[None]:
-    """Tell, in this thread, when one of these functions is called, by the frame that calls it.
+    """Tell, in this thread, when the program calls one of these functions, by the frame that calls it.
 
     And when code that mentions one of `names` is entered, or any code, by its own frame. What `called` and `entered`
     raise is raised in the function that calls. A profiler of the user's is put back afterwards.
     """
     before = sys.getprofile()
-    sys.setprofile(_Watch(functions, called, names, entered, any_entered, before))
+    examples.watch = Hearing(examples, _Watch(functions, called, names, entered, any_entered, before))
+    examples.watch.on()
     try:
         yield
     finally:
+        examples.watch = None
+        examples.listen()
         sys.setprofile(before)
 
 

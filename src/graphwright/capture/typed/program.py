@@ -361,7 +361,7 @@ class Program:
         if not leaves and not names and looks is None:
             return contextlib.nullcontext()
         entered = (lambda frame: None) if keeping is None else keeping.code_entered
-        return watching(leaves, recorder.questions.staging.leaf_called, names, entered, looks)
+        return watching(recorder.examples, leaves, recorder.questions.staging.leaf_called, names, entered, looks)
 
     def _entry(self, recorder: Recorder) -> tuple[Callable[..., Any], inspect.Signature]:
         signature = self.subject.signature(self.method)

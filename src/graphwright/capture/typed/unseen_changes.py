@@ -26,7 +26,7 @@ import torch
 from torch.autograd.function import FunctionCtx
 
 from graphwright.capture.python.calls import call
-from graphwright.capture.state.interception import is_watch
+from graphwright.capture.state.interception import Hearing, is_watch
 from graphwright.capture.state.running import RUN
 from graphwright.source import by_code, is_internal, is_of_library
 
@@ -66,19 +66,22 @@ class Listening:
         self._running: dict[int, tuple[FrameType, int]] = {}
         self._storing: dict[int, frozenset[str]] = {}  # functions that run, and the variables into which they store
         self._quiet: dict[int, CodeType] = {}  # functions of torch's and ours, whatever they do: by id
-        self._watch: Any = None  # that of the capture, which goes on
+        self._watch: Callable[..., Any] | None = None  # that of the capture, which goes on
+        self._hearing: Hearing | None = None
 
     def is_started(self, frame: FrameType | None) -> bool:
         """Begin, in the call of a function, with those that are running from where they are. Tell whether it is on."""
         if not self.is_on or self.is_changed:
-            self._watch = sys.getprofile()
-            self.is_changed, self.is_on, self._storing = False, is_watch(self._watch), {}
+            watch = self._examples.watch
+            self._watch = None if watch is None else watch.profile
+            self.is_changed, self.is_on, self._storing = False, is_watch(sys.getprofile()), {}
+            self._hearing = Hearing(self._examples, self._heard, watch) if self.is_on else None
             self._running = {id(each): (each, each.f_lasti) for each in _frames(frame)}
         return self.is_on
 
     def stop(self) -> None:
         """Listen no more, for good."""
-        self._pause()
+        self._end()
         self.is_on, self._running = False, {}
 
     @contextlib.contextmanager
@@ -98,34 +101,18 @@ class Listening:
         finally:
             self._pause()
 
-    def unheard(self, run: Callable[[], Any]) -> Any:
-        """Run what is nothing of the program, and do not listen to it."""
-        if sys.getprofile() != self._heard:
-            return run()
-        self._pause()
-        self._examples.listen(loudly=self._heard_within)
-        try:
-            return run()
-        finally:
-            self._examples.listen()
-            self._resume()
-
-    def _heard_within(self, run: Callable[[], Any]) -> Any:
-        """Run what may be the program's after all, in the middle of what is not."""
-        try:
-            return self.heard(run)
-        finally:
-            self._examples.listen(loudly=self._heard_within)
-
     def _pause(self) -> None:
-        if self.is_on and sys.getprofile() == self._heard:
-            sys.setprofile(self._watch)
-            self._examples.listen()
+        if self._hearing is not None:
+            self._hearing.off()
 
     def _resume(self) -> None:
-        if self.is_on and not self.is_changed:
-            sys.setprofile(self._heard)
-            self._examples.listen(quietly=self.unheard)
+        if self._hearing is not None and not self._hearing.is_over:
+            self._hearing.on()
+
+    def _end(self) -> None:
+        if self._hearing is not None:
+            self._hearing.is_over = True
+            self._hearing.off()
 
     def may_have_changed(self, frame: FrameType | None) -> bool:
         """Tell whether what is not seen may be another by now, in the call of a function."""
@@ -135,6 +122,7 @@ class Listening:
             _, before = self._running.get(id(each), (each, None))
             if before is not None and _stores_between(each.f_code, before, each.f_lasti):
                 self.is_changed = True
+                self._end()
         return self.is_changed
 
     def _heard(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -161,7 +149,7 @@ class Listening:
         elif event == "c_call" and code is not _CALL and not _is_harmless(argument):
             self.is_changed |= _is_of_program(frame)
         if self.is_changed:
-            self._pause()
+            self._end()
 
 
 def _is_callback(code: CodeType) -> bool:
