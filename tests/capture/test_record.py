@@ -11,7 +11,8 @@ from tests.capture.test_generate import TOKENS, llama, t5
 from tests.runtime.declare_torchvision import declare_torchvision
 from torch import nn
 
-from graphwright import CaptureError, record
+from graphwright import CaptureError, GraphModule, record
+from graphwright.capture import TracerWarning, recorded_run
 
 
 class Steps(nn.Module):
@@ -147,3 +148,50 @@ def test_generate_is_recorded(build: Any, options: dict[str, Any], monkeypatch: 
     monkeypatch.setattr(type(model), "forward", refuse)
     for call, wanted in zip(every, expected, strict=True):
         assert torch.equal(generate(gm, *call), wanted)
+
+
+class Coder(nn.Module):
+    """A model whose encoder is called once, before all calls of the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = nn.Module()
+        self.core.encoder = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        self.core.drop = nn.Dropout()
+        self.out = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        return self.out(x) + memory  # type: ignore[no-any-return]
+
+    def generate(self, x: torch.Tensor) -> torch.Tensor:
+        memory = self.core.drop(self.core.encoder(x))
+        for _ in range(3):
+            x = self(x, memory)
+        return x
+
+
+def test_a_run_says_what_it_calls_inside_of_a_model() -> None:
+    model = Coder().eval()
+    recorded = recorded_run(model, lambda m: m.generate(torch.ones(2, 4)))
+    assert recorded.others == ("core.encoder",) and [*recorded.calls] == ["forward"]  # a dropout has no tensors
+    assert all("forward" not in vars(module) for module in model.modules())
+    with pytest.raises(CaptureError, match=r"no call of Coder.forward\n.*record\(model.core.encoder, lambda part"):
+        record(model, lambda m: m.core.encoder(torch.ones(2, 4)))
+
+
+def test_parts_that_a_run_calls_may_be_others_in_a_copy() -> None:
+    model, x = Coder().eval(), torch.randn(2, 4)
+    recorded = recorded_run(model, lambda m: m.generate(x))
+
+    def captured(part: nn.Module, path: str, run: Any) -> nn.Module:
+        return record(part, run)
+
+    copied = recorded.with_other_parts(captured)
+    assert isinstance(copied.core.encoder, GraphModule) and not isinstance(model.core.encoder, GraphModule)
+    assert copied.out is model.out and torch.equal(copied.generate(x), model.generate(x))
+
+    def fails(part: nn.Module, path: str, run: Any) -> nn.Module:
+        raise CaptureError("no way")
+
+    with pytest.warns(TracerWarning, match=r"core\.encoder, which the run calls by itself, stays as it is: no way"):
+        assert recorded.with_other_parts(fails).core.encoder is model.core.encoder

@@ -94,6 +94,28 @@ def test_a_model_is_captured_for_the_calls_of_a_run(model: Decoder, prefer: Call
         torch.testing.assert_close(fast.generate(x), model.generate(x))
 
 
+class Coder(Decoder):
+    """A decoder whose encoder `generate` calls by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(16, 16), nn.ReLU())
+
+    def generate(self, x: Tensor, steps: int = 3) -> Tensor:
+        return super().generate(self.encoder(x), steps)
+
+
+def test_what_a_run_calls_by_itself_is_optimized(prefer: Callable[..., None]) -> None:
+    prefer("oneDNN", "torch transposed", "torch")
+    model = Coder().eval().requires_grad_(False)
+    fast = optimize_for_inference(model, examples=run, engines=("torch",))
+    assert type(model.encoder) is nn.Sequential
+    x = torch.randn(2, 5, 16)
+    with torch.no_grad():
+        assert packed_for(fast.encoder, x) is not None
+        torch.testing.assert_close(fast.generate(x), model.generate(x))
+
+
 def test_one_capture_that_takes_an_object(model: Decoder, prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch transposed", "torch")
     cache = Cache()

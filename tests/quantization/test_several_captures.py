@@ -18,6 +18,7 @@ from graphwright.engines.measure import Measured
 from graphwright.errors import QuantizationError
 from graphwright.quantization import (
     QConfig,
+    QConfigMapping,
     calibrate,
     convert,
     dynamic_int8,
@@ -206,7 +207,7 @@ class Pair(nn.Module):
         return self(x, self.encoder(x))  # type: ignore[no-any-return]
 
 
-def test_what_a_run_calls_by_itself_is_quantized_first(tmp_path: Path) -> None:
+def test_what_a_run_calls_by_itself_may_be_quantized_already(tmp_path: Path) -> None:
     model = Pair().eval()
     expected = run(model)
     model.encoder = graphwright.quantize(model.encoder, weight_only_int8(), lambda encoder: run(model), engine=None)
@@ -218,3 +219,28 @@ def test_what_a_run_calls_by_itself_is_quantized_first(tmp_path: Path) -> None:
     }
     graphwright.save(q, tmp_path / "q.gw")
     torch.testing.assert_close(run(graphwright.load(tmp_path / "q.gw", allow=[__name__])), run(q))
+
+
+@pytest.mark.parametrize("config", [weight_only_int8(), dynamic_int8(), static_int8()])
+def test_what_a_run_calls_by_itself_is_quantized(config: QConfig, tmp_path: Path) -> None:
+    model = Pair().eval()
+    expected = run(model)
+    q = graphwright.quantize(model, config, run, engine=None)
+    assert {row.path for row in q.quantization.rows if row.decision != "float"} == {"out", "encoder.0"}
+    assert "encoder.0" in str(q.quantization.explain())
+    assert (run(q) - expected).abs().max() < 0.2 and torch.equal(run(model), expected)
+    graphwright.save(q, tmp_path / "q.gw")
+    loaded = graphwright.load(tmp_path / "q.gw", allow=[__name__])
+    assert torch.equal(run(loaded), run(q)) and loaded.quantization.rows == q.quantization.rows
+
+
+def test_rules_name_layers_of_parts_by_their_whole_paths() -> None:
+    model = Pair()
+    model.encoder.append(nn.Linear(64, 64))
+    model.eval()
+    mapping = QConfigMapping().set_global(weight_only_int8()).set_module_name("encoder.0", None)
+    mapping.set_module_name_regex("enc.*2", dynamic_int8())
+    q = graphwright.quantize(model, mapping, run, engine=None).quantization
+    assert [q[path].decision for path in ("encoder.0", "encoder.2", "out")] == ["float", "dynamic", "weight"]
+    with pytest.raises(QuantizationError, match=r"no layer has the module name 'encoder\.3'"):
+        graphwright.quantize(model, mapping.set_module_name("encoder.3", None), run, engine=None)

@@ -43,7 +43,13 @@ if TYPE_CHECKING:
     from graphwright.capture.symbolic.symbolic import symbolic_trace
     from graphwright.capture.symbolic.tracer import Tracer, is_fx_symbolic_tracing, is_fx_tracing
     from graphwright.capture.symbolic.transformer import Transformer
-    from graphwright.capture.typed.recorded_calls import one_of_each_form, record, recorded_calls
+    from graphwright.capture.typed.recorded_calls import (
+        RecordedRun,
+        one_of_each_form,
+        record,
+        recorded_calls,
+        recorded_run,
+    )
 
 # What is loaded when it is asked for: captures with example inputs do without.
 __getattr__ = lazy_imports(
@@ -57,8 +63,10 @@ __getattr__ = lazy_imports(
         "is_fx_symbolic_tracing": "symbolic.tracer",
         "is_fx_tracing": "symbolic.tracer",
         "one_of_each_form": "typed.recorded_calls",
+        "RecordedRun": "typed.recorded_calls",
         "record": "typed.recorded_calls",
         "recorded_calls": "typed.recorded_calls",
+        "recorded_run": "typed.recorded_calls",
         "symbolic_trace": "symbolic.symbolic",
     },
 )
@@ -76,6 +84,7 @@ __all__ = [
     "ParameterProxy",
     "Proxy",
     "ProxyableClassMeta",
+    "RecordedRun",
     "Subject",
     "Tracer",
     "TracerWarning",
@@ -95,6 +104,7 @@ __all__ = [
     "one_of_each_form",
     "record",
     "recorded_calls",
+    "recorded_run",
     "recording",
     "share_constants",
     "standing_in",

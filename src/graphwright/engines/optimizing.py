@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis import ModuleState, same_randomness, tensors_in
-from graphwright.capture import recorded_calls, trace
+from graphwright.capture import recorded_run, trace
 from graphwright.engines.alternatives import Convolution, Site
 from graphwright.engines.choosing import Choice, choose, choose_merged, numerics_of, reason_against
 from graphwright.engines.decisions import Decisions
@@ -84,17 +84,30 @@ def optimize_for_inference(
     >>> fast = optimize_for_inference(model, x, engines=("torch",))
     >>> torch.testing.assert_close(fast(x), model(x), atol=1e-4, rtol=1e-4)
     """
-    calls = [_call_of(each) for each in _examples(model, examples)]
-    if args != () or kwargs or not calls:
-        calls.insert(0, (args if isinstance(args, tuple) else (args,), dict(kwargs or {})))
     if precision not in _PRECISIONS:
         raise PassError(f"there is no precision {precision!r}", fix=f"precisions are {', '.join(_PRECISIONS)}")
     if isinstance(engines, str) and engines != "auto":
         raise PassError(f"engines is {engines!r}", fix=f'give "auto" or a tuple of names: ({engines!r},)')
     names = installed(engines_of_auto() if engines == "auto" else engines)
+    recorded = recorded_run(model, examples) if callable(examples) else None
+    more: Iterable[Any] = () if examples is None or callable(examples) else examples
+    calls = [*map(_call_of, more)] if recorded is None else [*recorded.calls["forward"]]
+    if args != () or kwargs or not calls:
+        calls.insert(0, (args if isinstance(args, tuple) else (args,), dict(kwargs or {})))
+    if recorded is not None:
+        model = recorded.with_other_parts(
+            lambda part, path, run: optimize_for_inference(
+                part,
+                engines=engines,
+                precision=precision,
+                examples=run,
+                tolerance=tolerance,
+                keep_decisions=keep_decisions,
+            )
+        )
     if isinstance(model, GraphModule):
         gm = model
-    elif callable(examples):
+    elif recorded is not None:
         gm = trace(model, examples=calls)
     else:
         gm = trace(model, calls[0][0], kwargs=calls[0][1])
@@ -107,13 +120,6 @@ def optimize_for_inference(
         decisions=Decisions() if keep_decisions else None,
     )
     return fastest_form(gm, calls, search)
-
-
-def _examples(model: Any, examples: Iterable[Any] | Callable[[Any], Any] | None) -> list[Any]:
-    """More calls, as they are given, or those of a run."""
-    if callable(examples):
-        return [*recorded_calls(model, examples)]
-    return [] if examples is None else [*examples]
 
 
 def _call_of(example: Any) -> Call:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis import same_randomness
-from graphwright.capture import recorded_calls
+from graphwright.capture import recorded_run
 from graphwright.engines import Call, calling_all, fastest, has_several
 from graphwright.errors import QuantizationError
 from graphwright.progress import shown
@@ -29,8 +29,9 @@ from graphwright.quantization.preparing import (
     with_mapping,
 )
 from graphwright.quantization.programs.state import as_it_was, call_of_batch, examples_of
-from graphwright.quantization.record import QUANTIZED, say, slower_layers
+from graphwright.quantization.record import say, slower_layers
 from graphwright.quantization.schemes import QConfig
+from graphwright.quantization.sites import QUANTIZED
 from graphwright.runtime import GraphModule
 
 _SECONDS = 1.0  # of measuring the result against the module that it was made of
@@ -79,11 +80,36 @@ def quantize_model(
             "there is no calibration data",
             fix="give batches of inputs: calibration=[...]; or quantize with dynamic_int8(), which needs none",
         )
-    batches, calls = _data(model, calibration, given, named, needs_data)
-    model = captured_for(model, calls) if callable(calibration) else as_module(model, calls[:1])
+    calls = [(given, named)] if given or named else []
+    if not callable(calibration):
+        batches, calls = _data(model, calibration, calls, needs_data)
+        batches = None if calibration is None else batches
+        return _quantized(as_module(model, calls[:1]), mapping, batches, calls, backend, engine)
+    recorded = recorded_run(model, calibration)
+    calls += recorded.calls["forward"]
+
+    def quantized(part: nn.Module, path: str, run: Callable[[Any], Any]) -> nn.Module:
+        if isinstance(part, GraphModule) and QUANTIZED in part.meta:
+            return part
+        q = quantize_model(part, mapping.within(path), run, backend=backend, engine=engine)
+        return q if len(q.quantization) else part
+
+    model = captured_for(recorded.with_other_parts(quantized), calls)
+    return _quantized(model, mapping, calibration if needs_data else None, calls, backend, engine)
+
+
+def _quantized(
+    model: nn.Module,
+    mapping: QConfigMapping,
+    batches: Any,
+    calls: list[Call],
+    backend: Backend | str,
+    engine: Engine | None,
+) -> GraphModule:
+    """A quantized copy of a module. batches: data to calibrate with, or a run; None: it needs none."""
     first, *examples = calls = examples_of(model, calls)
     prepared = prepare(model, mapping, *first, backend=backend, examples=examples)
-    if calibration is not None and (needs_data or not callable(calibration)):
+    if batches is not None:
         calibrate(prepared, batches)
     reference = convert(prepared)
     if engine is None:
@@ -92,13 +118,8 @@ def quantize_model(
     return _unless_slower(lowered, model, prepared, calls)
 
 
-def _data(
-    model: Any, calibration: Any, args: tuple[Any, ...], kwargs: dict[str, Any], needs_data: bool
-) -> tuple[Any, list[Call]]:
+def _data(model: Any, calibration: Any, own: list[Call], needs_data: bool) -> tuple[Any, list[Call]]:
     """The data to calibrate with, and calls to capture and measure with, the first of them before all."""
-    own = [(args, kwargs)] if args or kwargs else []
-    if callable(calibration):
-        return calibration, own + recorded_calls(model, calibration)
     batches: Iterable[Any] = iter(()) if calibration is None else _checked(calibration)
     if isinstance(model, GraphModule) and has_several(model) and calibration is not None:
         batches = [*batches]

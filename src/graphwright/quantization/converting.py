@@ -36,11 +36,11 @@ from graphwright.quantization.preparing import (
 from graphwright.quantization.programs.observing import take_observers
 from graphwright.quantization.programs.simplifying import with_own_modules
 from graphwright.quantization.programs.state import without_gradients
-from graphwright.quantization.record import QUANTIZED, record_of
+from graphwright.quantization.record import record_of
 from graphwright.quantization.recurrent_layers import RECURRENT_FORMS, QuantizedRecurrent
 from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import PerToken
-from graphwright.quantization.sites import Program, after
+from graphwright.quantization.sites import QUANTIZED, Program, after
 from graphwright.quantization.training.preparing import evaluated
 from graphwright.runtime import GraphModule
 

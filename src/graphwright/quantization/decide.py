@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 import torch
+from torch import nn
 
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
@@ -13,7 +14,7 @@ from graphwright.quantization.backends import Backend
 from graphwright.quantization.mapping import QConfigMapping, Rule
 from graphwright.quantization.recurrent_layers import RECURRENT_KINDS, fitting_recurrent
 from graphwright.quantization.schemes import PerAxis, PerGroup, QConfig, Scheme
-from graphwright.quantization.sites import Program, Site
+from graphwright.quantization.sites import QUANTIZED, Program, Site, quantized_parts
 
 _FLOAT_ALWAYS = {
     **dict.fromkeys(("rnn", "rnn_cell"), "of recurrent layers, LSTM and GRU alone have a form with integers"),
@@ -41,12 +42,19 @@ class Decision:
     edges: tuple[Node, ...] = ()
 
 
+def _paths_of_parts(root: nn.Module) -> list[str]:
+    """The paths of layers in modules inside that were quantized by themselves."""
+    parts = quantized_parts(root)
+    own = [f"{path}.{row['path']}" for path, part in parts.items() for row in part.meta[QUANTIZED]["rows"]]
+    return own + [f"{path}.{inner}" for path, part in parts.items() for inner in _paths_of_parts(part)]
+
+
 def decide(program: Program, mapping: QConfigMapping, backend: Backend) -> dict[Node, Decision]:
     """Decide on every site of a program, in the order of the program.
 
     Raises QuantizationError for rules that no layer has, and for a layer that cannot be what a rule by name asks.
     """
-    mapping.check([(site.path, site.target) for site in program.sites])
+    mapping.check([site.path for site in program.sites], _paths_of_parts(program.gm))
     decisions = {site.node: _layer(site, program, mapping, backend) for site in program.sites if site.kind not in _SUMS}
     for decision in decisions.values():
         if mapping.overruled(decision.site.path, decision.site.target):

@@ -18,10 +18,10 @@ from graphwright.quantization.backends import BACKENDS, Backend
 from graphwright.quantization.converting import put_on_grids
 from graphwright.quantization.decide import Decision, put_sums
 from graphwright.quantization.grids import Range, ValueGrid, activation_scheme, grid_for, root_of, value_grids
-from graphwright.quantization.record import QUANTIZED, record_in
+from graphwright.quantization.record import record_in
 from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import QConfig, Scheme
-from graphwright.quantization.sites import Program
+from graphwright.quantization.sites import QUANTIZED, Program
 from graphwright.runtime import GraphModule, entry_points_of
 
 DIALECTS: Mapping[str, Backend] = {

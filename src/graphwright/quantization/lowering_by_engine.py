@@ -15,7 +15,7 @@ from graphwright.quantization.dialects import example_of, in_dialect
 from graphwright.quantization.lowering.lower import Engine
 from graphwright.quantization.lowering.lower import lower as lower_as_it_is
 from graphwright.quantization.programs.state import as_it_was, call_of_batch
-from graphwright.quantization.record import QUANTIZED
+from graphwright.quantization.sites import QUANTIZED
 from graphwright.runtime import GraphModule
 
 _DIALECTS: Mapping[Engine, str] = {"onnxruntime": "ort", "openvino": "openvino"}

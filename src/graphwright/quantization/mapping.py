@@ -18,11 +18,30 @@ _LEVELS = ("global", "object type", "module name regex", "module name")  # what 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of a mapping. kind: "global", "object type", "module name regex" or "module name"."""
+    """One rule of a mapping. kind: "global", "object type", "module name regex" or "module name".
+
+    above: where the module is whose layers it is asked of, as names and patterns say it.
+    """
 
     kind: str
     key: Any
     config: QConfig | None
+    above: str = ""
+
+    def holds(self, path: str, kind: Any) -> bool:
+        """Tell whether it is a rule for a layer of a class, or a call of a function."""
+        if self.kind == "object type":
+            return kind is self.key or (
+                issubclass(type(kind), type) and isinstance(self.key, type) and issubclass(kind, self.key)
+            )
+        return self.kind == "global" or self.names(path)
+
+    def names(self, path: str) -> bool:
+        """Tell whether it is by name or pattern, and that of a layer."""
+        path = ".".join(filter(None, (self.above, path)))
+        if self.kind == "module name":
+            return path == self.key or path.startswith(f"{self.key}.") or self.key == ""
+        return self.kind == "module name regex" and re.fullmatch(self.key, path) is not None
 
     def __str__(self) -> str:
         if self.kind == "global":
@@ -87,11 +106,17 @@ class QConfigMapping:
         made.rules = list(self.rules)
         return made
 
+    def within(self, above: str) -> QConfigMapping:
+        """The same rules, for the layers of a module inside that is quantized by itself."""
+        made = QConfigMapping()
+        made.rules = [dataclasses.replace(rule, above=f"{rule.above}.{above}".lstrip(".")) for rule in self.rules]
+        return made
+
     def resolve(self, path: str, kind: Any) -> tuple[QConfig | None, Rule | None]:
         """What holds for a layer of a class, or a call of a function, and the rule that says so; None without one."""
         for level in reversed(_LEVELS):
             for rule in reversed(self.rules):
-                if rule.kind == level and _holds(rule, path, kind):
+                if rule.kind == level and rule.holds(path, kind):
                     return rule.config, rule
         return None, None
 
@@ -99,29 +124,20 @@ class QConfigMapping:
         """How many rules of the same kind as the one that counts say something else of a layer."""
         config, counting = self.resolve(path, kind)
         alike = [rule for rule in self.rules if counting is not None and rule.kind == counting.kind]
-        return sum(_holds(rule, path, kind) and rule.config != config for rule in alike)
+        return sum(rule.holds(path, kind) and rule.config != config for rule in alike)
 
-    def check(self, layers: Iterable[tuple[str, Any]]) -> None:
-        """Raise QuantizationError for a name or a pattern that no layer has, with the names next to it."""
-        layers = list(layers)
+    def check(self, layers: Iterable[str], others: Iterable[str] = ()) -> None:
+        """Raise QuantizationError for a name or a pattern that no layer has, with the names next to it.
+
+        layers, others: their paths; `others` are quantized by themselves. Rules for such are checked with the whole.
+        """
+        paths = [*layers, *others]
         for rule in self.rules:
-            if rule.kind in ("module name", "module name regex") and not any(_holds(rule, *each) for each in layers):
-                raise QuantizationError(f"no layer has the {rule.kind} {rule.key!r}", fix=_nearest(rule.key, layers))
+            is_by_name = rule.kind in ("module name", "module name regex") and not rule.above
+            if is_by_name and not any(map(rule.names, paths)):
+                raise QuantizationError(f"no layer has the {rule.kind} {rule.key!r}", fix=_nearest(rule.key, paths))
 
 
-def _holds(rule: Rule, path: str, kind: Any) -> bool:
-    if rule.kind == "module name":
-        return path == rule.key or path.startswith(f"{rule.key}.") or rule.key == ""
-    if rule.kind == "module name regex":
-        return re.fullmatch(rule.key, path) is not None
-    if rule.kind == "object type":
-        return kind is rule.key or (
-            issubclass(type(kind), type) and isinstance(rule.key, type) and issubclass(kind, rule.key)
-        )
-    return True
-
-
-def _nearest(key: str, layers: list[tuple[str, Any]]) -> str:
-    paths = [path for path, _ in layers]
+def _nearest(key: str, paths: list[str]) -> str:
     names = difflib.get_close_matches(key, paths, 4, 0.3) or paths[:4]
     return f"layers are {', '.join(map(repr, names))}" + (", ..." if len(names) < len(paths) else "")

@@ -23,10 +23,9 @@ from graphwright.quantization.observers.by_name import observer_of
 from graphwright.quantization.programs.observing import call_observer, put_observer
 from graphwright.quantization.programs.simplifying import simplify, simplify_in_both_modes, with_own_modules
 from graphwright.quantization.programs.state import call_of_batch, own_state
-from graphwright.quantization.record import QUANTIZED
 from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import QConfig, static_int8
-from graphwright.quantization.sites import Program
+from graphwright.quantization.sites import QUANTIZED, Program
 from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
 from graphwright.runtime import GraphModule, memo_of_results
 

@@ -20,6 +20,7 @@ from graphwright.quantization.decide import Decision
 from graphwright.quantization.drawing import bars_as_svg
 from graphwright.quantization.grids import Range, ValueGrid
 from graphwright.quantization.layers import KINDS
+from graphwright.quantization.sites import QUANTIZED, quantized_parts
 from graphwright.runtime import GraphModule
 
 
@@ -46,9 +47,6 @@ class Row:
     time: float | None = None
 
 
-QUANTIZED = "quantization"  # the key in the meta of a module
-
-
 def quantization_of(module: nn.Module) -> Quantization:
     """What became of each layer of a quantized module.
 
@@ -62,7 +60,12 @@ def quantization_of(module: nn.Module) -> Quantization:
     record = module.meta.get(QUANTIZED) if isinstance(module, GraphModule) else None
     if record is not None:
         report = module.report
-        record = {**record, "rows": _with_kernels(record["rows"], report), "notes": _notes(report)}
+        rows, notes = _with_kernels(record["rows"], report), [*_notes(report)]
+        for path, part in quantized_parts(module).items():
+            found = quantization_of(part).explain()
+            rows += [{**dataclasses.asdict(row), "path": f"{path}.{row.path}"} for row in found.rows]
+            notes += [f"{path} {note}" for note in found.notes]
+        record = {**record, "rows": rows, "notes": notes}
     return Quantization(record, type(module).__name__)
 
 

@@ -60,6 +60,19 @@ class Site:
     trouble: str = ""  # why its weight cannot be written as integers
 
 
+QUANTIZED = "quantization"  # the key in the meta of a module
+
+
+def quantized_parts(root: nn.Module) -> dict[str, GraphModule]:
+    """The modules inside of one that were quantized by themselves, by their paths."""
+    found: dict[str, GraphModule] = {}
+    for path, module in root.named_modules():
+        is_quantized = path and isinstance(module, GraphModule) and QUANTIZED in module.meta
+        if is_quantized and not any(path.startswith(f"{above}.") for above in found):
+            found[path] = module
+    return found
+
+
 class Program:
     """A program with float layers, and what is known of its values."""
 

@@ -107,6 +107,7 @@ from graphwright.runtime.members.attributes import (
     read_attributes,
 )
 from graphwright.runtime.members.shells import Shells, Tree, copy_slots, copy_tensors, memo_of_results
+from graphwright.runtime.members.submodules import with_submodules
 from graphwright.runtime.modules.captured import captured_module, change_base, change_entries
 from graphwright.runtime.modules.forms import in_form, without_forms
 from graphwright.runtime.modules.lazy import (
@@ -367,6 +368,7 @@ __all__ = [
     "unset_in",
     "unlike_inputs",
     "use_lazy_graph_modules",
+    "with_submodules",
     "without_forms",
     "why_not_captured",
     "with_renamed",

@@ -15,14 +15,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from graphwright.capture.state.leaf_modules import runs
-
-if TYPE_CHECKING:
-    from graphwright.capture.state.examples import Examples
 
 _T = TypeVar("_T")
 
@@ -181,6 +178,18 @@ def standing_in(entries: Iterable[tuple[dict[str, Any], str, Any]]) -> Iterator[
                             names[name] = before
 
 
+_Runs = Callable[[Callable[[], Any]], Any]
+
+
+class Runner(Protocol):
+    """What runs the operations of a program: on examples."""
+
+    watch: Hearing | None
+
+    def listen(self, quietly: _Runs | None = None, loudly: _Runs | None = None) -> None:
+        """Have operations be run by `quietly`, and what may be the program's in there by `loudly`."""
+
+
 class Hearing:
     """A profiler that hears what the program does, and nothing of what torch and the capture do for it.
 
@@ -191,7 +200,7 @@ class Hearing:
 
     __slots__ = ("_around", "_examples", "is_over", "profile")
 
-    def __init__(self, examples: Examples, profile: Callable[..., Any], around: Hearing | None = None) -> None:
+    def __init__(self, examples: Runner, profile: Callable[..., Any], around: Hearing | None = None) -> None:
         self._examples, self.profile, self._around = examples, profile, around
         self.is_over = False  # it is not to be put on again by itself
 
@@ -241,7 +250,7 @@ class Hearing:
 
 @contextlib.contextmanager
 def watching(
-    examples: Examples,
+    examples: Runner,
     functions: tuple[Any, ...],
     called: Callable[[FrameType], None],
     names: frozenset[str] = frozenset(),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
+
 from torch import nn
 
 from graphwright.ir import Graph
 from graphwright.ops import write_attribute
+from graphwright.runtime.members.shells import copy_slots
 
 
 def add_submodule(root: nn.Module, target: str, module: nn.Module) -> bool:
@@ -21,6 +25,33 @@ def add_submodule(root: nn.Module, target: str, module: nn.Module) -> bool:
         root = below
     root.add_module(field, module)
     return True
+
+
+def with_submodules(root: nn.Module, others: Mapping[str, nn.Module]) -> nn.Module:
+    """A copy of a module that has other modules at some paths, and shares all else with it.
+
+    >>> root = nn.Sequential(nn.Sequential(nn.Linear(2, 2)), nn.ReLU())
+    >>> copied = with_submodules(root, {"0.0": nn.Identity()})
+    >>> copied[0][0], root[0][0], copied[1] is root[1]
+    (Identity(), Linear(in_features=2, out_features=2, bias=True), True)
+    """
+    copied = copy.copy(root) if hasattr(type(root), "__copy__") else _copy(root)
+    below: dict[str, dict[str, nn.Module]] = {}
+    for path, module in others.items():
+        name, _, rest = path.partition(".")
+        below.setdefault(name, {})[rest] = module
+    for name, parts in below.items():
+        child = copied._modules[name]
+        copied._modules[name] = parts[""] if "" in parts or child is None else with_submodules(child, parts)
+    return copied
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    copied: nn.Module = object.__new__(type(module))
+    copy_slots(module, copied)
+    tables = {name: vars(module)[name].copy() for name in ("_modules", "_parameters", "_buffers")}
+    vars(copied).update({**vars(module), **tables})
+    return copied
 
 
 def delete_submodule(root: nn.Module, target: str) -> bool:
