@@ -12,7 +12,7 @@ from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint, register_signature, register_writer
 from graphwright.ir.meta import EXAMPLES, Meta
 from graphwright.ir.methods import bind
-from graphwright.ir.names import Namespace, candidate_for, is_reserved, snake_case
+from graphwright.ir.names import Namespace, candidate_for, is_computed, is_reserved, snake_case
 from graphwright.ir.nested import NestedGraph, first_operation, shared_operands
 from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
 from graphwright.ir.node_meta import (
@@ -71,6 +71,7 @@ __all__ = [
     "has_preserved_node_meta",
     "immutable_dict",
     "immutable_list",
+    "is_computed",
     "is_reserved",
     "lint",
     "map_aggregate",

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS
 from graphwright.ir.graph import Graph
-from graphwright.ir.names import has_reserved, is_parameter, is_reserved
+from graphwright.ir.names import has_reserved, is_computed, is_parameter, is_reserved
 from graphwright.ir.node import OPCODES, Node, bodies_of, nodes_in
 from graphwright.ir.text import format_node
 
@@ -266,6 +266,8 @@ def _check_target_exists(node: Node, target: str, owner: Any) -> None:
     """Follow the dotted path, saying which step of it is missing."""
     value = owner
     for atom in target.split("."):
+        if node._op == "get_attr" and is_computed(value, atom):
+            return
         if not hasattr(value, atom):
             where = type(value).__name__
             _fail(8, node, f"Node {node} target {target} references nonexistent attribute {atom} of {where}")

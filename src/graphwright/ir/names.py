@@ -31,6 +31,17 @@ def is_parameter(name: str) -> bool:
     return name.isidentifier() and is_read and not keyword.iskeyword(name) and name != "__debug__"
 
 
+def is_computed(holder: object, name: str) -> bool:
+    """Tell whether a property of its class computes an attribute at each read, as that of a parametrization does.
+
+    Looking at a program must not read such an attribute: what it runs may draw, count or change buffers.
+
+    >>> is_computed(1, "real"), is_computed(type("Circle", (), {"area": property(len)})(), "area")
+    (False, True)
+    """
+    return isinstance(getattr(type(holder), name, None), property)
+
+
 def has_reserved(names: Iterable[str]) -> bool:
     """Tell whether one of the names is reserved."""
     return not _RESERVED.isdisjoint(names)

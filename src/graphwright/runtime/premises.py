@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn.modules import module as _torch_module
 
 from graphwright.errors import GuardError
-from graphwright.ir import Graph
+from graphwright.ir import Graph, is_computed
 from graphwright.runtime.graph_facts import Facts, Forwards, code_of_function, forwards_of
 from graphwright.runtime.inside import (
     ABSENT,
@@ -158,6 +158,7 @@ def _has_a_class(held: Any) -> bool:
 
 
 _AGAIN = "capture the model again"
+_OF_ATTRIBUTES = ("is_none", *(f"{fact}s" for fact in OF_TENSORS), "kinds", "exact", "tags", "same")  # facts by name
 
 
 def module_at(root: nn.Module, path: str) -> Any:
@@ -201,6 +202,10 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         yield from _unlike_object(held_at(module, inner), dotted(path, inner), of_object, graph.constants)
     for table, names in facts.get("holds", {}).items():
         yield from _unlike_table(module, path, table, names, facts.get("unused", ()), graph)
+    for name in dict.fromkeys(name for kind in _OF_ATTRIBUTES for name in facts.get(kind, ())):
+        if is_computed(holder_of(module, name)[0], name.rpartition(".")[2]):
+            said = f"{dotted(path, name)}, which the program asks something, was no property when it was captured"
+            yield f"{said}; now its class computes it", "parametrize the original model, then capture it"
     for name, was in facts.get("is_none", {}).items():
         held = held_by(module, name)
         if held is not ABSENT and (held is None) != was:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphwright.codegen.function import attribute, is_plain_name, quoted
+from graphwright.ir import is_computed
 
 
 class Paths:
@@ -32,7 +33,7 @@ class Paths:
 
     def _step(self, text: str, value: Any, atom: str) -> tuple[str, Any, bool]:
         """Write an attribute of what has been written, which is this value."""
-        inner = None if value is None else getattr(value, atom, None)
+        inner = None if value is None or is_computed(value, atom) else getattr(value, atom, None)
         is_plain = is_plain_name(atom)
         if self.table != "" and value is self._owner and not is_plain and atom in value._modules:
             self._reads_table = True

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.ir import Graph, Node
+from graphwright.ir import Graph, Node, is_computed
 from graphwright.ops import positional_inputs
 from graphwright.runtime import (
     GraphModule,
@@ -185,6 +185,6 @@ def _owners(gm: nn.Module, path: str) -> Iterable[int]:
     """The ids of all modules on the way to what a path names, itself included."""
     value: object = gm
     for atom in path.split("."):
-        value = getattr(value, atom, None)
+        value = None if is_computed(value, atom) else getattr(value, atom, None)
         if isinstance(value, nn.Module):
             yield id(value)

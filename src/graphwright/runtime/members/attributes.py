@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.errors import MissingAttributeError
+from graphwright.ir import is_computed
 
 MODULE_TABLES = frozenset(nn.Module().__dict__)  # the names of the attributes that every module has
 
@@ -105,12 +106,16 @@ def is_compiled(module: nn.Module) -> bool:
 def copy_attribute(source: nn.Module, destination: nn.Module, path: str) -> None:
     """Take over what a dotted path names, with plain modules for the containers on the way.
 
-    Modules and tensors are shared; of a module of TorchScript nothing can be taken but the whole. What the destination
-    already has whole is left alone. Raises an error that is an AttributeError where the source lacks a step.
+    Modules and tensors are shared; of a module of TorchScript, or one that computes the attribute, as a parametrized
+    one does, nothing can be taken but the whole. What the destination already has whole is left alone. Raises an error
+    that is an AttributeError where the source lacks a step.
     """
     *parents, field = path.split(".")
-    for atom in parents:
+    for i, atom in enumerate(parents):
         below = source._modules.get(atom)
+        if below is not None and is_computed(below, (*parents, field)[i + 1]):
+            destination._modules[atom] = below
+            return
         if below is None or is_compiled(below):
             if not hasattr(source, atom):
                 raise _missing(source, atom, path)

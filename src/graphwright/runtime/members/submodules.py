@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from graphwright.ir import Graph
+from graphwright.ir import Graph, is_computed
 from graphwright.ops import write_attribute
+from graphwright.runtime.inside import holder_of
 from graphwright.runtime.members.shells import copy_slots
 
 
@@ -75,7 +76,8 @@ def unused_submodules(root: nn.Module, graph: Graph) -> list[str]:
     for node in graph.all_nodes():
         if node.op in ("call_module", "get_attr") or node.target is write_attribute:
             path = str(node.args[0] if node.target is write_attribute else node.target)
-            used.add(path)
+            owner, _, name = path.rpartition(".")
+            used.add(owner if owner and is_computed(holder_of(root, path)[0], name) else path)
             atoms = path.split(".")
             on_the_way.update(".".join(atoms[:length]) for length in range(1, len(atoms) + 1))
     unused = []
