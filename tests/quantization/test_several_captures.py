@@ -190,6 +190,11 @@ def test_products_with_parameters_in_both_captures() -> None:
     model, x = Product().eval(), torch.randn(3, 64)
     q = graphwright.quantize(model, weight_only_int8(), lambda module: (module(x), module(x, x)), engine=None)
     assert in_integers(q) == {"layer"} and q.layer.weight.dtype is torch.int8
+    lines = str(q.quantization.explain()).splitlines()
+    assert [line.split()[:3] for line in lines if line.startswith("layer ")] == [
+        ["layer", "op", "calls"],
+        ["layer", "linear", "2"],
+    ]
     assert (q(x, x) - model(x, x)).abs().max() < 0.1 * model(x, x).abs().max()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -202,14 +203,19 @@ def _row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
-    """A table: as text, as a picture, or as `rows`; and notes on the whole, such as which engine was passed over."""
+    """A table: as text, as a picture, or as `rows`; and notes on the whole, such as which engine was passed over.
+
+    The text says once what holds of a layer in several captures or calls, and of how many.
+    """
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        head = ("layer", "op", "decision", "scheme", "kernel", "SQNR", "time", "why", "rule")
-        return "\n".join([_table([head, *map(_cells, self.rows)]), *self.notes])
+        head = ("layer", "op", "calls", "decision", "scheme", "kernel", "SQNR", "time", "why", "rule")
+        counts = Counter(map(_cells, self.rows))
+        lines = [(*cells[:2], str(count) if count > 1 else "", *cells[2:]) for cells, count in counts.items()]
+        return "\n".join([_table([head, *lines]), *self.notes])
 
     def worst(self, count: int) -> Explanation:
         """A table of the layers that lose most alone, the worst first; of those whose loss is known."""
