@@ -519,3 +519,62 @@ def test_a_captured_module_has_its_own_values_extracted() -> None:
     extractor = create_feature_extractor(gm, train_return_nodes=["0"], eval_return_nodes={"2": "last"})
     assert (list(extractor.train()(torch.ones(1, 4))), list(extractor.eval()(torch.ones(1, 4)))) == (["0"], ["last"])
     assert gm.code == code
+
+
+class Giving(nn.Module):
+    """Gives what is not the last value that it computes, in one of several ways."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.one, self.two = way, nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        one = self.one(x)
+        if self.way == "first":
+            self.two(one).mean()
+        elif self.way == "written":
+            one[:, 0] = 0
+        elif self.way == "pair":
+            return one, self.two(x)
+        elif self.way == "dict":
+            return {"one": one, "two": self.two(x)}
+        return one
+
+
+class Given(nn.Module):
+    """Calls such a module twice, the second time on one side of a branch."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.giving, self.head = Giving(way), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = given = self.summed(x).relu()
+        if x.sum() >= 0:
+            given = self.summed(x)
+        return self.head(given)
+
+    def summed(self, x: Tensor) -> Any:
+        given = self.giving(x)
+        if self.giving.way == "pair":
+            return given[0] + given[1]
+        return given["one"] + given["two"] if self.giving.way == "dict" else given
+
+
+@pytest.mark.parametrize("capture", ["trace", "model", "symbolic_trace"])
+@pytest.mark.parametrize("way", ["first", "written", "pair", "dict"])
+def test_what_a_module_gives_need_not_be_its_last_value(way: str, capture: str) -> None:
+    model, x = Given(way), torch.randn(3, 4)
+    wanted: list[Any] = []
+    handle = model.giving.register_forward_hook(lambda module, args, value: wanted.append(copy.deepcopy(value)))
+    with torch.no_grad():
+        model(x)
+        handle.remove()
+        source = model if capture == "model" else getattr(graphwright, capture)(model, *[(x,)] * (capture == "trace"))
+        for name, value in zip(("giving", "giving_1"), wanted, strict=True):
+            try:
+                found = extract(source, {name: "value"}, *[x] * (capture == "model"))(x)["value"]
+            except UnknownNameError:
+                assert capture != "model" and way in ("dict", "pair")
+                continue
+            torch.testing.assert_close(found, value, rtol=0, atol=0)

@@ -6,7 +6,7 @@ The names are those of node_names.py, and the paths of modules where the capture
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,9 @@ from graphwright.passes.simplifying.dead_values import remove_dead_values
 from graphwright.passes.support.bodies import ends_by_raising, may_write, module_of, own_bodies
 from graphwright.passes.support.node_names import Counts, is_unnamed
 from graphwright.rewrite import Calls, GraphEffects
-from graphwright.runtime import is_guard
+from graphwright.runtime import calls_of_modules, is_guard
+
+_GONE: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,13 @@ class ProgramValues:
         self._gm = gm
         self._graph = graph
         self._notes: list[Node] = []
+        self._keeps_last = drops_numbers  # torchvision calls the last value inside of a module by the module's path
         self._table = self._read(graph, Counts(drops_numbers))
-        self._table.values.update(_last_of_modules(self._table.values, {note.args[1] for note in self._notes}))
+        known = {note.args[1] for note in self._notes}
+        if drops_numbers:
+            self._table.values.update(_last_of_modules(self._table.values, known))
+        else:
+            _name_modules(self._table, calls_of_modules(graph), known)
         self._items: dict[Node, list[Any]] = {}  # of branches that give more than they did: a list per side
         self._copies: list[Node] = []  # of what is wanted, where it is wanted
 
@@ -128,7 +135,9 @@ class ProgramValues:
         for node in graph.nodes:
             if node.target is noted:
                 self._notes.append(node)
-                of_modules[node.args[1]] = _Value(node.args[0], node)
+                value, path = node.args
+                keys = [key for key in _calls_around(node) if key.partition("@")[0] == path]
+                of_modules[path if self._keeps_last or not keys else _path(keys[-1])] = _Value(value, node)
             elif node.op != "output" and not is_unnamed(node):
                 table.values[counts.name(node)] = _Value(node, node)
             if node.target is cond and own_bodies(node):
@@ -269,6 +278,47 @@ def _last_of_modules(values: Mapping[str, _Value], known: set[Any]) -> dict[str,
             last[path] = value
             path = path.rpartition(".")[0]
     return {path: value for path, value in last.items() if path not in values and path not in known}
+
+
+def _name_modules(table: _Table, calls: Mapping[str, Any], known: Collection[str]) -> None:
+    """Name what modules give of which the capture put no note into the graph, by what it kept of their calls.
+
+    Where nothing is kept, or a pass has put other nodes in the place of those, it is the one value that leaves the
+    module. The second call of a module has a number, as that of a layer has. What cannot be told has no name.
+    """
+    inside: dict[str, list[Node]] = {}
+    for node in table.graph.nodes:
+        for key in _calls_around(node) if node.op not in ("placeholder", "output") else ():
+            inside.setdefault(key, []).append(node)
+    by_name = {node.name: node for node in table.graph.nodes}
+    for key, nodes in inside.items():
+        value = _given(calls[key]["given"], by_name) if key in calls else _GONE
+        if value is _GONE:
+            leaving = [node for node in nodes if not node.users.keys() <= set(nodes)]
+            value = leaving[0] if len(leaving) == 1 else None
+        if value is not None and key.partition("@")[0] not in known:
+            table.values.setdefault(_path(key), _Value(value, max(nodes[-1], *nodes_in(value))))
+    for sides in table.sides.values():
+        for side in sides:
+            _name_modules(side, calls, known)
+
+
+def _calls_around(node: Node) -> list[str]:
+    """The calls of modules that a node is inside of, outermost first: `path`, and `path@n` for the n-th after that."""
+    return list(node.meta.get("nn_module_stack", ()))
+
+
+def _path(key: str) -> str:
+    """What a call of a module gives is called."""
+    return key.replace("@", "_")
+
+
+def _given(names: Any, by_name: Mapping[str, Node]) -> Any:
+    """What a call gave, _GONE where nodes of it are gone; None where it is neither one value nor a tuple of some."""
+    if isinstance(names, list):
+        items = [name if name is None else by_name.get(name, _GONE) for name in names if not isinstance(name, list)]
+        return None if len(items) < len(names) or not any(items) else _GONE if _GONE in items else tuple(items)
+    return None if names is None else by_name.get(names, _GONE)
 
 
 def _drop_empty_blocks(graph: Graph) -> None:
