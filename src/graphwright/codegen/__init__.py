@@ -26,6 +26,7 @@ from graphwright.codegen.function import graph_to_source
 from graphwright.codegen.python_code import PythonCode
 from graphwright.codegen.pytree import PyTreeCodeGen, PyTreeInfo
 from graphwright.codegen.readable.readable import WITHOUT_DEL, graph_to_readable_source, readable_source
+from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling.arguments import Globals, argument
 from graphwright.codegen.stack_traces import parse_stack_trace
 
@@ -46,6 +47,7 @@ __all__ = [
     "on_generate_code",
     "parse_stack_trace",
     "readable_source",
+    "region_exits",
     "tensor_of",
     "tensor_text",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import os
 import stat
 from collections.abc import Container, Iterable
@@ -26,11 +25,13 @@ from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
 from graphwright.runtime.packaging.whole_files import check_sum
+from graphwright.runtime.references import describe
 from graphwright.runtime.saving.plain_data import PlainReader, damaged, is_member_name, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
 from graphwright.runtime.saving.saving import FORMAT, NOTE, SUMMED
 from graphwright.runtime.shared_code import SharedCode
 from graphwright.runtime.state import State
+from graphwright.runtime.trust.held import may_be_hook, may_hold
 from graphwright.runtime.trust.members import is_field
 from graphwright.runtime.trust.methods import called_methods, entry_at, is_called_with_parameters, method_at
 from graphwright.runtime.trust.names import Trust, names_in
@@ -41,6 +42,10 @@ _FIX = "load files only from those you trust"
 _DATA = (bool, int, float, str, tuple, torch.Tensor)  # what the attribute of a class may be
 _DEEPEST = 400  # modules and objects in one another
 _LARGEST = 100_000_000  # elements of a tensor that repeats its memory
+# What `save` writes tensors as that not every version of safetensors knows.
+_DTYPES = frozenset({
+    str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
+}) - {"quint8", "qint8", "qint32", "quint4x2", "quint2x4"}  # fmt: skip
 _MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError, RecursionError, OverflowError)
 
 
@@ -97,7 +102,9 @@ def _read(path: str | os.PathLike[str]) -> tuple[bool, Any, dict[str, torch.Tens
         tensors = dict(pieces)
         for name, layout in layouts.items():
             piece = pieces[layout.get("in", name)]
-            if "size" in layout and math.prod(layout["size"]) > max(_LARGEST, piece.numel()):
+            if "dtype" in layout and layout["dtype"] not in _DTYPES:
+                raise damaged(f"{name!r} is of no dtype that a file may have")
+            if "size" in layout and not _is_small(layout["size"], max(_LARGEST, piece.numel())):
                 raise damaged(f"{name!r} is larger than the memory it lies in")
             tensors[name] = unpacked(piece, layout)
     except LoadError:
@@ -105,6 +112,16 @@ def _read(path: str | os.PathLike[str]) -> tuple[bool, Any, dict[str, torch.Tens
     except _MISFITS as error:
         raise damaged(f"a tensor does not lie where the file says: {error}") from error
     return is_summed, program, tensors
+
+
+def _is_small(sizes: list[int], most: int) -> bool:
+    """Tell whether a tensor of these sizes has no more elements than that, without long numbers."""
+    count = 1
+    for size in sizes:
+        count *= min(size, most + 1)
+        if count > most and 0 not in sizes:
+            return False
+    return True
 
 
 class _Rebuilding:
@@ -125,6 +142,7 @@ class _Rebuilding:
         """Fill all modules and return the first."""
         for record, module in self._rows():
             self._fill(record, module)
+        self._values.check_partials()
         numbers = {id(module): number for number, module in enumerate(self._modules)}
         held = [[child for child in module._modules.values() if child is not None] for module in self._modules]
         check_tree([[numbers[id(child)] for child in children] for children in held])
@@ -180,12 +198,16 @@ class _Rebuilding:
         for name, value in self._values.attributes(record["attributes"]).items():
             if name in MODULE_TABLES or name == _STATE:
                 raise damaged(f"{name!r} is no attribute of a module's own")
+            if not may_hold(type(module), name, value, self._trust):
+                raise LoadError(f"a file may not have {describe(value)} as {name!r} of a module", fix=_FIX)
             if name in _slots_of(type(module)):
                 object.__setattr__(module, name, value)
             else:
                 state[name] = value
         for table, value, with_kwargs, always in record.get("hooks", ()):
             hook = self._values.value(value)
+            if not may_be_hook(hook, self._trust):
+                raise LoadError(f"a file may not have {describe(hook)} as a hook", fix=_FIX)
             if table == "_forward_pre_hooks":
                 nn.Module.register_forward_pre_hook(module, hook, with_kwargs=bool(with_kwargs))
             else:

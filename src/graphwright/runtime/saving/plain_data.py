@@ -24,6 +24,7 @@ from torch import nn
 
 from graphwright.errors import LoadError
 from graphwright.ir import immutable_dict, immutable_list
+from graphwright.runtime.trust.held import may_be_bound
 from graphwright.runtime.trust.names import Trust, name_of
 from graphwright.runtime.trust.sizes import items_in
 from graphwright.values import is_named_tuple
@@ -147,6 +148,8 @@ class PlainWriter:
                 raise NotPlain(f"{value!r}, a combination of members")
             return {"enum": [self.name(kind), value.name]}
         if kind is functools.partial:
+            if not may_be_bound(value, self.trust):
+                raise NotPlain(f"a partial of {_described(value.func)} with a function or module as an argument")
             arguments = [self.items(value.args, path), self.pairs(value.keywords, path)]
             return {"partial": [self._value_name(value.func), *arguments]}
         if is_named_tuple(kind):
@@ -225,6 +228,7 @@ class PlainReader:
         self._modules = modules
         self._tensors = tensors
         self._entries = [_checked(entry, dict) for entry in _checked(table, list)]
+        self._partials: list[functools.partial[Any]] = []
         self.held = items_in(table)
         self._made: list[Any] = [self._new(entry) for entry in self._entries]  # empty: they may mention each other
         for entry, made in zip(self._entries, self._made, strict=True):
@@ -262,6 +266,12 @@ class PlainReader:
         if not isinstance(name, str) or name not in self._tensors:
             raise damaged(f"there is no tensor {_short(name)}")
         return self._tensors[name]
+
+    def check_partials(self) -> None:
+        """Refuse a partial that hands on what no program may have. Raises LoadError; all objects must be filled."""
+        for made in self._partials:
+            if not may_be_bound(made, self._trust):
+                raise damaged(f"{_short(made.func)} has a function or module as an argument that is there already")
 
     def items(self, data: Any) -> list[Any]:
         """Read the items of a sequence."""
@@ -364,7 +374,9 @@ class PlainReader:
     def _read_partial(self, data: Any) -> Any:
         name, args, kwargs = data
         keywords = {plain_name(key): item for key, item in self.pairs(kwargs).items()}
-        return functools.partial(self._read_name(name), *self.items(args), **keywords)
+        made = functools.partial(self._read_name(name), *self.items(args), **keywords)
+        self._partials.append(made)
+        return made
 
     def _read_named_tuple(self, data: Any) -> Any:
         name, items = data

@@ -17,9 +17,9 @@ from graphwright.runtime.outside import Outside
 from graphwright.runtime.references import describe, is_definition
 from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, check_keys, damaged
 from graphwright.runtime.saving.saved_types import is_type_text, type_of, type_record
-from graphwright.runtime.trust.fields import read_field, read_private
 from graphwright.runtime.trust.names import Trust, source_hash
 from graphwright.runtime.trust.sizes import WrittenOut, items_in
+from graphwright.runtime.trust.verifier import PLAINLY
 from graphwright.values import is_named_tuple
 
 _PLACE = ("file", "line", "function", "source", "statement", "target", "module", "call", "column", "end_column")
@@ -48,9 +48,7 @@ class GraphWriter:
                 fix="keep it in an attribute of a module, or pass it as an argument",
             )
         try:
-            called = (
-                getattr if node.target in (read_field, read_private) else node.target
-            )  # `load` sees again where it has to be
+            called = PLAINLY.get(node.target, node.target)  # `load` sees again where it has to be
             target = called if isinstance(called, str) else self._values.name(called)
             if node.op == "call_function":
                 self._note_source(target, node.target)

@@ -185,15 +185,22 @@ def _names_a_type(part: ast.expr) -> bool:
     head = part.id
     if any(atom.startswith("__") for atom in (head, *atoms)) or hasattr(builtins, head):
         return False
-    return head != "torch" or _leads_to_class(head, atoms)
+    name = head.rstrip("0123456789").rstrip("_")  # generated code adds a number where a name is taken
+    may_be = [path for path in list(sys.modules) if path.rpartition(".")[2] == name]
+    return all(_leads_to_type(path, atoms, path == name) for path in may_be)
 
 
-def _leads_to_class(path: str, atoms: list[str]) -> bool:
-    """Tell whether names lead through modules of one package to a class: reading them loads nothing."""
+def _leads_to_type(path: str, atoms: list[str], is_known: bool) -> bool:
+    """Tell whether names lead through modules of one package to a type, so that reading them loads nothing.
+
+    Where it is not known that the module is meant, they may lead nowhere.
+    """
     found: Any = sys.modules[path]
     for atom in atoms:
         if not isinstance(found, types.ModuleType) or found.__name__ != path:
             return False
         path = f"{path}.{atom}"
-        found = found.__dict__.get(atom)
-    return isinstance(found, type)
+        if atom not in found.__dict__:
+            return not is_known
+        found = found.__dict__[atom]
+    return isinstance(found, type | types.UnionType | types.GenericAlias) or type(found).__module__ == "typing"

@@ -27,10 +27,11 @@ from graphwright.runtime.modules.forms import without_forms
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.premises import module_at, names_of_hooks
-from graphwright.runtime.references import is_definition
+from graphwright.runtime.references import describe, is_definition
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_member_name, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
 from graphwright.runtime.state import State
+from graphwright.runtime.trust.held import may_be_hook, may_hold
 from graphwright.runtime.trust.methods import called_methods, entry_at, is_called_with_parameters, method_at
 from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
@@ -199,6 +200,8 @@ class _ModuleWriter:
             try:
                 if not is_plain_name(name):
                     raise NotPlain("its name is none of an attribute")
+                if not may_hold(type(module), name, value, self._values.trust):
+                    raise NotPlain(f"{describe(value)}, which no file may have there")
                 record["attributes"][name] = self._values.attribute(value, prefix + name)
             except NotPlain as error:
                 self._missing[id(module), name] = str(error)
@@ -250,6 +253,8 @@ class _ModuleWriter:
         for table in _HOOKS:
             for key, hook in module.__dict__[table].items():
                 try:
+                    if not may_be_hook(hook, self._values.trust):
+                        raise NotPlain(f"{describe(hook)}, which no file may have as a hook")
                     value = self._values.attribute(hook, f"{prefix}{table}")
                     always = key in module.__dict__.get(f"{table}_always_called", ())
                     written.append([table, value, key in module.__dict__[f"{table}_with_kwargs"], always])

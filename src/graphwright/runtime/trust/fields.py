@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from graphwright.errors import GraphError
+from graphwright.runtime.objects import attributes_of
 
 # Kinds of values that programs may hold but not look into, nor get from others: the machinery of Python.
 MACHINERY: tuple[type, ...] = (
@@ -31,13 +32,36 @@ def read_field(value: Any, name: str, *default: Any) -> Any:
     graphwright.errors.GraphError: 'values' of a dict is no data, but a builtin_function_or_method...
     """
     found = getattr(value, name, *default)
-    if isinstance(found, (*MACHINERY, nn.Module)) or callable(found):
+    if not _is_data(found):
         raise GraphError(
             f"{name!r} of a {type(value).__name__} is no data, but a {type(found).__name__}: a program that was loaded "
             "from a file may not read it",
             fix="call the method, or load the program from its source",
         )
     return found
+
+
+def read_attributes(value: Any) -> dict[str, Any]:
+    """Read the attributes that an object has of its own and that are data: of no module, class or function.
+
+    Stands for `attributes_of` in programs that come from a file.
+
+    >>> read_attributes(types.SimpleNamespace(width=3, act=len))
+    {'width': 3}
+    >>> read_attributes(nn.Linear(1, 1))
+    Traceback (most recent call last):
+    graphwright.errors.GraphError: a program that was loaded from a file may not list the attributes of a Linear...
+    """
+    if not _is_data(value) or type(value).__module__.partition(".")[0] == "graphwright":
+        raise GraphError(
+            f"a program that was loaded from a file may not list the attributes of a {type(value).__name__}",
+            fix="load the program from its source",
+        )
+    return {name: item for name, item in attributes_of(value).items() if _is_data(item)}
+
+
+def _is_data(value: Any) -> bool:
+    return not isinstance(value, (*MACHINERY, nn.Module)) and not callable(value)
 
 
 # What a private attribute of an object may be for a program to read it: a tensor, or a value without parts.

@@ -89,7 +89,8 @@ TARGETS_ALONE = (
     ops.Entering, ops.enter_context,
     ops.exit_context, ops.raise_error, ops.generated, ops.write_attribute, ops.set_attribute,
     ops.delete_attribute, ops.evaluated, ops.expect_bound, ops.unpack, objects.attributes_of, objects.attribute_names,
-    objects.new_object, objects.array_facts, objects.layer_facts, fields.read_field, fields.read_private,
+    objects.new_object, objects.array_facts, objects.layer_facts, fields.read_attributes, fields.read_field,
+    fields.read_private,
     torch.utils.checkpoint.checkpoint, torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call,
     *guards.EXPECTATIONS, *MANAGERS,
 )  # fmt: skip
@@ -165,7 +166,7 @@ def may_be_called(value: Any) -> bool:
     """
     if getattr(value, "__module__", None) == torch.random.__name__:  # torch.compile wraps what others import from there
         value = getattr(torch.random, getattr(value, "__name__", ""), value)
-    if id(value) in _known() or is_tensor_operator(value) or is_exception(value):
+    if id(value) in _known() or is_tensor_operator(value) or (is_exception(value) and issubclass(value, Exception)):
         return True
     return _is_method(value) or _is_arithmetic(value) or _is_draw(value) or _is_of_room(value)
 

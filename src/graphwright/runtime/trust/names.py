@@ -45,7 +45,7 @@ _HOMES = frozenset({
 })  # fmt: skip
 _FIXED = _HOMES - {"numpy", "numpy.random"}  # no leave is given for what library.py does not have of these
 # Of torch's objects that modules have as hooks.
-_HOOKS = (SpectralNorm, WeightNorm)
+HOOKS = (SpectralNorm, WeightNorm)
 # Where torch's classes of modules live.
 _MODULES = ("torch.nn.modules", "torch.nn.utils", "torch.ao.nn", "torch.ao.quantization.stubs")
 # And those of ours, beside what `runtime` has.
@@ -72,6 +72,7 @@ _CLOSED_FAMILIES = (
     "torch.nn.parallel", "torch.nn.utils.stateless", "torch.nn.cpp", "torch._classes", "torch.library",
     "torch._library", "torch.fx", "torch.onnx", "torch.storage",
 )  # fmt: skip
+_RUNTIME = "graphwright.runtime"  # whose names `graphwright` gives on: `graphwright:GraphModule`
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.GetSetDescriptorType, functools._lru_cache_wrapper,
@@ -170,12 +171,13 @@ class Trust:
         if any(atom.startswith("__") for atom in atoms):
             _refuse(name, "it is one of Python's own")
         value = self._import(name, module)
+        is_open = module.startswith("torch.ops") or self._is_allowed(module) or self._is_named(name)
         for i, atom in enumerate(atoms):
             if i and not isinstance(value, type) and not module.startswith("torch.ops"):
                 _refuse(name, f"{atoms[i - 1]!r} is no class")
             try:
-                value = getattr(value, atom)
-            except AttributeError:
+                value = getattr(value, atom) if i or is_open else _held_by(value, atom)
+            except (AttributeError, KeyError):
                 _refuse(name, f"there is no {atom!r}", fix="load it with the versions it was saved with")
         self.check(name, value)
         return value
@@ -250,9 +252,7 @@ class Trust:
         if module in sys.modules:
             return sys.modules[module]
         homes = {each for home in (*OF_ROOMS, *DATA_OF_ROOMS) for each in (home, _room_of(home))}
-        is_known = (
-            module.startswith("torch.nn.") or module in homes or any(_is_in(module, each) for each in _OUR_MODULES)
-        )
+        is_known = module in homes or any(_is_in(module, each) for each in (*_MODULES, *_OUR_MODULES))
         if is_ours and not is_known and not self._is_allowed(module):
             _refuse(name, f"the module {module} is not allowed", allow=_package(module))
         try:
@@ -328,6 +328,12 @@ class Trust:
         return self._everything or any(_is_in(module, prefix) for prefix in self._allow)
 
 
+def _held_by(module: types.ModuleType, name: str) -> Any:
+    """Read what a module holds: asked for an attribute, it may import what it does not hold yet."""
+    held = vars(module.m if isinstance(module, torch.backends.PropModule) else module)
+    return held[name] if name in held or module.__name__ != "graphwright" else vars(sys.modules[_RUNTIME])[name]
+
+
 def _room_of(module: str) -> str:
     """The first two names of a module's path."""
     return ".".join(module.split(".")[:2])
@@ -380,7 +386,7 @@ def _is_torchs(value: Any) -> bool:
     if not isinstance(value, type):
         return False
     own = value.__module__
-    if value in _HOOKS or type(value) is type(torch.FloatTensor):  # `torch.LongTensor`
+    if value in HOOKS or type(value) is type(torch.FloatTensor):  # `torch.LongTensor`
         return True
     if issubclass(value, torch.Tensor):
         return own.partition(".")[0] == "torch"

@@ -24,6 +24,7 @@ import numpy
 import torch.utils.checkpoint
 from torch import nn
 
+from graphwright.codegen import region_exits
 from graphwright.errors import LoadError
 from graphwright.ir import Graph, Node
 from graphwright.ops import (
@@ -39,13 +40,14 @@ from graphwright.ops import (
     write_attribute,
 )
 from graphwright.runtime import dispatch, guards
-from graphwright.runtime.objects import new_object, state_of
+from graphwright.runtime.graph_module import GraphModule
+from graphwright.runtime.objects import attributes_of, new_object, state_of
 from graphwright.runtime.outside import Outside
-from graphwright.runtime.trust.fields import read_field, read_private
+from graphwright.runtime.trust.fields import read_attributes, read_field, read_private
 from graphwright.runtime.trust.kinds import Kinds
 from graphwright.runtime.trust.library import CONTAINERS, MANAGERS, is_exception
 from graphwright.runtime.trust.members import is_data, is_field, is_method, is_private, is_secret
-from graphwright.runtime.trust.methods import called_methods, calls_method
+from graphwright.runtime.trust.methods import called_methods, calls_method, entry_at
 from graphwright.runtime.trust.names import Trust
 
 _FIX = "load files only from those you trust"
@@ -74,6 +76,8 @@ _MOST = {
 _PRINTED = {"sep", "end", "flush"}
 _ARGUMENTS = (dict, list, tuple, set, frozenset, slice)  # containers; all else is an object that the file holds
 _CLOSED_KEYWORDS = {"cdata"}  # an address
+# What stands in programs from files for what they say, and looks when they run.
+PLAINLY = {read_field: getattr, read_private: getattr, read_attributes: attributes_of}
 
 
 def verify(graph: Graph, root: nn.Module, trust: Trust, is_only_asked: bool = False) -> None:
@@ -144,6 +148,7 @@ class _Verifier:
             except _Refused as why:
                 raise LoadError(f"the node {node.name!r}: {why}", fix=why.fix, at=node.origin) from None
             self._kinds.note(node, kind)
+        self._contexts(graph)
 
     def _node(self, node: Node) -> None:
         for keyword in node.kwargs:
@@ -156,7 +161,16 @@ class _Verifier:
         else:
             if node.op in ("call_module", "get_attr"):
                 self._path(str(node.target))
-            self._data((node.args, node.kwargs), functions=node.op == "call_module")
+            is_users = node.op == "call_module" and self._is_users(str(node.target))
+            self._data((node.args, node.kwargs), functions=is_users)
+
+    def _contexts(self, graph: Graph) -> None:
+        """Refuse a context that is not left again, whatever happens: it would last after the program."""
+        exits = region_exits(graph.nodes)
+        for node in graph.nodes:
+            if node.target is enter_context and node not in exits:
+                why = "it enters a context that it does not leave"
+                raise LoadError(f"the node {node.name!r}: {why}", fix=_FIX, at=node.origin)
 
     # ---- what is called
 
@@ -166,6 +180,8 @@ class _Verifier:
             _refuse(f"it calls {target.__name__} with more than it takes here")
         if target in (getattr, hasattr, read_field, read_private):
             self._field(node)
+        elif target is attributes_of and not self._is_only_asked:
+            node.target = read_attributes
         elif target in (set_attribute, delete_attribute):
             if len(args) < 2 or not _is_own_name(args[1]):
                 _refuse("a file may not change that attribute")
@@ -267,7 +283,9 @@ class _Verifier:
             )
         elif target is new_object:
             is_plain = issubclass(type(given), type) and not issubclass(given, nn.Module | type)  # type: ignore[arg-type]
-            is_known = is_plain and (given in _OBJECTS or self._is_allowed(given))
+            is_known = is_plain and (given in _OBJECTS or self._trust.is_users(given))
+            if is_known and isinstance(inspect.getattr_static(given, "__new__"), staticmethod):  # which runs
+                self._check_made(given)
             is_known = is_known and len(args) == 1
         else:
             is_known = self._is_function(given) and not kwargs.get("context_fn")
@@ -279,7 +297,7 @@ class _Verifier:
         if type(name) is not str or not args:
             _refuse(f"a file may not call the method {name!r}")
         if calls_method(node, self._root, self._called_on):
-            return self._data((args, node.kwargs), functions=True)
+            return self._data((args, node.kwargs), functions=not self._is_entry(args[0]))
         kind = self._kinds.of(args[0])
         if name == "format":
             is_known = isinstance(args[0], str) and not _reads_attributes(args[0])
@@ -308,10 +326,32 @@ class _Verifier:
     # ---- what is given
 
     def _is_function(self, value: Any) -> bool:
-        return not isinstance(value, Node) and callable(value) and self._trust.is_value(value)
+        if isinstance(value, Node) or not callable(value) or not self._trust.is_value(value):
+            return False
+        return not isinstance(value, type) or self._trust.is_library(value) or self._is_allowed(value)
 
     def _is_allowed(self, value: Any) -> bool:
-        return isinstance(value, type | types.FunctionType) and self._trust.is_users(value)
+        """Tell whether it is a function of the user's, or a class whose objects a program may make."""
+        if not isinstance(value, type | types.FunctionType) or not self._trust.is_users(value):
+            return False
+        if isinstance(value, type):
+            self._check_made(value)
+        return True
+
+    def _check_made(self, kind: Any) -> None:
+        self._trust.check_called(f"{kind.__module__}:{kind.__qualname__}", kind)
+
+    def _is_users(self, path: str) -> bool:
+        """Tell whether a path leads to a module of a class of the user's, which is not a graph itself."""
+        found: Any = self._root
+        for atom in path.split("."):
+            found = found._modules.get(atom) if isinstance(found, nn.Module) else None
+        return not isinstance(found, GraphModule) and self._trust.is_users(type(found))
+
+    def _is_entry(self, value: Any) -> bool:
+        """Tell whether a node is read for an entry point of a captured module, or is no module."""
+        is_read = isinstance(value, Node) and value.op == "get_attr"
+        return not is_read or any(entry_at(self._root, path) for path in self._called_on(value))
 
     def _is_error(self, value: Any) -> bool:
         is_kind = issubclass(type(value), type) and issubclass(value, BaseException)

@@ -1,0 +1,78 @@
+"""What modules of a file may call of what they hold: functions that make data of data.
+
+A program computes with values that nobody can call. What it calls by way of a module - a `forward` of the module's own,
+an activation, a hook - must not hand it any: no module that the file holds, nor a class of modules.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+
+from graphwright.runtime.graph_module import GraphModule
+from graphwright.runtime.trust.library import may_be_called
+from graphwright.runtime.trust.names import HOOKS, Trust
+from graphwright.runtime.trust.verifier import holds_callable
+
+
+def may_hold(kind: type[nn.Module], name: str, value: Any, trust: Trust) -> bool:
+    """Tell whether a module of a class may have a value as an attribute.
+
+    Code of torch's and ours calls what attributes it knows; that of an allowed package is trusted with classes, but for
+    `forward`, which programs call. Nothing takes the place of what else all modules have.
+
+    >>> may_hold(nn.TransformerEncoderLayer, "activation", torch.relu, Trust())
+    True
+    >>> may_hold(nn.TransformerEncoderLayer, "activation", nn.ReLU, Trust())  # gives a module
+    False
+    >>> may_hold(nn.Linear, "apply", torch.relu, Trust())
+    False
+    """
+    if not callable(value) or isinstance(value, nn.Module):
+        return True
+    if name != "forward" and hasattr(GraphModule, name):
+        return False
+    own = [base for base in kind.__mro__ if base not in GraphModule.__mro__]
+    own = [base for base in own if not base.__dict__.get("_is_instance_class")]
+    is_called = name == "forward" or (own and not any(map(trust.is_users, own)))
+    return not is_called or _gives_data(value, trust)
+
+
+def may_be_hook(value: Any, trust: Trust) -> bool:
+    """Tell whether a file may have a hook, which is given the module: one of an allowed package, or of torch's own.
+
+    >>> may_be_hook(nn.utils.weight_norm(nn.Linear(1, 1))._forward_pre_hooks.popitem()[1], Trust())
+    True
+    >>> may_be_hook(slice, Trust())  # holds what it is given
+    False
+    """
+    while isinstance(value, functools.partial | types.MethodType):
+        value = value.func if isinstance(value, functools.partial) else value.__func__
+    if isinstance(value, types.FunctionType):
+        return trust.is_users(value)
+    return type(value) in HOOKS or trust.is_users(type(value))
+
+
+def may_be_bound(value: functools.partial[Any], trust: Trust) -> bool:
+    """Tell whether a file may have a partial: with a function or module among its arguments only of an allowed package.
+
+    >>> may_be_bound(functools.partial(nn.LayerNorm, eps=1e-6), Trust())
+    True
+    >>> may_be_bound(functools.partial(slice, nn.ReLU()), Trust())
+    False
+    """
+    return trust.is_users(value.func) or not holds_callable([value.args, value.keywords])
+
+
+def _gives_data(value: Any, trust: Trust) -> bool:
+    """Tell whether what a value gives that is called with data is data."""
+    if isinstance(value, functools.partial):
+        return _gives_data(value.func, trust)
+    if isinstance(value, weakref.ref):
+        return isinstance(value(), torch.Tensor)
+    return may_be_called(value) if isinstance(value, type) else True
