@@ -492,3 +492,18 @@ def test_parameters_that_layers_swap_are_swapped_at_each_call() -> None:
     for _ in range(3):
         assert torch.equal(captured(x), original(x))
         assert captured.first.weight is not captured.second.weight
+
+
+def test_a_hook_on_what_a_flat_capture_has_no_call_of_names_the_capture_that_keeps_it() -> None:
+    model = nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Linear(2, 2))
+    x = torch.ones(1, 2)
+    for flat in (True, False):
+        gm = graphwright.trace(model, (x,), flat=flat)
+        ran: list[int] = []
+        gm.get_submodule("0").register_forward_hook(lambda *args, ran=ran: ran.append(1))
+        if flat:
+            with pytest.raises(GuardError, match="flat=False, which keeps all modules, or with leaf_modules"):
+                gm(x)
+        else:
+            gm(x)
+            assert ran == [1]

@@ -121,8 +121,14 @@ def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) ->
                 return f"module {path!r} is no more there", _AGAIN
         elif not _is_bare(module, of_one):
             for said, fix in _unlike(module, path, of_one, graph):
-                return said, fix
+                return said, fix.replace(_EVERY_MODULE, "") if _keeps_modules(root) else fix
     return "", ""
+
+
+def _keeps_modules(root: nn.Module) -> bool:
+    """Tell whether a captured module, or one inside of it, is one of a program that was captured module by module."""
+    states = [below.__dict__.get("_graphwright_state") for below in root.modules()]
+    return any(entry.shared is not None for state in states if state is not None for entry in state.entries.values())
 
 
 def asked_dtypes(root: nn.Module, facts: Mapping[str, Facts], at: str) -> Iterator[tuple[str, torch.Tensor, str, str]]:
@@ -158,6 +164,7 @@ def _has_a_class(held: Any) -> bool:
 
 
 _AGAIN = "capture the model again"
+_EVERY_MODULE = "flat=False, which keeps all modules, or with "
 _OF_ATTRIBUTES = ("is_none", *(f"{fact}s" for fact in OF_TENSORS), "kinds", "exact", "tags", "same")  # facts by name
 
 
@@ -171,7 +178,7 @@ def module_at(root: nn.Module, path: str) -> Any:
 def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tuple[str, str]]:
     """Iterate over (what is another than it was, what to do about it)."""
     where = f"module {path!r}" if path else "the module itself"
-    one_node = f"{_AGAIN}, or capture it with leaf_modules=[{path!r}], which keeps the module one node"
+    one_node = f"{_AGAIN}, or capture it with {_EVERY_MODULE}leaf_modules=[{path!r}], which keeps the module one node"
     if path and "class" in facts and not _is_of_class(module, facts["class"]):
         was, its = facts["class"].rpartition(".")[2], type(module).__qualname__
         yield f"{where} was a {was} when the program was captured; now it is a {its}", one_node
