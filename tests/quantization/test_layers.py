@@ -30,6 +30,7 @@ from graphwright.quantization import (
     dynamic_int8,
     fake_quantize_by,
     grid_of_range,
+    static_int8,
     weight_only_int8,
 )
 from graphwright.quantization.layer_functions import pack_int4, rounded_in_call, unpack_int4
@@ -203,3 +204,22 @@ def test_the_dtype_of_a_weight_is_that_of_its_floats(scheme: Any) -> None:
     quantized = graphwright.quantize(model, scheme, args=(x,), engine=None)
     torch.testing.assert_close(quantized(x), model(x), rtol=0.05, atol=0.05)
     assert not any(each.is_floating_point() and each.dim() > 1 for each in quantized.state_dict().values())
+
+
+@pytest.mark.parametrize("config", [static_int8(), dynamic_int8(), dynamic_int8(granularity="token")])
+def test_values_that_are_rounded_have_no_gradient(config: Any) -> None:
+    """That of a sum would come by the other summand alone."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval()
+    q = graphwright.quantize(model, config, [torch.randn(4, 8)], engine=None)
+    with pytest.raises(QuantizationError, match="a gradient is wanted of a value that is rounded to integers"):
+        q(torch.randn(4, 8, requires_grad=True))
+    assert not q(torch.randn(4, 8)).requires_grad
+    with torch.no_grad():
+        q(torch.randn(4, 8, requires_grad=True))
+
+
+def test_weights_alone_pass_gradients_on() -> None:
+    model, x = nn.Linear(8, 8), torch.randn(4, 8, requires_grad=True)
+    q = graphwright.quantize(model.eval(), weight_only_int8(), args=(x,), engine=None)
+    one, other = torch.autograd.grad(q(x).sum(), x)[0], torch.autograd.grad(model(x).sum(), x)[0]
+    assert 0 < (one - other).abs().max() < 0.1

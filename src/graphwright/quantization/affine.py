@@ -26,7 +26,17 @@ _LIBRARY.define("dequantize(Tensor x, float scale, int zero_point) -> Tensor")
 _LIBRARY.define("dequantize_per_axis(Tensor x, Tensor scale, int axis) -> Tensor")
 
 
+def refuse_gradient(x: Tensor) -> None:
+    """Raise QuantizationError where a gradient is wanted of a value that is to be rounded: it would lack a part."""
+    if x.requires_grad and torch.is_grad_enabled():
+        raise QuantizationError(
+            "a gradient is wanted of a value that is rounded to integers, and these have none",
+            fix="run it under torch.no_grad(), or on inputs that require no gradient; to train, prepare(training=True)",
+        )
+
+
 def _quantize(x: Tensor, scale: float, zero_point: int, dtype: torch.dtype) -> Tensor:
+    refuse_gradient(x)
     low, high = _BOUNDS[dtype]
     return x.div(scale).round_().add_(zero_point).clamp_(low, high).to(dtype)
 
@@ -56,6 +66,8 @@ _implement("dequantize_per_axis", _dequantize_per_axis, lambda x, scale, axis: t
 @has_no_side_effect
 def quantize(x: Tensor, scale: float, zero_point: int, dtype: torch.dtype = torch.uint8) -> Tensor:
     """Write a tensor as integers: `x / scale + zero_point`, rounded half to even, within the dtype.
+
+    Raises QuantizationError where a gradient is wanted of it, as integers have none.
 
     >>> quantize(torch.tensor([-1.0, 0.0, 0.25, 0.75, 400.0]), 0.5, 3)
     tensor([  1,   3,   3,   5, 255], dtype=torch.uint8)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphwright.errors import QuantizationError
 from graphwright.ops import has_no_side_effect
+from graphwright.quantization.affine import refuse_gradient
 
 ACTIVATIONS = ("float", "tensor", "token")
 _LEAST_SCALE = 1e-12
@@ -91,6 +92,7 @@ def rounded_in_call(input: Tensor, activation: str) -> Tensor:
         raise QuantizationError(f"activations cannot be {activation!r}", fix=fix)
     if activation == "float":
         return input
+    refuse_gradient(input)
     scale, zero_point = range_of_call(input, activation)
     return ((input / scale).round().add(zero_point).clamp(0, 255) - zero_point) * scale
 
