@@ -16,6 +16,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import graphwright
+from graphwright.values import TensorMetadata
 
 STACK = '  File "/a/b.py", line 7, in forward\n    y = f(x)\n  File "/c.py", line 1, in g\n    z\n'
 
@@ -100,8 +101,12 @@ def test_meta_that_is_asked_for(names: list[str], verbose: bool) -> None:
 
 def test_meta_of_several_lines_stays_a_comment() -> None:
     graph = graphwright.Graph()
-    graph.call_method("f", (graph.placeholder("x"),)).meta["note"] = "one\ntwo"
-    assert "    # note: one two # No stack" in graph.python_code("self", verbose=True, additional_meta=["note"]).src
+    node = graph.call_method("f", (graph.placeholder("x"),))
+    node.meta["note"] = "one\ntwo\x1b"
+    node.meta["tensor_meta"] = TensorMetadata(('"; import os',), torch.int8, False, (1,), None, False, {})  # type: ignore[arg-type]
+    text = graph.python_code("self", verbose=True, additional_meta=["note"]).src
+    assert "    # note: one two  # No stack" in text
+    assert 'f: "i8[?? import os]" = x.f()' in text
 
 
 def test_colors_of_literals() -> None:

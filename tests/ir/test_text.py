@@ -177,3 +177,14 @@ def test_a_class_says_how_it_is_shown() -> None:
     graph = Graph()
     graph.call_function(print, (Shown(), [Shown()]))
     assert "args = (<shown>, [<shown>])" in str(graph)
+
+
+def test_a_text_stays_on_its_line() -> None:
+    graph = graphwright.Graph()
+    x = graph.placeholder("x", default_value="\x1b[2J", type_expr="\x1b")
+    graph.call_function(print, (x, "a\n    %evil : [num_users=0]"), {"end": "\r"})
+    graph.output("\u202e")
+    lines = str(graph).split("\n")
+    assert len(lines) == 4
+    assert all(line.isprintable() for line in lines)
+    assert "a\\n    %evil" in lines[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import sys
@@ -216,3 +217,41 @@ def test_a_name_that_leads_to_no_type_is_no_annotation(text: str, program: Parts
 
     with pytest.raises(LoadError, match="may not have the annotation"):
         graphwright.load(crafted(changed(program, change), [calls("a", "numpy:add", X, 1)], tmp_path / "bad.gw"))
+
+
+# ---- kernels that write unchecked
+
+
+@pytest.mark.parametrize("norm", [nn.utils.parametrizations.weight_norm, nn.utils.weight_norm])
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+def test_a_weight_norm_of_other_sizes_is_an_error(norm: Callable[[nn.Module], nn.Module], tmp_path: Path) -> None:
+    """Torch's kernel would write a norm for each row into memory for one."""
+    gm = graphwright.symbolic_trace(nn.Sequential(norm(nn.Linear(3, 3))))
+    graphwright.save(gm, tmp_path / "good.gw")
+    loaded = graphwright.load(tmp_path / "good.gw")
+    assert torch.equal(loaded(torch.ones(1, 3)), gm(torch.ones(1, 3)))
+    graphwright.save(copy.deepcopy(loaded), tmp_path / "again.gw")
+    assert torch.equal(graphwright.load(tmp_path / "again.gw")(torch.ones(1, 3)), gm(torch.ones(1, 3)))
+    for name, parameter in loaded.named_parameters():
+        if name.endswith(("original0", "weight_g")):
+            parameter.data = torch.ones(1, 1)
+    with pytest.raises(GraphwrightError, match="has other sizes than"):
+        loaded(torch.ones(1, 3))
+
+
+def test_a_program_is_given_the_check(program: Parts, tmp_path: Path) -> None:  # noqa: F811
+    steps = [calls("g", "torch:ones", 1, 1), calls("a", "torch:_weight_norm", X, {"node": "g"}, 0)]
+    gm = graphwright.load(crafted(program, steps, tmp_path / "bad.gw"))
+    assert torch.equal(gm(torch.ones(1, 4)), torch.full((1, 4), 0.5))
+    with pytest.raises(GraphwrightError, match="has other sizes than"):
+        gm(torch.ones(1_000, 2))
+    graphwright.save(gm, tmp_path / "again.gw")
+    assert '"torch:_weight_norm"' in (tmp_path / "again.gw").read_text(errors="ignore").replace("\\", "")
+
+
+@pytest.mark.parametrize("name", ["torch:fused_moving_avg_obs_fake_quant", "torch.ops:aten._weight_norm.default"])
+def test_what_observes_rows_is_allowed_by_its_name_alone(name: str, program: Parts, tmp_path: Path) -> None:  # noqa: F811
+    file = crafted(program, [calls("a", name, X)], tmp_path / "model.gw")
+    with pytest.raises(LoadError, match="nothing checks that"):
+        graphwright.load(file)
+    assert graphwright.load(file, allow=[name]) is not None

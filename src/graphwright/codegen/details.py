@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +54,8 @@ def tensor_of(node: Node) -> Any:
     """The tensor, or what is known of it, that passes noted as a node's value; None where it is something else."""
     meta = node._meta or {}
     value = next((meta[key] for key in ("val", "tensor_meta", "example_value") if key in meta), None)
-    is_described = isinstance(value, tuple) and hasattr(value, "_fields") and hasattr(value, "dtype")
+    dtype = getattr(value, "dtype", None)
+    is_described = isinstance(value, tuple) and hasattr(value, "_fields") and isinstance(dtype, torch.dtype)
     return value if is_described or isinstance(value, _KNOWN) else None
 
 
@@ -76,7 +78,10 @@ def tensor_text(value: Any, details: Details) -> str:
 
 
 def _sizes(sizes: Sequence[Any]) -> str:
-    return f"[{', '.join(map(str, sizes))}]"
+    return f"[{', '.join(_NO_SIZE.sub('?', str(size)) for size in sizes)}]"
+
+
+_NO_SIZE = re.compile(r"[^\w+*/ ().,<>=-]")  # a file may note any text as one
 
 
 def node_comment(node: Node, details: Details) -> str:
@@ -84,8 +89,9 @@ def node_comment(node: Node, details: Details) -> str:
     shown = ", ".join(f"{key}: {node.meta[key]}" for key in details.additional_meta or () if key in node.meta)
     frame = parse_stack_trace(node.stack_trace or "")
     where = frame.get_summary_str() if frame else "No stacktrace found for following nodes"
-    # What a comment quotes must not end it.
-    return details.paint("dim", " ".join(f"{f'# {shown} ' if shown else ''}# {where}".splitlines()))
+    # What a comment quotes must not end it, nor control a terminal.
+    text = " ".join(f"{f'# {shown} ' if shown else ''}# {where}".splitlines())
+    return details.paint("dim", "".join(char if char.isprintable() else " " for char in text))
 
 
 class DetailedWriter(Writer):

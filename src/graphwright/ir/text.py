@@ -93,7 +93,12 @@ def target_text(node: Node) -> str:
 def _type_text(kind: Any) -> str:
     if issubclass(type(kind), type):  # `list[int]` says that it is one before Python 3.11
         return kind.__name__ if kind.__module__ == "builtins" else f"{_type_module(kind)}.{kind.__qualname__}"
-    return str(kind)
+    return _on_its_line(str(kind))
+
+
+def _on_its_line(text: str) -> str:
+    """A text without what ends a line or controls a terminal: as Python escapes it."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def _type_module(kind: type) -> str:
@@ -136,11 +141,13 @@ def _argument_text(value: Any) -> str:
     if isinstance(value, Node):
         return f"%{value.name}"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_argument_text(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_argument_text(key)}: {_argument_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_argument_text, value)) + "]"
     if isinstance(value, tuple):
         return "(" + ", ".join(map(_argument_text, value)) + (",)" if len(value) == 1 else ")")
+    if isinstance(value, str):
+        return _on_its_line(value)
     shown = getattr(type(value), "_custom_fx_repr_fn", None)  # torch.fx's name for how a class wants to be shown
     return str(value) if shown is None else str(shown(value))
 
@@ -163,11 +170,11 @@ def format_node(
     if node._op == "output" and maybe_return_typename and node.type is not None:
         maybe_return_typename[0] = f" -> {_type_text(node.type)}"
     if node._op == "output":
-        return f"return {node._args[0]}" if node._args else "return None"
+        return f"return {_on_its_line(str(node._args[0]))}" if node._args else "return None"
     kind = f"{_type_text(node.type)} " if node.type is not None else ""
     head = f"%{node.name} : {kind}[num_users={len(node.users)}] = {node._op}[target={target_text(node)}]"
     if node._op == "placeholder":
-        return f"{head}(default={node._args[0]})" if node._args else head
+        return f"{head}(default={_on_its_line(str(node._args[0]))})" if node._args else head
     if node._op == "get_attr":
         return head
     if note:

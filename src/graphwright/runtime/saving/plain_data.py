@@ -25,6 +25,7 @@ from torch import nn
 from graphwright.errors import LoadError
 from graphwright.ir import immutable_dict, immutable_list
 from graphwright.runtime.trust.held import may_be_bound
+from graphwright.runtime.trust.kernels import unchecked
 from graphwright.runtime.trust.names import Trust, name_of
 from graphwright.runtime.trust.sizes import items_in
 from graphwright.values import is_named_tuple
@@ -106,7 +107,7 @@ class PlainWriter:
 
     def name(self, value: Any) -> str:
         """Write where a function or class is found. Raises NotPlain for one that no file may name."""
-        name = name_of(value)
+        name = name_of(unchecked(value))
         if name is None:
             raise NotPlain(f"{_described(value)}, which no module holds under a plain name")
         try:

@@ -9,6 +9,7 @@ Read verifier.py first.
     members.py    the methods and attributes of the values of a program, by class
     operators.py  the operators of torch, from torch's own registry
     methods.py    methods of modules that a graph calls, and pull-backs
+    kernels.py    kernels of torch that write unchecked, with the check
     held.py       what modules of a file may call of what they hold
     followed.py   what the code of an allowed function reaches
     sizes.py      how large a value is when it is written out

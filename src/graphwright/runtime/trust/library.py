@@ -26,7 +26,7 @@ from torch import nn
 from graphwright import ops
 from graphwright.ir import NodeSource, NodeSourceAction
 from graphwright.runtime import dispatch, guards, objects
-from graphwright.runtime.trust import fields
+from graphwright.runtime.trust import fields, kernels
 from graphwright.runtime.trust.members import methods_of_kind
 from graphwright.runtime.trust.operators import is_tensor_operator, takes_on_trust
 from graphwright.values import TensorMetadata
@@ -132,6 +132,7 @@ def _known() -> dict[int, Any]:
     found += _functions_of(torch.nn.functional, _functional_names())
     found += _functions_of(nn.init, _INIT)
     found += [value for value in vars(torch.return_types).values() if isinstance(value, type)]
+    found.append(kernels.weight_norm)
     found += [getattr(torch.autograd, name) for name in ("grad", "backward")]
     found += [getattr(nn.utils.rnn, name) for name in nn.utils.rnn.__all__ if name != "PackedSequence"]
     return {id(value): value for value in found if callable(value)}

@@ -25,6 +25,7 @@ from graphwright.errors import LoadError
 from graphwright.runtime.references import Reference, reference_to
 from graphwright.runtime.trust.fields import MACHINERY
 from graphwright.runtime.trust.followed import functions_in, reach_of
+from graphwright.runtime.trust.kernels import CheckedWeightNormHook, checked
 from graphwright.runtime.trust.library import (
     DATA_OF_ROOMS,
     OF_ROOMS,
@@ -45,7 +46,7 @@ _HOMES = frozenset({
 })  # fmt: skip
 _FIXED = _HOMES - {"numpy", "numpy.random"}  # no leave is given for what library.py does not have of these
 # Of torch's objects that modules have as hooks.
-HOOKS = (SpectralNorm, WeightNorm)
+HOOKS = (SpectralNorm, WeightNorm, CheckedWeightNormHook)
 # Where torch's classes of modules live.
 _MODULES = ("torch.nn.modules", "torch.nn.utils", "torch.ao.nn", "torch.ao.quantization.stubs")
 # And those of ours, beside what `runtime` has.
@@ -179,6 +180,7 @@ class Trust:
                 value = getattr(value, atom) if i or is_open else _held_by(value, atom)
             except (AttributeError, KeyError):
                 _refuse(name, f"there is no {atom!r}", fix="load it with the versions it was saved with")
+        value = checked(value)
         self.check(name, value)
         return value
 

@@ -25,7 +25,7 @@ _INTERNAL = frozenset({
     "_pad_enum", "_pad_packed_sequence", "_prelu_kernel", "_reshape_copy", "_safe_softmax", "_sample_dirichlet",
     "_scaled_dot_product_attention_math", "_shape_as_tensor", "_softmax", "_stack", "_standard_gamma", "_to_copy",
     "_unique", "_unique2", "_unsafe_view", "_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa",
-    "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_weight_norm",
+    "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
 })  # fmt: skip
 # Files; memory of others, or none; indices of sparse tensors, which nothing checks; other processes and streams.
 _LEFT_OUT = frozenset({
@@ -36,6 +36,7 @@ _LEFT_OUT = frozenset({
 })  # fmt: skip
 # Of batch norms those that look at the sizes of what they write, and those that write none of what they are given.
 _BATCH_NORMS = frozenset({"batch_norm", "_batch_norm_no_update", "_native_batch_norm_legit_no_training"})
+_ON_TRUST = frozenset({"ctc_loss", "_weight_norm", "_weight_norm_interface", "fused_moving_avg_obs_fake_quant"})
 # They take what other libraries have packed, as a tensor that holds an address, or run on what they are built for.
 _PACKED = ("fbgemm_", "mkldnn_", "miopen_", "cudnn_", "quantized_")
 # What torch's Python adds to them, in C.
@@ -61,8 +62,8 @@ def operator_names() -> frozenset[str]:
 
 def _writes_on_trust(name: str) -> bool:
     """Tell whether an operator of `aten` writes where its arguments say, unchecked: what a forward hands its backward,
-    labels of a CTC loss, running statistics of any length."""
-    return "_backward" in name or name == "ctc_loss" or ("batch_norm" in name and name not in _BATCH_NORMS)
+    labels of a CTC loss, running statistics of any length, a norm for each row."""
+    return "_backward" in name or name in _ON_TRUST or ("batch_norm" in name and name not in _BATCH_NORMS)
 
 
 def takes_on_trust(value: Any) -> bool:
