@@ -593,3 +593,30 @@ def test_what_fails_where_the_example_does_not_come_decides_the_branch_around() 
         assert torch.equal(gm(x), run(x))
     with pytest.raises(GuardError):
         gm(torch.randn(1, 7))
+
+
+def drawn_part(x: torch.Tensor) -> torch.Tensor:
+    size = x.size(0)
+    n = int(size * x.sum().item())
+    if n <= size:
+        return x + torch.randint(0, size - n + 1, size=(1,)).item()
+    return x
+
+
+def next_of_table(x: torch.Tensor) -> torch.Tensor:
+    steps = torch.tensor([7, 3])
+    for step in steps:
+        place = torch.where(steps == step)[0]
+        x = x + 1 if place == len(steps) - 1 else x * steps[place + 1]
+    return x
+
+
+@pytest.mark.parametrize("program", [drawn_part, next_of_table])
+def test_a_way_that_data_does_not_lead_the_example_may_fail_with_its_data(program: Callable[..., Any]) -> None:
+    for example in (torch.ones(4) * 0.2, torch.ones(4) * 2):
+        gm = trace(program, example)
+        for x in (torch.ones(4) * 0.2, torch.ones(4) * 2, torch.ones(3) * 0.1):
+            torch.manual_seed(0)
+            expected = program(x)
+            torch.manual_seed(0)
+            assert torch.equal(gm(x), expected)

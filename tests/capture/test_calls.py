@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import functools
 import math
 import queue
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -173,3 +175,29 @@ def test_methods_of_tensors_are_those_of_torch_s_own_answer() -> None:
         assert is_tensor_method(function) or not torch.overrides.is_tensor_method_or_property(function), function
         if is_tensor_method(function) and function.__name__ != "__get__":  # those that it ignores, too
             assert any(function == getattr(torch.Tensor, name) for name in dir(torch.Tensor))
+
+
+def test_a_layer_in_which_torch_refuses_a_number_of_the_run_is_captured_as_its_class_says() -> None:
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.add(x, self.weight, alpha=numpy.sqrt(x.numel()))  # type: ignore[call-overload, no-any-return]
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.inner(x if x.sum() > 0 else x * 2)
+            return found
+
+    model = Outer()
+    gm = copy.deepcopy(trace(model, torch.ones(1, 4)))
+    with torch.no_grad():
+        gm.inner.weight.zero_()
+    x = torch.randn(3, 4)
+    assert torch.equal(gm(x), x if x.sum() > 0 else x * 2)

@@ -328,3 +328,17 @@ def test_what_a_branch_makes_of_a_variable_is_read_before_the_variable_is_writte
     gm = graphwright.script(program)
     for values in ((0, 1, 2), (5, 2, 3), (3, 3, 4)):
         assert gm(*values) == program(*values), gm.code
+
+
+def test_what_a_loop_gives_that_ends_a_function_is_used_within_an_index() -> None:
+    def first_of(x: torch.Tensor) -> int:
+        for i in range(3):
+            if x[i].sum() > 5:
+                return i
+        return 1
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x[first_of(x) :].sum()
+
+    gm = graphwright.trace(program, X)
+    agrees(gm, program, (X,), (-X,))

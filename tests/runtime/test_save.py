@@ -590,3 +590,21 @@ def test_classes_of_numpy_stand_for_dtypes(tmp_path: Path) -> None:
     graphwright.save(graphwright.trace(program, (torch.ones(2),)), tmp_path / "program.gw")
     loaded, x = graphwright.load(tmp_path / "program.gw"), torch.randn(3) * 3
     assert torch.equal(loaded(x), program(x)) and loaded(x).dtype == torch.int32
+
+
+class Odd(RuntimeError):
+    pass
+
+
+def test_the_arguments_of_an_error_of_the_program_s_own_class_may_be_read(tmp_path: Path) -> None:
+    def program(x: Tensor) -> Tensor:
+        try:
+            if x.sum() > 0:
+                raise Odd(3)
+        except Odd as error:
+            return x * error.args[0]
+        return x
+
+    graphwright.save(graphwright.trace(program, (torch.ones(2),)), tmp_path / "program.gw")
+    loaded = graphwright.load(tmp_path / "program.gw", allow=[__name__])
+    assert torch.equal(loaded(torch.ones(2)), torch.ones(2) * 3) and torch.equal(loaded(-torch.ones(2)), -torch.ones(2))

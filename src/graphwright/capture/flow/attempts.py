@@ -22,7 +22,7 @@ from graphwright.capture.calls.errors_raised import Errors, errors_of, fails_by_
 from graphwright.capture.calls.refusals import is_refused_value
 from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion, Open
 from graphwright.capture.flow.caught_errors import attribute_of_error, is_error, text_of
-from graphwright.capture.flow.nearest import nearest
+from graphwright.capture.flow.nearest import nearest, without_data
 from graphwright.capture.flow.plain_attempts import MadeErrors, is_of_capture, reaching, run_plainly
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
@@ -249,18 +249,22 @@ class Attempts(MadeErrors):
         if any(type(part) is RunText and part.hint is UNKNOWN for part in _parts((args, kwargs))):
             why = "the program passes on a text that only a run knows, of which the operation tells nothing"
             raise self._refused(why, "return it, or use it as a key or an item")
-        if isinstance(error, IndexError):
-            is_other_way = any(region.is_taken is False for region in recorder.region.all())
-            if as_first_index(args, kwargs):
-                given = recorder.to_examples(args, may_be_size), recorder.to_examples(kwargs, may_be_size)
-                return recorder.examples.run(run, *given)
-            if run is operator.getitem and is_other_way:
-                subject, index = recorder.to_examples(args, may_be_size)
+        if isinstance(error, IndexError) and as_first_index(args, kwargs):
+            given = recorder.to_examples(args, may_be_size), recorder.to_examples(kwargs, may_be_size)
+            return recorder.examples.run(run, *given)
+        other_ways = [region for region in recorder.region.all() if region.is_taken is False]
+        if isinstance(error, IndexError) and run is operator.getitem and other_ways:
+            subject, index = recorder.to_examples(args, may_be_size)
+            with contextlib.suppress(IndexError):
                 return recorder.examples.run(run, (subject, nearest(index, subject)), {})
         if recorder.questions.raises.is_caught_outside():
             self._guard((args, kwargs), recorder.examples.is_real and fails_by_data(recorder, run, args))
         elif recorder.questions.raises.is_left_by_it():
             self._guard((args, kwargs), is_by_data=False)
+        elif recorder.examples.is_real and any(region.is_data for region in other_ways):
+            made = recorder.examples.quiet(lambda: without_data(recorder, run, args, kwargs))
+            if made is not NotImplemented:
+                return made
         raise error
 
     def _guard(self, values: Iterable[Any] | slice, is_by_data: bool) -> None:

@@ -141,16 +141,7 @@ def _of_module(recorder: Capture, module: nn.Module, args: tuple[Any, ...], kwar
     shells = recorder.shells
     if shells is None or shells.path(shell := shells.shell(module)) is None:
         return _taking(call_outside, module, recorder.questions.staging.conversion)
-    return _by_arguments(recorder, shell, args, kwargs) or _taking(_shell_called, recorder, shell)
-
-
-def _shell_called(recorder: Capture, shell: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    try:
-        return shell(*args, **kwargs)
-    except TypeError as error:
-        if not is_refused(error, args, kwargs):
-            raise
-        return recorder.torch_function(shell, args, kwargs)
+    return _by_arguments(recorder, shell, args, kwargs) or shell
 
 
 def _error_made(recorder: Capture, kind: type[BaseException], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

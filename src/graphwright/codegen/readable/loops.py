@@ -127,7 +127,7 @@ class _Loop:
             return None
         if self.writer.readers(flag) != [branch if negated is None else negated]:
             return None
-        items = (user for user in branch.users if user._target is operator.getitem)
+        items = [item for item in unpacked_items(branch) or () if item is not None]
         skipped = (branch, *items, *([] if negated is None else [negated]))
         return _Deciding(self.items.index(flag), branch, negated, skipped)
 

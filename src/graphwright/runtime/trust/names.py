@@ -233,7 +233,9 @@ class Trust:
         found = inspect.getattr_static(kind, name, None)
         if isinstance(found, property):
             return isinstance(found.fget, types.FunctionType) and self._reaches_nothing(found.fget, kind)
-        return not isinstance(found, MACHINERY) or isinstance(found, types.MemberDescriptorType)
+        if isinstance(found, types.MemberDescriptorType) or found is BaseException.__dict__["args"]:
+            return True
+        return not isinstance(found, MACHINERY)
 
     def may_call_method(self, kind: type, name: str) -> bool:
         """Tell whether a program may call a method of a class of the user's."""
