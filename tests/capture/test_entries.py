@@ -530,3 +530,18 @@ WRONG: list[Any] = [
 def test_what_cannot_be_captured_is_said(wrong: Callable[[], Any], message: str) -> None:
     with pytest.raises(CaptureError, match=message):
         wrong()
+
+
+def last(x: torch.Tensor, keep: Any = 0, scale: Any = 2) -> torch.Tensor:
+    items = slice(-keep, None) if isinstance(keep, int) else keep
+    return x[:, items] * (scale if type(scale) is int else 1)
+
+
+def test_a_capture_with_guards_on_classes_of_numbers_is_captured_again() -> None:
+    x = torch.ones(2, 4)
+    again = graphwright.trace(graphwright.trace(last, (x,)), (x,))
+    for keep in (0, 1, 3):
+        assert torch.equal(again(x, keep, 5), last(x, keep, 5))
+    for other in ((torch.tensor([0]),), (0, 2.5)):
+        with pytest.raises(GuardError, match="was of class int"):
+            again(x, *other)

@@ -30,7 +30,19 @@ def of_a_part(x: Tensor, y: Tensor) -> Any:
     return x * 2 if x.shape[:1] == (2,) and [x.shape[0], 1] != [y.shape[0], 2] else x, x.shape == (2, 3, 4)
 
 
-@pytest.mark.parametrize("program", [checked, of_both, of_a_part])
+def of_ends(x: Tensor, y: Tensor) -> Tensor:
+    if x.shape[-1:] != y.shape[-1:]:
+        x = x.sum(1, keepdim=True)
+    return x + y.size()[1:][-1] if x.size()[1:] == y.size()[1:] else x + y
+
+
+def of_tuples(x: Tensor, y: Tensor) -> Tensor:
+    if tuple(x.shape) != tuple(y.shape):
+        x = x.sum()
+    return x + y if list(x.shape)[:1] == list(y.shape)[:1] else x - y
+
+
+@pytest.mark.parametrize("program", [checked, of_both, of_a_part, of_ends, of_tuples])
 def test_sizes_are_compared_when_the_program_runs(program: Callable[..., Any]) -> None:
     gm = trace(program, (torch.ones(2, 3), torch.ones(2, 3)))
     assert all(guard.node is not None and guard.node.target is expect_tensors for guard in gm.guards)  # of ranks
@@ -65,3 +77,32 @@ def test_objects_of_torch_that_one_side_makes_are_its_own() -> None:
     drawn = gm.train()(x)
     torch.manual_seed(0)
     assert torch.equal(drawn, Noisy()(x))
+
+
+class Decoder(torch.nn.Module):
+    """What networks of images do: after each step up, sizes are made those of the value that is joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ups = torch.nn.ModuleList(torch.nn.ConvTranspose2d(2, 2, 2, 2) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        skips = []
+        for _ in self.ups:
+            skips.append(x)
+            x = torch.nn.functional.max_pool2d(x, 2)
+        for up, skip in zip(self.ups, reversed(skips), strict=True):
+            x = up(x)
+            if x.shape[-2:] != skip.shape[-2:]:
+                x = torch.nn.functional.interpolate(x, size=skip.shape[-2:])
+            x = x + skip
+        return x
+
+
+def test_a_step_of_a_loop_that_compares_sizes_is_written_once() -> None:
+    decoder = Decoder()
+    gm = trace(decoder, (torch.randn(1, 2, 32, 32),))
+    assert gm.code.count("mode='nearest'") == 4 and not gm.report.forks
+    for size in (32, 33, 35, 47):
+        x = torch.randn(2, 2, size, size)
+        assert torch.equal(gm(x), decoder(x))

@@ -64,12 +64,20 @@ def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
                 continue
             name, value = unlike_ones[0], held[unlike_ones[0]]
         elif isinstance(kind, type):
-            if (isinstance(value, torch.Tensor) if kind is torch.Tensor else type(value) is kind) or value is kind:
+            if (isinstance(value, torch.Tensor) if kind is torch.Tensor else _class_of(value) is kind) or value is kind:
                 continue
         elif value is kind or _is_like(value, kind):
             continue
         return _misfit(name, value, *captured[:2])
     return ""
+
+
+def _class_of(value: object) -> type:
+    """The class of a value; of a number of a capture, which takes it for granted then, that which it stands for."""
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) and hasattr(value.node, "recorder"):
+        kind: type = value.node.recorder.numbers.class_expected(value.node)
+        return kind
+    return type(value)
 
 
 def _is_like(value: Any, captured: Any) -> bool:
@@ -79,7 +87,7 @@ def _is_like(value: Any, captured: Any) -> bool:
     (True, False, False)
     """
     kind = type(captured)
-    if type(value) is not kind or value != captured:
+    if _class_of(value) is not kind or value != captured:
         return False
     if kind is list or kind is tuple:
         return all(map(_is_like, value, captured))

@@ -355,8 +355,12 @@ def function_of(target: ast.expr, body: ast.expr) -> Any:
 
 
 def compares_sizes(node: ast.Compare) -> bool:
-    """Tell whether a comparison may be one of sizes: with a tuple, `x.shape` or `x.size()`."""
+    """Tell whether a comparison may be one of sizes: with a tuple, `tuple(x)`, `x.shape`, `x.size()[2:]`."""
     for side in (node.left, *node.comparators):
+        while isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Slice):
+            side = side.value
+        if isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id in ("tuple", "list"):
+            return True
         name = side.func if isinstance(side, ast.Call) and not side.args else side
         is_tuple = isinstance(side, ast.Tuple | ast.List)
         if is_tuple or (isinstance(name, ast.Attribute) and name.attr in ("shape", "size")):

@@ -12,6 +12,7 @@ import numpy
 import torch
 
 from graphwright.capture.numbers.classes import (
+    ask_class,
     class_read,
     has_one_class,
     has_sure_class,
@@ -106,6 +107,12 @@ class Numbers:
     def class_read(self, symbol: Symbol, frame: FrameType) -> None:
         """Code that runs in a frame of the program reads the `__class__` of a number."""
         class_read(self._recorder, symbol, frame)
+
+    def class_expected(self, symbol: Symbol) -> type:
+        """A guard of a captured program, which is captured again, asks for the class of a number."""
+        self._recorder.ledger.kind_asked()
+        ask_class(self._recorder, symbol)
+        return symbol.kind
 
     def fix_sizes(self, tensor: TensorProxy) -> None:
         """Take the sizes of a tensor from the example; each that the program reads is guarded."""
