@@ -109,3 +109,48 @@ def test_what_a_set_holds_is_guarded_whatever_its_order() -> None:
 def test_a_set_of_tensors_is_read() -> None:
     gm = trace(lambda tensors: sum(tensors) * 2, ({X},))
     assert torch.equal(gm({X + 1}), (X + 1) * 2)
+
+
+class Pair(typing.NamedTuple):
+    a: Tensor
+    b: Tensor
+
+
+class Tagged(Pair):  # without __slots__: an object of it takes attributes, too
+    note: Any
+
+
+class Row(tuple):
+    note: Any
+
+
+class Rows(list):
+    note: Any
+
+
+class Table(dict):
+    note: Any
+
+
+def annotated(tagged: Tagged, row: Row, rows: Rows, table: Table) -> Any:
+    made = Tagged(tagged.b, row[0])
+    made.note = rows.note + 1
+    for held in (tagged, row, rows, table):
+        held.note = held.note * 2
+    return made, Row([tagged.note]), rows
+
+
+def test_attributes_of_containers_are_read_and_written() -> None:
+    def inputs(x: Tensor) -> list[Any]:
+        found: list[Any] = [Tagged(x, x + 1), Row([x]), Rows([x]), Table(a=x)]
+        for held in found:
+            held.note = x - 3
+        return found
+
+    gm = trace(annotated, tuple(inputs(X)))
+    expected, given = inputs(X + 1), inputs(X + 1)
+    results = annotated(*expected), gm(*given)
+    for mine, theirs in [*zip(given, expected, strict=True), (results[1][0], results[0][0])]:
+        assert type(mine) is type(theirs)
+        assert torch.equal(mine.note, theirs.note)
+    assert results[1][2] is given[2]

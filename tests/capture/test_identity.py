@@ -1,8 +1,10 @@
-"""`a is b` and `a in values` for tensors that may be one when the program runs."""
+"""`a is b` and `a in values`: for tensors that may be one when the program runs, and for modules."""
 
 from __future__ import annotations
 
+import collections
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import trace
+from graphwright import CaptureError, trace
 
 
 def inputs_that_are_one(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
@@ -110,3 +112,62 @@ def test_is_and_in_are_written_as_they_are() -> None:
     assert " not in (" in code
     assert "if x is z else" in trace(inputs_that_are_one, (ONES, -ONES)).code
     assert "return (False, True, False)" in trace(fresh_values, (ONES, -ONES)).code
+
+
+class Named(collections.namedtuple("Named", ["layer"])):
+    __slots__ = ()
+
+
+class Keyed(nn.Module):
+    """Has its modules in containers of all kinds, as items and as keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(2, 2), nn.ReLU()
+        self.scales = {self.a: 3.0, (self.b, 1): 5.0}
+        self.weak, self.alive = weakref.WeakKeyDictionary({self.a: 2.0}), weakref.WeakSet([self.b])
+        self.chosen, self.frozen = {self.a, self}, frozenset([self.b])
+        self.ordered, self.counts = collections.OrderedDict(a=self.a), collections.defaultdict(int, {self.a: 7})
+        self.queue, self.named = collections.deque([self.a], maxlen=2), Named(self.a)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        scale = self.scales[self.a] * self.scales[self.b, 1] * self.weak[self.a] * self.counts[self.a]
+        known = [self.a in self.chosen, self in self.chosen, self.b in self.frozen, self.b in self.alive]
+        same = [self.ordered["a"] is self.a, self.a in self.queue, self.named.layer is self.a, self.b in self.scales]
+        return x * scale, known, same
+
+
+LAYER, OTHER = nn.Linear(2, 2), nn.ReLU()
+LAYERS, SCALES, WEAK = [LAYER], {LAYER: 3.0}, weakref.WeakKeyDictionary({LAYER: 2.0})
+
+
+def of_globals(x: torch.Tensor) -> Any:
+    return x * SCALES[LAYER] * WEAK[LAYER], LAYER in LAYERS, LAYERS[0] is LAYER, OTHER in WEAK, OTHER(LAYER(x))
+
+
+def of_a_closure() -> Callable[..., Any]:
+    layer, other = nn.Linear(2, 2), nn.ReLU()
+    nested, chosen, scales = [[layer]], {layer}, {layer: 3.0}
+    return lambda x: (x * scales[layer], layer in nested[0], layer in chosen, other in chosen, layer(x))
+
+
+@pytest.mark.parametrize("program", [Keyed(), of_globals, of_a_closure()], ids=["attributes", "globals", "closure"])
+def test_a_module_is_the_one_that_a_container_holds(program: Any) -> None:
+    captured = trace(program, (ONES,))
+    torch.testing.assert_close(captured(-ONES), program(-ONES), rtol=0, atol=0)
+
+
+def test_what_a_dict_has_for_a_module_is_not_kept() -> None:
+    class Counts(Keyed):
+        def forward(self, x: torch.Tensor) -> Any:
+            self.scales[self.a] += 1
+            return x * self.scales[self.a]
+
+    class Adds(Keyed):
+        def forward(self, x: torch.Tensor) -> Any:
+            self.weak[self.b] = 3.0
+            return x * len(self.weak)
+
+    for module in (Counts(), Adds()):
+        with pytest.raises(CaptureError, match="has for modules"):
+            trace(module, (ONES,))

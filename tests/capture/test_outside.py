@@ -240,3 +240,19 @@ def test_numbers_of_numpy_beside_those_of_the_program(sides: Callable[..., Any],
         given, expected = gm(x), program(x)
         assert given == expected
         assert [[type(each) for each in part] for part in given] == [[type(each) for each in part] for part in expected]
+
+
+WEIGHT = nn.Parameter(torch.ones(2))
+ADAM = torch.optim.Adam([WEIGHT], lr=0.1)
+
+
+def test_an_optimizer_that_keeps_something_is_refused_and_left_alone() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        ADAM.zero_grad()
+        (WEIGHT * x).sum().backward()
+        ADAM.step()
+        return WEIGHT.detach().clone()
+
+    with pytest.raises(CaptureError, match=r"changes the global 'ADAM'.*\n.*\n.*step outside of the program"):
+        trace(step, (torch.ones(2),))
+    assert not ADAM.state

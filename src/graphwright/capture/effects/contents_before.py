@@ -89,7 +89,7 @@ class AttributesBefore:
         self._is_own = isinstance(value, threading.local | Enum)
         self._computed = _computed_once(type(value)) if isinstance(value, Enum) else set()
         self._held = self._now()
-        self._inner = ContentsBefore([held for held in self._held.values() if type(held) in _CONTAINERS])
+        self._inner = ContentsBefore([held for held in self._held.values() if isinstance(held, _CONTAINERS)])
 
     def __bool__(self) -> bool:
         return self._is_own or bool(self._held)

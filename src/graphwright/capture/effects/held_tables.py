@@ -17,6 +17,7 @@ from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.ops import set_attribute
 from graphwright.runtime import attributes_of, slots_of, state_of
 
+FIX_OPTIMIZER = "take the optimizer's step outside of the program; torch.optim.SGD without momentum keeps nothing"
 FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
 
 

@@ -27,6 +27,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.held_tables import (
+    FIX_OPTIMIZER,
     Field,
     Hidden,
     held_by,
@@ -95,6 +96,7 @@ _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
 })  # fmt: skip
 _SHARED = (list, dict, set)
+_FIX_FOR_MODULES = "keep it by the names of the modules, or as attributes of theirs"
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
 
@@ -422,6 +424,8 @@ class Keeping:
         for table in touched(self._tables):
             if table.has_other_order():
                 self._refuse(table, "", f"changes the order of the keys of {table.owner}", "make a new dict each time")
+            if table.is_changed_for_modules():
+                self._refuse(table, "", f"changes what {table.owner} has for modules", _FIX_FOR_MODULES)
             for key, before, now in table.changes():
                 if is_closed(table.now):
                     self._refuse_closed(table)
@@ -486,9 +490,9 @@ class Keeping:
     def _learn_growth(self, table: Table) -> bool:
         """Have a list or dict grow in the next pass, if it is not expected to."""
         place = table.path, table.keys
-        if (
-            isinstance(self._live.get(place), Grows) and table.keys and not is_growing(table.now)
-        ):  # none can stand there
+        if table.is_changed_for_modules():
+            self._refuse(table, "", f"changes what {table.owner} has for modules", _FIX_FOR_MODULES)
+        if isinstance(self._live.get(place), Grows) and table.keys and not is_growing(table.now):  # none can be there
             self._refuse(table, "", f"adds to {table.owner}, which a tuple holds", "keep it in a list or dict instead")
             return False
         grows = self._items.kind(type(table.now), {**table.before, **held_by(table.now)}.items())
@@ -504,7 +508,7 @@ class Keeping:
         known = next((text for base, text in _INSTEAD.items() if issubclass(kind, base)), "a tensor in a buffer")
         fix = f"keep {known} instead"
         if issubclass(kind, dict) and any(isinstance(key, nn.Parameter) for key in table.now):  # as optimizers do
-            fix = "take the optimizer's step outside of the program; torch.optim.SGD without momentum keeps nothing"
+            fix = FIX_OPTIMIZER
         self._refuse(table, "", f"changes what is in {table.owner}, of class {kind.__name__}", fix)
 
     def _refuse(self, table: Table, key: Hashable, what: str, fix: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import operator
+import weakref
 from collections.abc import Hashable, Iterable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from graphwright.runtime import Shells
 
 ABSENT: Any = object()
+_MODULES = (nn.Module, weakref.ref)
 _NESTED = frozenset(".:")  # in the paths of what is inside of something else
 
 
@@ -51,6 +53,12 @@ class Table:
         for key, before in self.before.items():
             if key not in now and key not in self.aside:
                 yield key, before, ABSENT
+
+    def is_changed_for_modules(self) -> bool:
+        """Tell whether a dict has something else for a module, of which each pass has another stand-in."""
+        if not isinstance(self.now, dict) or not any(isinstance(key, _MODULES) for key in (*self.now, *self.before)):
+            return False
+        return any(isinstance(key, _MODULES) for key, _, _ in self.changes())
 
     def has_other_order(self) -> bool:
         """Tell whether keys that were there before, and still are, stand in another order."""

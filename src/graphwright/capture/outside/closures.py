@@ -8,9 +8,11 @@ model does to its own.
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
@@ -35,7 +37,10 @@ class Reached:
         self._names: dict[int, str] = {}
         self._objects: dict[str, Any] = {}
         self._seen: set[int] = set()
+        self._elsewhere: set[int] = set()
         self._collect(function)
+        for key in self._elsewhere & self._names.keys():
+            del self.holder._modules[self._names.pop(key)]
 
     def function_for(self, holder: nn.Module) -> Callable[..., Any]:
         """The function with the modules of another holder in place of those that it reaches."""
@@ -69,6 +74,7 @@ class Reached:
         owner = getattr(function, "__self__", function)
         if is_state(owner):
             self._add_object(type(owner).__name__.lower().strip("_"), owner)
+        self._elsewhere |= {id(module) for value in _as_they_are(function) for module in _inside(value)}
         for name, value in _variables(function):
             if isinstance(value, nn.Module):
                 self._add(name, value)
@@ -127,6 +133,37 @@ def _variables(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
                     yield name, names[name]
     elif is_plain_object(function):
         yield from vars(function).items()
+
+
+def _as_they_are(function: Callable[..., Any]) -> Iterator[Any]:
+    """What a function reads from outside and sees as it is, with the very modules that are in it.
+
+    It would see that a shell is none of them: the modules that are there have no shells.
+    """
+    if isinstance(function, FunctionType):
+        names = function.__globals__
+        yield from [names.get(name) for name in names_in(function.__code__)]
+        for value in held_by(function).values():
+            if type(value) is dict:
+                yield list(value)
+                value = list(value.values())
+            yield from value if type(value) in (list, tuple) else () if isinstance(value, nn.Module) else [value]
+
+
+def _inside(value: Any, depth: int = 3) -> Iterator[nn.Module]:
+    """The modules in containers and plain objects, short of the value itself."""
+    items: Iterable[Any] = ()
+    if isinstance(value, Mapping):
+        items = [*value.keys(), *value.values()]
+    elif isinstance(value, list | tuple | set | frozenset | collections.deque | weakref.WeakSet):
+        items = value
+    elif is_plain_object(value):
+        items = vars(value).values()
+    for item in items:
+        if isinstance(item, nn.Module):
+            yield item
+        elif depth:
+            yield from _inside(item, depth - 1)
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:

@@ -24,7 +24,7 @@ from graphwright.capture.effects.contents_before import (
     may_show,
     shown,
 )
-from graphwright.capture.effects.held_tables import FOREIGN
+from graphwright.capture.effects.held_tables import FIX_OPTIMIZER, FOREIGN
 from graphwright.capture.effects.reach import how_far
 from graphwright.capture.outside.named import is_record
 from graphwright.errors import CaptureError
@@ -134,13 +134,19 @@ class HeldApart:
                 raise CaptureError(
                     f"the program changes {subject}, a {type(value).__qualname__}: the captured program could not",
                     at=at,
-                    fix=_FIX_MODULE if isinstance(value, nn.Module) else _FIX,
+                    fix=_fix(value),
                 )
 
     def put_back(self) -> None:
         """Put back what the objects held; a second time does no harm."""
         for before in self._states.values():
             before.put_back()
+
+
+def _fix(value: Any) -> str:
+    if isinstance(value, torch.optim.Optimizer):
+        return FIX_OPTIMIZER
+    return _FIX_MODULE if isinstance(value, nn.Module) else _FIX
 
 
 def _place(code: CodeType, name: str) -> str:

@@ -32,9 +32,6 @@ def container_call(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | N
         return MappingProxyType, (dict(value),)
     if kind is type(iter([])):
         return iter, (list(copy.copy(value)),)
-    makes: Any = tuple.__new__
-    if isinstance(value, tuple) and kind.__new__ is makes and kind is not tuple:
-        return kind, (list(value),)
     if kind in (set, frozenset):
         return kind, (list(value),)
     if not getattr(value, "__dict__", None):
@@ -47,7 +44,7 @@ def container_call(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | N
 
 
 def call_without_attributes(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-    """What makes a dict or list of a class of its own again, but for its attributes; None for others.
+    """What makes a dict, list or tuple of a class of its own again, but for its attributes; None for others.
 
     >>> call_without_attributes(OrderedDict(a=1))
     (<class 'collections.OrderedDict'>, ([('a', 1)],))
@@ -57,7 +54,12 @@ def call_without_attributes(value: Any) -> tuple[Callable[..., Any], tuple[Any, 
         return kind, (list(value.items()),)
     if isinstance(value, list) and kind is not list and kind.__init__ is list.__init__:
         return kind, (list(value),)
-    return None
+    if not isinstance(value, tuple) or kind is tuple:
+        return None
+    makes: Any = tuple.__new__
+    if kind.__new__ is makes:
+        return kind, (list(value),)
+    return (kind, tuple(value)) if hasattr(kind, "_fields") and hasattr(value, "__dict__") else None
 
 
 def made_by(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:

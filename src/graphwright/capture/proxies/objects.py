@@ -22,6 +22,7 @@ from torch import nn
 from graphwright.ir import ATOMS, Node
 from graphwright.ops import delete_attribute, may_set_attribute, set_attribute
 from graphwright.runtime import attributes_of
+from graphwright.values import is_record
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -106,42 +107,48 @@ class Objects:
 
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
-        self._held: list[tuple[Any, Any]] = []  # (value, what it held)
+        self._held: list[tuple[Any, Any, dict[str, Any]]] = []  # (value, what it held, its attributes)
 
     def remember(self, value: Any, make: Callable[[], Node]) -> Any:
-        """Remember what a list, dict or object holds as the program starts."""
-        content: Any = dict(value) if isinstance(value, dict) else attributes_of(value)
+        """Remember what a container or object holds as the program starts."""
+        content: Any = dict(value) if isinstance(value, dict) else ()
         if isinstance(value, list | set | frozenset | collections.deque):
             content = list(value)
-        self._held.append((value, content))
+        self._held.append((value, content, attributes_of(value)))
         self._recorder.objects[id(value)] = make
         return value
 
     def changes(self) -> Iterator[Change]:
         """List what the program changed, as calls that do so: a function, the list, dict or object, and the rest."""
-        for value, before in self._held:
+        for value, before, attributes in self._held:
             if isinstance(value, list):
                 if len(value) != len(before) or any(map(operator.is_not, value, before)):
                     yield operator.setitem, value, slice(None), list(value)
-                continue
-            if isinstance(value, set | frozenset | collections.deque):
+            elif isinstance(value, set | frozenset | collections.deque):
                 if len(value) != len(before) or any(map(operator.is_not, value, before)):
                     is_set = isinstance(value, set)
                     yield (set.clear if is_set else collections.deque.clear), value
                     yield (set.update if is_set else collections.deque.extend), value, list(value)
-                continue
-            is_dict = isinstance(value, dict)
-            if is_dict and list(value) != [*[k for k in before if k in value], *[k for k in value if k not in before]]:
-                for key in before:
-                    yield operator.delitem, value, key
-                before = {}  # in another order
-            now = value if is_dict else attributes_of(value)
-            for key in before:
-                if key not in now:
-                    yield operator.delitem if is_dict else delete_attribute, value, key
-            for key, item in now.items():
-                if before.get(key, _MISSING) is not item:
-                    yield operator.setitem if is_dict else set_attribute, value, key, item
+            elif isinstance(value, dict):
+                if list(value) != [*[k for k in before if k in value], *[k for k in value if k not in before]]:
+                    for key in before:
+                        yield operator.delitem, value, key
+                    before = {}  # in another order
+                yield from _differences(value, before, value, operator.delitem, operator.setitem)
+                if is_record(value):
+                    continue  # its attributes are its items
+            yield from _differences(value, attributes, attributes_of(value), delete_attribute, set_attribute)
+
+
+def _differences(
+    value: Any, before: dict[Any, Any], now: dict[Any, Any], delete: Callable[..., Any], put: Callable[..., Any]
+) -> Iterator[Change]:
+    for key in before:
+        if key not in now:
+            yield delete, value, key
+    for key, item in now.items():
+        if before.get(key, _MISSING) is not item:
+            yield put, value, key, item
 
 
 def constructor_fields(value: Any) -> dict[str, Any] | None:

@@ -234,7 +234,11 @@ class Inputs:
             items = [inner(i, item, self._item_maker(make, i)) for i, item in enumerate(value)]
             self._take(f"len_{path}", self._call(len, make()), len(items))
             same = sequence(kind, items)
-            return self.objects.remember(same, make) if isinstance(value, list) else same
+            if hasattr(value, "__dict__"):
+                self._with_attributes(value, same, make, inner)
+            elif not isinstance(value, list):
+                return same
+            return self.objects.remember(same, make)
         if isinstance(value, dict):
             if not value:
                 self._take(path, make(), {})

@@ -545,7 +545,7 @@ class Recorder:
             return value.node_of()
         if isinstance(value, (*_PLAIN_LEAVES, int, float, str, complex)):
             return value
-        if is_named_tuple(kind):
+        if is_named_tuple(kind) and not getattr(value, "__dict__", None):
             items = [self.argument(item) for item in value]
             return self.node("call_function", kind, tuple(items), {}) if checks_items(kind) else kind(*items)
         if is_named_result(value) and not self.is_finishing:

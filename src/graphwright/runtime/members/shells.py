@@ -8,12 +8,13 @@ run them notice nothing.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import functools
 import operator
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import CellType, FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -154,7 +155,7 @@ class Shells:
             kind = type(value)
             if kind in _HOLDS_NONE or name in MODULE_TABLES:
                 continue
-            if kind in _MAPPED or isinstance(value, nn.Module):
+            if kind in _MAPPED or isinstance(value, nn.Module | tuple):
                 mine = self._mapped(value, self._containers)
                 if mine is not value:
                     shell.__dict__[name] = mine
@@ -188,7 +189,7 @@ class Shells:
 
     def _mapped(self, value: Any, memo: dict[int, Any]) -> Any:
         kind = type(value)
-        if kind not in _MAPPED:
+        if kind not in _MAPPED and not (isinstance(value, tuple) and hasattr(kind, "_make")):
             return self.shell(value) if isinstance(value, nn.Module) else value
         if kind is FunctionType:
             return self._hook(value) if value.__closure__ else value
@@ -208,19 +209,37 @@ class Shells:
             return MethodType(value.__func__, self.shell(owner)) if id(owner) in self.tree.paths else value
         if id(value) in memo:
             return memo[id(value)]
-        if kind is tuple:
-            items = tuple([self._mapped(item, memo) for item in value])
-            return value if all(map(operator.is_, items, value)) else items
-        mine: Any = kind()
+        if isinstance(value, tuple | frozenset):
+            items = [self._mapped(item, memo) for item in value]
+            if all(map(operator.is_, items, value)):
+                return value
+            return kind._make(items) if hasattr(kind, "_make") else kind(items)
+        if kind not in _COPIED_ALWAYS and all(id(item) not in self.tree.paths for item in _each(value)):
+            return value
+        mine: Any = _emptied(value)
         memo[id(value)] = mine
-        if kind is dict:
+        if isinstance(value, Mapping):
             for key, item in value.items():
-                mine[key] = self._mapped(item, memo)
-        elif kind is list:
+                mine[self._mapped(key, memo)] = self._mapped(item, memo)
+        elif isinstance(value, list | collections.deque):
             mine.extend([self._mapped(item, memo) for item in value])
         else:
-            mine.update(value)
+            mine.update([self._mapped(item, memo) for item in value])
         return mine
+
+
+def _emptied(value: Any) -> Any:
+    """A container like another, with nothing in it."""
+    if isinstance(value, collections.defaultdict):
+        return collections.defaultdict(value.default_factory)
+    return collections.deque(maxlen=value.maxlen) if isinstance(value, collections.deque) else type(value)()
+
+
+def _each(value: Any) -> Iterator[Any]:
+    """What a container has: of a mapping its keys, and what is at them."""
+    yield from value
+    if isinstance(value, Mapping):
+        yield from value.values()
 
 
 def _is_like(mine: Any, value: Any) -> bool:
@@ -288,7 +307,11 @@ def copy_tensors(root: nn.Module) -> None:
                 state[name] = [copy.deepcopy(item, memo) if isinstance(item, torch.Tensor) else item for item in value]
 
 
-_MAPPED = frozenset({list, dict, set, tuple, MethodType, FunctionType, functools.partial, weakref.ref})
+_COPIED_ALWAYS = frozenset({list, dict, set})
+_MAPPED = _COPIED_ALWAYS | {
+    tuple, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque, MethodType, FunctionType,
+    functools.partial, weakref.ref, weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet,
+}  # fmt: skip
 _HOLDS_NONE = frozenset({bool, int, float, str, type(None)})  # what most attributes are
 _COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]
 _HOOKS = [name for name in _COPIED if name.endswith("_hooks")]
