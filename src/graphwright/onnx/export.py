@@ -406,7 +406,7 @@ def _cause(error: BaseException) -> ExportError | None:
 
 
 def _said_by_torch(who: str, error: Exception, node: Node | None) -> ExportError:
-    text, fix = str(error), "keep that outside of the exported program"
+    text, fix = str(error), 'capture it with target="export", keep that outside of the exported program'
     if isinstance(error, GuardOnDataDependentSymNode):
         fix = f"{fix}, or leave out sizes of dynamic_shapes"
     reasons = [line for line in text.splitlines() if line.startswith("<class")]
