@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -129,25 +129,26 @@ def short_name(function: Any) -> str:
 
 
 def argument_text(arg: Any, max_list_len: float = float("inf")) -> str:
-    """Write an argument as the text form shows it; of a longer list or tuple only the first items."""
+    """Write an argument as the text form shows it, texts as they are; of a longer list or tuple the first items."""
     if isinstance(arg, (list, tuple)) and len(arg) > max_list_len:
-        shown = ", ".join(_argument_text(item) for item in arg[: int(max_list_len)])
+        shown = ", ".join(_argument_text(item, str) for item in arg[: int(max_list_len)])
         left, right = "[]" if isinstance(arg, list) else "()"
         return f"{left}{shown}, ...[total_len={len(arg)}]{right}"
-    return _argument_text(arg)
+    return _argument_text(arg, str)
 
 
-def _argument_text(value: Any) -> str:
+def _argument_text(value: Any, text: Callable[[str], str] = _on_its_line) -> str:
     if isinstance(value, Node):
         return f"%{value.name}"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_argument_text(key)}: {_argument_text(item)}" for key, item in value.items()) + "}"
+        items = [f"{_argument_text(key, text)}: {_argument_text(item, text)}" for key, item in value.items()]
+        return "{" + ", ".join(items) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_argument_text, value)) + "]"
+        return "[" + ", ".join([_argument_text(item, text) for item in value]) + "]"
     if isinstance(value, tuple):
-        return "(" + ", ".join(map(_argument_text, value)) + (",)" if len(value) == 1 else ")")
+        return "(" + ", ".join([_argument_text(item, text) for item in value]) + (",)" if len(value) == 1 else ")")
     if isinstance(value, str):
-        return _on_its_line(value)
+        return text(value)
     shown = getattr(type(value), "_custom_fx_repr_fn", None)  # torch.fx's name for how a class wants to be shown
     return str(value) if shown is None else str(shown(value))
 
