@@ -220,3 +220,20 @@ def test_what_is_computed_once_may_have_been_set_before() -> None:
     for _ in range(3):
         assert torch.equal(gm(X), model(X))
     assert gm.factor == model.factor
+
+
+class Drawn(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.of = torch.distributions.Bernoulli(0.5)
+
+    def forward(self, x: Tensor) -> Any:
+        return x * self.of.sample((x.size(0), 1)) if self.of.probs > 0.1 else x
+
+
+def test_what_an_object_holds_is_no_property_where_its_class_would_compute_it_once() -> None:
+    gm = trace(Drawn(), (X,))
+    torch.manual_seed(0)
+    expected = Drawn()(X)
+    torch.manual_seed(0)
+    assert torch.equal(gm(X), expected)

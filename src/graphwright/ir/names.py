@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 import keyword
 import re
 import unicodedata
@@ -39,7 +40,10 @@ def is_computed(holder: object, name: str) -> bool:
     >>> is_computed(1, "real"), is_computed(type("Circle", (), {"area": property(len)})(), "area")
     (False, True)
     """
-    return isinstance(getattr(type(holder), name, None), property)
+    kind = type(holder)
+    if not isinstance(getattr(kind, name, None), property):
+        return False
+    return isinstance(inspect.getattr_static(kind, name), property)  # what is computed once may only say that it is one
 
 
 def has_reserved(names: Iterable[str]) -> bool:
