@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import CaptureError, trace
+from graphwright import CaptureError, GuardError, trace
 
 
 def inputs_that_are_one(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
@@ -141,6 +141,21 @@ LAYER, OTHER = nn.Linear(2, 2), nn.ReLU()
 LAYERS, SCALES, WEAK = [LAYER], {LAYER: 3.0}, weakref.WeakKeyDictionary({LAYER: 2.0})
 
 
+NUMBERS, ALONE = {id(OTHER): 3.0}, nn.Linear(2, 2)
+
+
+def of_ids(x: torch.Tensor) -> torch.Tensor:
+    return OTHER(x) * NUMBERS[id(OTHER)]
+
+
+def is_alone(layer: nn.Module) -> bool:
+    return layer is ALONE
+
+
+def of_another_function(x: torch.Tensor) -> Any:
+    return ALONE(x), is_alone(ALONE), is_alone(OTHER)
+
+
 def of_globals(x: torch.Tensor) -> Any:
     return x * SCALES[LAYER] * WEAK[LAYER], LAYER in LAYERS, LAYERS[0] is LAYER, OTHER in WEAK, OTHER(LAYER(x))
 
@@ -151,7 +166,10 @@ def of_a_closure() -> Callable[..., Any]:
     return lambda x: (x * scales[layer], layer in nested[0], layer in chosen, other in chosen, layer(x))
 
 
-@pytest.mark.parametrize("program", [Keyed(), of_globals, of_a_closure()], ids=["attributes", "globals", "closure"])
+KINDS = ["attributes", "globals", "closure", "ids", "another function"]
+
+
+@pytest.mark.parametrize("program", [Keyed(), of_globals, of_a_closure(), of_ids, of_another_function], ids=KINDS)
 def test_a_module_is_the_one_that_a_container_holds(program: Any) -> None:
     captured = trace(program, (ONES,))
     torch.testing.assert_close(captured(-ONES), program(-ONES), rtol=0, atol=0)
@@ -171,3 +189,16 @@ def test_what_a_dict_has_for_a_module_is_not_kept() -> None:
     for module in (Counts(), Adds()):
         with pytest.raises(CaptureError, match="has for modules"):
             trace(module, (ONES,))
+
+
+def test_ids_that_a_module_keeps_of_others_are_not_silently_those_of_others() -> None:
+    class ById(Keyed):
+        def __init__(self) -> None:
+            super().__init__()
+            self.numbers = {id(self.a): 4.0}
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return x * self.numbers.get(id(self.a), 0.0)
+
+    with pytest.raises(GuardError, match="numbers was"):  # those of a captured module are other objects
+        trace(ById(), (ONES,))(ONES)

@@ -9,11 +9,12 @@ model does to its own.
 from __future__ import annotations
 
 import collections
+import dis
 import functools
 import inspect
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import CellType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from torch import nn
@@ -142,12 +143,32 @@ def _as_they_are(function: Callable[..., Any]) -> Iterator[Any]:
     """
     if isinstance(function, FunctionType):
         names = function.__globals__
-        yield from [names.get(name) for name in names_in(function.__code__)]
+        for code in _codes(function):
+            held = [names.get(name) for name in names_in(code)]
+            yield from held
+            if code is not function.__code__ or "id" in code.co_names:
+                yield held
         for value in held_by(function).values():
             if type(value) is dict:
                 yield list(value)
                 value = list(value.values())
             yield from value if type(value) in (list, tuple) else () if isinstance(value, nn.Module) else [value]
+
+
+def _codes(function: FunctionType) -> list[CodeType]:
+    """The code of a function, and of those of the functions that it names which ask what is what."""
+    found = [function.__code__]
+    for code in found:
+        for name in names_in(code):
+            named = function.__globals__.get(name)
+            if type(named) is FunctionType and named.__globals__ is function.__globals__:
+                asks = any(step.opname in _ASKING for step in dis.get_instructions(named.__code__))
+                if asks and named.__code__ not in found:
+                    found.append(named.__code__)
+    return found
+
+
+_ASKING = ("IS_OP", "CONTAINS_OP", "COMPARE_OP")
 
 
 def _inside(value: Any, depth: int = 3) -> Iterator[nn.Module]:

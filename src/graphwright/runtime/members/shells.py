@@ -220,12 +220,18 @@ class Shells:
         memo[id(value)] = mine
         if isinstance(value, Mapping):
             for key, item in value.items():
-                mine[self._mapped(key, memo)] = self._mapped(item, memo)
+                mine[self._key(key, memo)] = self._mapped(item, memo)
         elif isinstance(value, list | collections.deque):
             mine.extend([self._mapped(item, memo) for item in value])
         else:
-            mine.update([self._mapped(item, memo) for item in value])
+            mine.update([self._key(item, memo) for item in value])
         return mine
+
+    def _key(self, key: Any, memo: dict[int, Any]) -> Any:
+        """What stands for a key or member; the id of a module is the id of its shell."""
+        if type(key) is int and key in self.tree.paths:
+            return id(self._made(next(module for module, _ in self.tree.modules if id(module) == key)))
+        return self._mapped(key, memo)
 
 
 def _emptied(value: Any) -> Any:
