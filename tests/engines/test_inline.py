@@ -617,3 +617,20 @@ def test_inlined_code_that_writes_is_captured_again() -> None:
     outer = trace(nn.Sequential(fast, nn.ReLU()), (x,)).train()
     for _ in range(2):
         assert torch.equal(outer(x), original(x).relu())
+
+
+class PassesOn(nn.Module):
+    """Gives what is no value of the program to a module that gives it back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.same = nn.Identity()
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        mask = self.same(mask)
+        return x * self.same(3) if mask is None else x + mask
+
+
+def test_literals_go_through_identities() -> None:
+    inlined = inline(trace(PassesOn(), torch.ones(2)))
+    assert inlined(torch.ones(2)).tolist() == [3.0, 3.0] and "x * 3" in inlined.code

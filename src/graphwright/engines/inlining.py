@@ -21,7 +21,7 @@ from graphwright.engines.kernels import reuse_memory, use_kernel
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node
 from graphwright.ops import FunctionalForm, is_of_function, written_attributes
-from graphwright.passes import use_function
+from graphwright.passes import substitute, use_function
 from graphwright.runtime import Entry, GraphModule, entry_points_of, graphs_of, in_form, is_called_plainly
 
 
@@ -138,9 +138,9 @@ def _inline_call(node: Node, root: nn.Module) -> Leaf | None:
         return None
     forward = type(module).forward
     if type(module) is nn.Identity:
-        if len(node.args) != 1 or node.kwargs:
+        if len(node.args) != 1 or node.kwargs or not isinstance(node.args[0], Node | int | float | str | None):
             return None
-        node.replace_all_uses_with(node.args[0])
+        substitute(node, node.args[0])
         node.graph.erase_node(node)
         return Leaf(path, nn.Identity, forward, {}, ())
     evaluated, modes = _in_evaluation(module)
