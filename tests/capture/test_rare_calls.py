@@ -130,3 +130,20 @@ def test_what_the_collector_calls_is_no_part_of_the_program() -> None:
         gc.callbacks.remove(note)
     assert seconds
     assert "perf_counter" not in str(captured.report)
+
+
+CONSTRUCTORS: list[Callable[[Tensor], Any]] = [
+    lambda x: torch.cat((x, torch.Tensor(torch.zeros(1, x.shape[1])))),
+    lambda x: torch.Tensor(x.clone()).mul_(2),
+    lambda x: torch.FloatTensor(x.shape[0], 2).fill_(1),
+    lambda x: torch.LongTensor(x.shape).zero_(),
+    lambda x: torch.LongTensor([x.shape[0], 1]),
+    lambda x: torch.Tensor([x.shape[0], 1]),
+]
+
+
+@pytest.mark.parametrize("program", CONSTRUCTORS)
+def test_constructors_of_tensor_classes_are_operations(program: Callable[[Tensor], Any]) -> None:
+    gm = trace(program, (X,))
+    for x in (X, OTHER):
+        assert torch.equal(gm(x), program(x)) and gm(x).dtype == program(x).dtype

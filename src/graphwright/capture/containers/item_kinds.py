@@ -107,6 +107,8 @@ def seen(joining: Joining, kind: Kind, value: Any) -> Kind:
     if value is None:
         return kind
     if isinstance(kind, TensorKind | OptionalKind | NumberKind | TextKind):
+        if isinstance(without_none(kind), TensorKind) and not isinstance(value, torch.Tensor):
+            return joining.like(kind, value)
         return with_example(kind, joining.sample(value, value))
     if isinstance(kind, SequenceKind):
         is_certain = value.is_certain if is_growing(value) else True

@@ -166,7 +166,17 @@ class Joining:
             return kind if isinstance(sample, NumberKind) else with_example(sample, kind)
         if isinstance(sample, NumberKind) and _number_kind(value) is not None:
             return NumberKind(sample.kind, _converted(_hint(value), sample.kind))
+        item = without_none(sample)
+        if isinstance(item, TensorKind) and item.may_be_number and _number_kind(value) is not None:
+            return with_example(sample, TensorKind.like(self._with_number(item.example, _hint(value))))
         return sample
+
+    def _with_number(self, example: torch.Tensor, number: Number) -> torch.Tensor:
+        """The example of a tensor that is this number, for sizes made of it; as it is where it cannot hold that."""
+        if not self._recorder.examples.is_real or number is UNKNOWN or example.numel() != 1:
+            return example
+        filled: torch.Tensor = self._recorder.examples.run(torch.full_like, (example, number), {})
+        return filled if filled.item() == number else example
 
     def changes_size(self, sample: Kind, after: Any) -> bool:
         """Tell whether each iteration leaves a tensor of another size."""
@@ -235,10 +245,13 @@ class Joining:
             whole = whole.joined_with(pair[0]).joined_with(pair[1]).holding(sample).on(node)
             whole.is_certain &= taken is not None
             return whole
+        number = None if taken is None or _number_kind(sample) is None else sample
         if not isinstance(sample, torch.Tensor):
             sample = next((side for side in pair if isinstance(side, torch.Tensor)), sample)
         if isinstance(sample, torch.Tensor):
-            proxy = TensorProxy.make(recorder, recorder.example(sample), node)
+            example = recorder.example(sample)
+            example = example if number is None else self._with_number(example, _hint(number))
+            proxy = TensorProxy.make(recorder, example, node)
             self._note_numbers(proxy, pair, place)
             if _may_be_none(subject, pair[0], True) or _may_be_none(subject, pair[1], False):
                 proxy.optional = place

@@ -66,8 +66,8 @@ from graphwright.capture.python.number_calls import (
     number,
     number_method,
     plain_numbers,
+    tensor_of_class,
     tensor_of_range,
-    tensor_of_sizes,
     truth,
 )
 from graphwright.capture.python.own_texts import own_format, own_text
@@ -192,5 +192,5 @@ _PYTHON_METHODS: dict[type, dict[str, Handlers]] = {
 }  # fmt: skip
 _BY_TYPE: dict[type, Handlers] = {
     MethodDescriptorType: (unbound_method, number_method), WrapperDescriptorType: (unbound_method, number_method),
-    type(torch.Tensor): (tensor_of_sizes,),
+    **dict.fromkeys((type(torch.Tensor), type(torch.FloatTensor)), (tensor_of_class,)),
 }  # fmt: skip

@@ -80,14 +80,29 @@ def tensor_of_range(
     )
 
 
-def tensor_of_sizes(
-    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+def tensor_of_class(
+    recorder: Capture, function: type[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """`torch.Tensor(2, n)`, `torch.Tensor(x.shape)`: a tensor of these sizes, whatever is in it."""
-    sizes = args[0] if len(args) == 1 and type(args[0]) is torch.Size else args
-    if function is not torch.Tensor or kwargs or not any(map(is_symbolic, sizes)):
+    """`torch.Tensor(2, n)`, `torch.LongTensor([n])`, `torch.Tensor(x)`: sizes and whatever is in it, items, a view."""
+    is_typed = type(function) is _TYPED
+    if kwargs or not (function is torch.Tensor or (is_typed and function.__module__ == "torch")):
         return NotImplemented
-    return recorder.torch_function(torch.empty, (tuple(sizes),), {})
+    given = args[0] if len(args) == 1 else None
+    if recorder_of(given) is not None and isinstance(given, torch.Tensor) and not is_typed:
+        return recorder.torch_function(torch.Tensor.view_as, (given, given), {})
+    dtype = {"dtype": function.dtype} if is_typed else {}
+    if (type(given) is list or type(given) is tuple) and any(map(is_symbolic, given)):
+        if is_typed:
+            return recorder.torch_function(torch.tensor, (given,), dtype)
+        empty = recorder.torch_function(torch.empty, (0,), {})  # of the default class
+        return recorder.torch_function(torch.Tensor.new_tensor, (empty, given), {})
+    sizes = given if type(given) is torch.Size else args
+    if not any(map(is_symbolic, sizes)):
+        return NotImplemented
+    return recorder.torch_function(torch.empty, (tuple(sizes),), dtype)
+
+
+_TYPED = type(torch.FloatTensor)
 
 
 def divided(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
