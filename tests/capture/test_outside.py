@@ -256,3 +256,28 @@ def test_an_optimizer_that_keeps_something_is_refused_and_left_alone() -> None:
     with pytest.raises(CaptureError, match=r"changes the global 'ADAM'.*\n.*\n.*step outside of the program"):
         trace(step, (torch.ones(2),))
     assert not ADAM.state
+
+
+class Note:
+    scale: float
+
+
+def noting(x: torch.Tensor, name: str = "scale") -> torch.Tensor:
+    note = Note()
+    setattr(note, name, 2.0)
+    return torch.relu(x) * note.scale
+
+
+def finds_a_function(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        x = x + 1
+    called = getattr(sys.modules[__name__], "not" + "ing")
+    return called(x)  # type: ignore[no-any-return]
+
+
+def test_what_stands_in_for_torchs_own_functions_is_no_change_by_the_program() -> None:
+    before = torch.is_grad_enabled, torch.is_inference_mode_enabled
+    gm = trace(finds_a_function, (torch.ones(3),))
+    assert (torch.is_grad_enabled, torch.is_inference_mode_enabled) == before
+    for x in (torch.ones(2), -torch.ones(4)):
+        assert torch.equal(gm(x), finds_a_function(x))

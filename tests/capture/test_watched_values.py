@@ -118,3 +118,19 @@ def test_a_list_outside_that_changes_between_branches() -> None:
         got = gm(value)
         torch.testing.assert_close(got[0], expected[0])
         assert got[1] == expected[1] == len(ROWS)
+
+
+class Parts(tuple[int, ...]):
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def test_a_tuple_whose_class_knows_no_length() -> None:
+    parts = Parts((1, 2))
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x + parts[0] if x.sum() > 0 else x - parts[1]
+
+    gm = trace(program, (torch.ones(2),))
+    for value in (torch.ones(3), -torch.ones(2)):
+        assert torch.equal(gm(value), program(value))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.gradients import is_asked_by_program, read_mode
-from graphwright.capture.state.interception import Entry
+from graphwright.capture.state.interception import Entry, stands_for
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.ir import Node, first_operation
@@ -139,6 +139,8 @@ INFERENCE: list[Entry] = [(vars(torch._C), "_InferenceMode", _INFERENCE_MODE, _i
 # What may be called is torch's own function, where the program has it under a name of its own, or what stands for it.
 _ASKED = {asked: function for function, standing in _STANDING.items() for asked in (function, standing)}
 MODES = tuple(_ASKED)
+for _entry in (*_ENTRIES, *INFERENCE):
+    stands_for(_entry[2], _entry[3])
 
 
 _LIBRARIES = ("torch", __name__.partition(".")[0])

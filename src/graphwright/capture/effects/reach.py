@@ -44,8 +44,8 @@ def leads_to(value: Any) -> Iterable[Any]:
         own = [vars(value)] if vars(value) else []
         words = value.__kwdefaults__ or {}
         return [*map(content_of, value.__closure__ or ()), *(value.__defaults__ or ()), *words.values(), *own]
-    if isinstance(value, tuple | frozenset):
-        return value
+    if isinstance(value, tuple | frozenset):  # whatever its own class makes of `len` and `for`
+        return tuple.__iter__(value) if isinstance(value, tuple) else frozenset.__iter__(value)
     if kind is types.MethodType:
         return value.__func__, value.__self__
     if kind is types.BuiltinFunctionType or kind is _METHOD_WRAPPER:

@@ -226,6 +226,7 @@ def is_small(value: Any, most: int = MOST) -> bool:
 def _count(value: Any, most: int) -> int:
     if not isinstance(value, CONTAINERS):
         return 1
+    value = (*tuple.__iter__(value),) if isinstance(value, tuple) else value  # whatever its class makes of `len`
     count = len(value)
     values = dict.values(value) if isinstance(value, dict) else value.values() if isinstance(value, Mapping) else value
     for item in values:

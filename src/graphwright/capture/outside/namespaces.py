@@ -11,7 +11,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 from graphwright.capture.effects.variables import MISSING, Owner
-from graphwright.capture.outside.overheard import original_of
+from graphwright.capture.state.interception import original_of
 from graphwright.errors import CaptureError
 from graphwright.source import place_of_name
 
@@ -42,9 +42,7 @@ class Namespaces:
             for name in [*before, *(table.keys() - before.keys())]:
                 then, now = before.get(name, MISSING), table.get(name, MISSING)
                 is_imported = then is MISSING and isinstance(now, ModuleType)
-                if then is now or is_imported or name in watched.get(key, ()):
-                    continue
-                if original_of(then) is not original_of(now):
+                if then is not now and not is_imported and name not in watched.get(key, ()):
                     yield owner, name, code
 
     def put_back(self, watched: Mapping[int, Collection[str]]) -> None:
@@ -71,9 +69,9 @@ def refuse_change(owner: Owner, name: str, code: CodeType) -> None:
 
 
 def _table(owner: _Namespace) -> dict[str, Any]:
-    """What it has by name, short of what Python itself keeps there."""
+    """What it has by name, short of what Python itself keeps there; of what stands in for something, that."""
     table = owner if isinstance(owner, dict) else vars(owner)
-    found = {name: value for name, value in table.items() if not name.startswith("__")}
+    found = {name: original_of(value) for name, value in table.items() if not name.startswith("__")}
     if isinstance(owner, FunctionType):
         found |= {name: getattr(owner, name) for name in _OF_FUNCTIONS}
     return found

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.state.interception import Entry
+from graphwright.capture.state.interception import Entry, original_of, stands_for
 from graphwright.capture.state.leaf_modules import runs
 from graphwright.capture.state.running import again, refusal, running
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -59,7 +59,6 @@ class Heard:
 Act = Callable[[Heard], Any]
 
 _by_original: dict[int, tuple[Any, Any]] = {}  # id of an original -> itself, its stand-in
-_originals: dict[int, tuple[Any, Any]] = {}  # id of a stand-in -> the same
 _entries: list[Entry] = []
 _makers: dict[int, Callable[[Any], Any]] = {}  # by the place in `_entries`: what makes a stand-in for an original
 
@@ -126,7 +125,7 @@ def overhear_class(module: ModuleType, name: str, act: Act | None, methods: dict
 def stand(names: dict[str, Any], name: str, original: Callable[..., Any], stand_in: Callable[..., Any]) -> None:
     """Have a stand-in stand in the place of an original, in one namespace."""
     known = _by_original.setdefault(id(original), (original, stand_in))
-    _originals.setdefault(id(known[1]), known)
+    stands_for(*known)
     _entries.append((names, name, *known))
 
 
@@ -226,17 +225,11 @@ def stand_ins() -> list[Entry]:
     for place, make in _makers.items():
         names, name, original, stand_in = _entries[place]
         now = names.get(name)
-        if now is not original and now is not stand_in and now is not None and id(now) not in _originals:
+        if now is not original and now is not stand_in and now is not None and original_of(now) is now:
             made = _by_original.setdefault(id(now), (now, make(now)))
-            _originals.setdefault(id(made[1]), made)
+            stands_for(*made)
             _entries[place] = (names, name, *made)
     return _entries
-
-
-def original_of(function: Callable[..., Any] | None) -> Any:
-    """What a stand-in stands for; other functions are answered as they are."""
-    known = _originals.get(id(function))
-    return function if known is None else known[0]
 
 
 def hear(function: Callable[..., Any]) -> Any:

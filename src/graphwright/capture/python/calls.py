@@ -27,7 +27,6 @@ from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.methods import HEAP
 from graphwright.capture.containers.tables import METHODS, container_of, heap, unbound_method
 from graphwright.capture.outside.number_limits import limits_asked
-from graphwright.capture.outside.overheard import original_of
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.outside.unknown_calls import say_unknown, unknown_call
 from graphwright.capture.proxies.run_text import ask_for_texts, refused_texts
@@ -72,6 +71,7 @@ from graphwright.capture.python.number_calls import (
 )
 from graphwright.capture.python.own_texts import own_format, own_text
 from graphwright.capture.python.substitutes import LOCK, is_refused, substitute, waited
+from graphwright.capture.state.interception import original_of
 from graphwright.capture.state.running import let_go, running
 from graphwright.source import without_cache
 

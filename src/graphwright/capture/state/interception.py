@@ -96,6 +96,20 @@ Entry = tuple[dict[str, Any], str, Any, Any]  # the globals of a module, a name 
 _standing: dict[int, set[StandIns]] = {}  # the captures for which a value stands somewhere, by its id
 
 
+def stands_for(original: Any, stand_in: Any) -> None:
+    """Note what a stand-in stands for, which it does for ever."""
+    _originals.setdefault(id(stand_in), (original, stand_in))
+
+
+def original_of(function: Any) -> Any:
+    """What a stand-in stands for; other functions are answered as they are."""
+    known = _originals.get(id(function))
+    return function if known is None else known[0]
+
+
+_originals: dict[int, tuple[Any, Any]] = {}  # id of a stand-in -> what it stands for, itself
+
+
 class StandIns:
     """Puts values under names of modules from `enter` to `leave`, shared by the captures that do so at once.
 
