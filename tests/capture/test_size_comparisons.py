@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphwright import trace
+from graphwright.ops import cond
 from graphwright.runtime import expect_tensors
 
 
@@ -106,3 +107,21 @@ def test_a_step_of_a_loop_that_compares_sizes_is_written_once() -> None:
     for size in (32, 33, 35, 47):
         x = torch.randn(2, 2, size, size)
         assert torch.equal(gm(x), decoder(x))
+
+
+def unpacked(x: Tensor) -> Tensor:
+    lengths = [-1 if -1 in shape else shape[0] * shape[-1] for shape in (x.shape[1:], x.shape)]
+    unknown = sum(int(length == -1) for length in lengths)
+    return x.reshape(-1) if unknown == 0 and x.nonzero().size(0) > -1 and not -3 > x.numel() else x
+
+
+def shifted(x: Tensor) -> Tensor:
+    return x if x.size(0) - 3 == -1 else x * 2
+
+
+def test_sizes_are_never_negative_and_what_is_made_of_them_may_be() -> None:
+    gm, other = trace(unpacked, (torch.ones(2, 3),)), trace(shifted, (torch.ones(2, 3),))
+    assert [node.target for node in gm.graph.nodes if node.op != "placeholder"][-2:] == ["reshape", "output"]
+    assert cond in {node.target for node in other.graph.nodes}
+    for x in (torch.ones(2, 3), torch.ones(0, 4), torch.ones(5, 1)):
+        assert torch.equal(gm(x), unpacked(x)) and torch.equal(other(x), shifted(x))

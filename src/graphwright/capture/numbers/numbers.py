@@ -198,6 +198,9 @@ class Numbers:
 
     def computed_symbol(self, function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol:
         """The symbol of a function of symbols; of constants alone it is a constant again."""
+        answer = _of_natural(function, args)
+        if answer is not None:
+            return self.constant_symbol(answer)
         hint: Number = UNKNOWN
         if all(arg.has_value for arg in args):
             try:
@@ -376,6 +379,25 @@ _OF_WHOLE = frozenset({
     operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, operator.pos,
     abs, min, max,
 })  # fmt: skip
+
+
+def _of_natural(function: Callable[..., Number], args: tuple[Symbol, ...]) -> bool | None:
+    """What a comparison of a size with a negative number gives whatever the size is; None for anything else."""
+    if function not in _COMPARISONS or len(args) != 2:
+        return None
+    plain = [type(arg.hint) is int and arg.hint < 0 for arg in args if arg.function == "constant"]
+    if plain != [True] or not any(map(_is_natural, args)):
+        return None
+    return bool(function(*[arg.hint if arg.function == "constant" else 0 for arg in args]))
+
+
+def _is_natural(symbol: Symbol) -> bool:
+    """Tell whether a number is a size, or a product or sum of such: it is never negative."""
+    if symbol.function == "constant":
+        return type(symbol.hint) is int and symbol.hint >= 0
+    if symbol.function in ("size", "numel", len):
+        return True
+    return symbol.function in (operator.add, operator.mul) and all(map(_is_natural, symbol.args))
 
 
 def _identity(function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol | None:
