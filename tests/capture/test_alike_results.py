@@ -178,3 +178,15 @@ def test_declared_operators_run_below_autograd_unless_they_are_composite() -> No
 
 def _by_hand(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(y.sum(), x, retain_graph=True)[0].detach()
+
+
+def _tangent(x: torch.Tensor) -> torch.Tensor:
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        return torch.autograd.forward_ad.unpack_dual(dual.sin()).tangent
+
+
+def test_tangents_are_of_values_that_are_computed() -> None:
+    x = torch.ones(2)
+    graphwright.trace(lambda x: x.sin(), x)
+    assert torch.equal(graphwright.trace(_tangent, x)(x * 2), _tangent(x * 2))

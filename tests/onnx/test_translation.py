@@ -32,3 +32,16 @@ def _load_experts() -> None:
         pytest.importorskip("transformers")
         declare_torchvision()
         importlib.import_module("transformers.integrations.moe")
+
+
+def rolled(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    shift = y.shape[0] // 2 if y.shape[0] > 4 else 0
+    return x.roll((-shift, shift, 1), (0, 2, -1)), x.roll(2, 0), x.roll(shift, 1)
+
+
+def test_rolls_by_sizes() -> None:
+    """As windows of attention are shifted where images are larger than a window."""
+    program = export(rolled, (torch.randn(5, 3, 4), torch.randn(6)), verify=True)
+    for length in (3, 9, 20):
+        x, y = torch.randn(5, 3, 4), torch.randn(length)
+        torch.testing.assert_close(program(x, y), rolled(x, y), rtol=0, atol=0)

@@ -140,6 +140,21 @@ def _write_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, *o
     return opset18.Where(seen, attended, zero)
 
 
+def _write_roll(x: Any, shifts: Any, dims: Sequence[int] = ()) -> Any:
+    """What is shifted by numbers that are found out when the model runs, too, as windows of attention are."""
+    shifts = shifts if isinstance(shifts, list | tuple) else [shifts]
+    if not dims or all(isinstance(each, int) for each in shifts):
+        return translation_of("aten::roll")(x, shifts, dims)
+    one, first, last = (constant(numpy.array([each])) for each in (1, 0, numpy.iinfo(numpy.int64).max))
+    for shift, dim in zip(shifts, dims, strict=True):
+        axis = constant(numpy.array([dim]))
+        given = constant(numpy.array([shift])) if isinstance(shift, int) else opset18.Reshape(shift, one)
+        size = opset18.Gather(opset18.Shape(x), axis)
+        start = opset18.Mod(opset18.Neg(given), opset18.Max(size, one))
+        x = opset18.Concat(opset18.Slice(x, start, last, axis), opset18.Slice(x, first, start, axis), axis=dim)
+    return x
+
+
 def _write_grouped_product(rows: Any, weights: Any, ends: Any) -> Any:
     """Rows that are sorted by their expert, times the weight of that: `ends` says where the rows of each end."""
     count, _, columns = weights.shape
@@ -178,6 +193,7 @@ def translations(bodies: dict[Any, ir.Function]) -> dict[Any, Callable[..., Any]
         **written,
         torch.ops.aten.gelu.default: _write_gelu,
         torch.ops.aten.mean.dim: _write_mean,
+        torch.ops.aten.roll.default: _write_roll,
         torch.ops.aten.scaled_dot_product_attention.default: _write_attention,
         **translations_of_integers(),
         **_of_libraries(),

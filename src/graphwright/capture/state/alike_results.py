@@ -285,8 +285,13 @@ def _is_telling(operator: Operator | None) -> bool:
     return operator is not None and not operator.acts and not operator.writes
 
 
+_OF_TANGENTS = frozenset({"_make_dual", "_unpack_dual"})  # of what a value was computed from, by forward derivatives
+
+
 def asks_no_history(function: Callable[..., Any]) -> bool:
     """Tell whether a function is known to look at its arguments alone, and not at what they were computed from."""
+    if getattr(function, "__name__", "") in _OF_TANGENTS:
+        return False
     operator = _operator(function)
     is_known = operator is not None and not operator.acts
     return is_known or (isinstance(function, OpOverload | OpOverloadPacket) and _runs_below_autograd(function))
