@@ -46,7 +46,7 @@ def may_hold(kind: type[nn.Module], name: str, value: Any, trust: Trust) -> bool
 def may_be_hook(value: Any, trust: Trust) -> bool:
     """Tell whether a file may have a hook, which is given the module: one of an allowed package, or of torch's own.
 
-    >>> may_be_hook(nn.utils.weight_norm(nn.Linear(1, 1))._forward_pre_hooks.popitem()[1], Trust())
+    >>> may_be_hook(nn.utils.spectral_norm(nn.Linear(1, 1))._forward_pre_hooks.popitem()[1], Trust())
     True
     >>> may_be_hook(slice, Trust())  # holds what it is given
     False
