@@ -545,3 +545,45 @@ def test_a_capture_with_guards_on_classes_of_numbers_is_captured_again() -> None
     for other in ((torch.tensor([0]),), (0, 2.5)):
         with pytest.raises(GuardError, match="was of class int"):
             again(x, *other)
+
+
+class Counts(nn.Module):
+    """Makes up for missing arguments before its hooks and `forward`, as layers of graph networks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __call__(self, x: torch.Tensor, index: torch.Tensor, size: int | None = None) -> torch.Tensor:
+        self.calls += 1
+        if size is None:
+            size = int(index.max()) + 1
+        return super().__call__(x, index, size=size)  # type: ignore[no-any-return]
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor, size: int) -> torch.Tensor:
+        return torch.zeros(size, x.shape[1]).index_add(0, index, x)
+
+
+@pytest.mark.parametrize(
+    "example", [(torch.ones(3, 2), torch.tensor([0, 1, 1])), (torch.ones(1, 2), torch.zeros(1).long(), 3)]
+)
+def test_a_class_with_a_call_of_its_own_says_what_forward_gets(example: Any) -> None:
+    model = Counts()
+    hooked = []
+    model.register_forward_pre_hook(lambda module, args: hooked.append(args))
+    gm = trace(model, example)
+    assert model.calls == 0 and "forward" not in vars(model)
+    x, index = torch.randn(4, 2), torch.tensor([4, 0, 0, 1])
+    assert torch.equal(gm(x, index), model(x, index)) and torch.equal(gm(x, index, 7), model(x, index, 7))
+
+
+def test_arguments_of_forward_itself_are_taken() -> None:
+    class Hides(nn.Module):
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return super().__call__(x, 2)  # type: ignore[no-any-return]
+
+        def forward(self, x: torch.Tensor, by: int) -> torch.Tensor:
+            return x * by
+
+    for example in [(torch.ones(2),), (torch.ones(2), 5)]:
+        assert trace(Hides(), example)(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]

@@ -27,6 +27,7 @@ from graphwright.runtime import (
 from graphwright.source import annotate, qualname_of
 from graphwright.values import parts
 
+Call = tuple[tuple[Any, ...], dict[str, Any]]
 Example = tuple[tuple[Any, ...], Mapping[str, Any]]
 Examples = Iterable[Any]
 Methods = Mapping[str, Any]
@@ -37,7 +38,7 @@ class EntryPoint:
     """One method of a module, or a function, called "forward", and the calls to capture it for."""
 
     name: str
-    examples: list[tuple[tuple[Any, ...], dict[str, Any]]]
+    examples: list[Call]
 
 
 def uncompiled_root(root: nn.Module | Callable[..., Any]) -> Any:
@@ -48,6 +49,47 @@ def uncompiled_root(root: nn.Module | Callable[..., Any]) -> Any:
 
 
 _COMPILED = "torch._dynamo.eval_frame"  # the module of the class that `torch.compile` wraps modules in
+
+
+class _Reached(BaseException):
+    """Raised where a call of a module comes to its `forward`."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__()
+        self.call = call
+
+
+def _handed_on(root: nn.Module | Callable[..., Any], call: Call) -> Call:
+    """The arguments that `forward` gets of a call: where the class of a module has a `__call__`, others than that.
+
+    What the class does before is done once, and the module is left as it was.
+    """
+    if not isinstance(root, nn.Module) or type(root).__call__ in (nn.Module.__call__, GraphModule.__call__):
+        return call
+    from graphwright.analysis import ModuleState  # a room that captures do not need
+
+    def reached(*args: Any, **kwargs: Any) -> None:
+        raise _Reached((args, kwargs))
+
+    state, own = ModuleState(root), vars(root)
+    before = {name: own[name] for name in _ON_THE_WAY if name in own}
+    own.update(dict.fromkeys(_ON_THE_WAY, reached))
+    try:
+        with torch.random.fork_rng(devices=[]):
+            root(*call[0], **call[1])
+    except _Reached as error:
+        return error.call
+    except Exception:  # these may be the arguments of `forward` already
+        return call
+    finally:
+        for name in _ON_THE_WAY:
+            own.pop(name, None)
+        own.update(before)
+        state.restore()
+    return call
+
+
+_ON_THE_WAY = ("_call_impl", "forward")  # what a call of a module comes to
 
 
 def entry_points(
@@ -83,9 +125,9 @@ def entry_points(
             fix="pass all positional example inputs as one tuple, then a dict of the others: trace(model, (x, y), {})",
         )
     if examples is not None:
-        return [EntryPoint("forward", _examples(list(examples), "examples"))]
+        return [EntryPoint("forward", [_handed_on(root, each) for each in _examples(list(examples), "examples")])]
     if methods is None:
-        return [EntryPoint("forward", [_example((args, kwargs or {}), "args")])]
+        return [EntryPoint("forward", [_handed_on(root, _example((args, kwargs or {}), "args"))])]
     if not methods:
         raise CaptureError("methods is empty", fix="name the methods to capture: methods={'forward': (args, kwargs)}")
     points = [EntryPoint(name, _of_method(name, wanted)) for name, wanted in methods.items()]
