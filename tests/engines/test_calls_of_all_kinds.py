@@ -114,6 +114,10 @@ def test_what_a_run_calls_by_itself_is_optimized(prefer: Callable[..., None]) ->
     with torch.no_grad():
         assert packed_for(fast.encoder, x) is not None
         torch.testing.assert_close(fast.generate(x), model.generate(x))
+        model.encoder = fast.encoder  # which may run on integers, and stays as it is
+        again = optimize_for_inference(model, examples=run, engines=("torch",))
+        assert packed_for(again.encoder, x) is not None
+        torch.testing.assert_close(again.generate(x), fast.generate(x))
 
 
 def test_one_capture_that_takes_an_object(model: Decoder, prefer: Callable[..., None]) -> None:

@@ -249,3 +249,11 @@ def test_rules_name_layers_of_parts_by_their_whole_paths() -> None:
     assert [q[path].decision for path in ("encoder.0", "encoder.2", "out")] == ["float", "dynamic", "weight"]
     with pytest.raises(QuantizationError, match=r"no layer has the module name 'encoder\.3'"):
         graphwright.quantize(model, mapping.set_module_name("encoder.3", None), run, engine=None)
+
+
+def test_what_is_optimized_already_stays_as_it_is() -> None:
+    model = Pair().eval().requires_grad_(False)
+    model.encoder = graphwright.optimize_for_inference(model.encoder, torch.randn(2, 64), engines=("torch",))
+    q = graphwright.quantize(model, weight_only_int8(), run)
+    assert {row.path for row in q.quantization.rows} == {"add", "out"}
+    assert (run(q) - run(model)).abs().max() < 0.05

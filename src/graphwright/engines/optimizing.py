@@ -34,6 +34,7 @@ from graphwright.engines.staging import (
     bound_values,
     call_of,
     computes_gradients,
+    has_form,
     has_several,
     staged,
     writes_state,
@@ -95,8 +96,11 @@ def optimize_for_inference(
     if args != () or kwargs or not calls:
         calls.insert(0, (args if isinstance(args, tuple) else (args,), dict(kwargs or {})))
     if recorded is not None:
-        model = recorded.with_other_parts(
-            lambda part, path, run: optimize_for_inference(
+
+        def optimized(part: nn.Module, path: str, run: Callable[[Any], Any]) -> nn.Module:
+            if has_form(part):
+                return part  # it may run on integers
+            return optimize_for_inference(
                 part,
                 engines=engines,
                 precision=precision,
@@ -104,7 +108,8 @@ def optimize_for_inference(
                 tolerance=tolerance,
                 keep_decisions=keep_decisions,
             )
-        )
+
+        model = recorded.with_other_parts(optimized)
     if isinstance(model, GraphModule):
         gm = model
     elif recorded is not None:

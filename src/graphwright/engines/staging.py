@@ -76,6 +76,11 @@ def has_several(gm: GraphModule) -> bool:
     return any(node.target is choose for node in entry_points_of(gm)["forward"].graph.nodes)
 
 
+def has_form(module: nn.Module) -> bool:
+    """Tell whether a module is a captured one whose code is in another form already: inlined, optimized or lowered."""
+    return isinstance(module, GraphModule) and any(entry.form for entry in entry_points_of(module).values())
+
+
 def bound_values(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     """The value of each parameter of a program."""
     try:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphwright.analysis import same_randomness
 from graphwright.capture import recorded_run
-from graphwright.engines import Call, calling_all, fastest, has_several
+from graphwright.engines import Call, calling_all, fastest, has_form, has_several
 from graphwright.errors import QuantizationError
 from graphwright.progress import shown
 from graphwright.quantization.backends import Backend, x86
@@ -89,7 +89,7 @@ def quantize_model(
     calls += recorded.calls["forward"]
 
     def quantized(part: nn.Module, path: str, run: Callable[[Any], Any]) -> nn.Module:
-        if isinstance(part, GraphModule) and QUANTIZED in part.meta:
+        if has_form(part) or (isinstance(part, GraphModule) and QUANTIZED in part.meta):
             return part
         q = quantize_model(part, mapping.within(path), run, backend=backend, engine=engine)
         return q if len(q.quantization) else part

@@ -25,7 +25,7 @@ from graphwright.hierarchy import paths_in
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime import facts_of_modules, new_object
-from graphwright.source import closure_of, held_by, names_in, stored_globals
+from graphwright.source import by_code, closure_of, held_by, names_in, stored_globals
 from graphwright.values import parts
 
 
@@ -161,11 +161,17 @@ def _codes(function: FunctionType) -> list[CodeType]:
     for code in found:
         for name in names_in(code):
             named = function.__globals__.get(name)
-            if type(named) is FunctionType and named.__globals__ is function.__globals__:
-                asks = any(step.opname in _ASKING for step in dis.get_instructions(named.__code__))
-                if asks and named.__code__ not in found:
-                    found.append(named.__code__)
+            if type(named) is not FunctionType or named.__globals__ is not function.__globals__:
+                continue
+            if named.__code__ not in found and _asks(named.__code__):
+                found.append(named.__code__)
     return found
+
+
+@by_code
+def _asks(code: CodeType) -> bool:
+    """Tell whether code compares something, so that it may ask what is what."""
+    return any(step.opname in _ASKING for step in dis.get_instructions(code))
 
 
 _ASKING = ("IS_OP", "CONTAINS_OP", "COMPARE_OP")

@@ -66,16 +66,13 @@ class Listening:
         self._running: dict[int, tuple[FrameType, int]] = {}
         self._storing: dict[int, frozenset[str]] = {}  # functions that run, and the variables into which they store
         self._quiet: dict[int, CodeType] = {}  # functions of torch's and ours, whatever they do: by id
-        self._watch: Callable[..., Any] | None = None  # that of the capture, which goes on
         self._hearing: Hearing | None = None
 
     def is_started(self, frame: FrameType | None) -> bool:
         """Begin, in the call of a function, with those that are running from where they are. Tell whether it is on."""
         if not self.is_on or self.is_changed:
-            watch = self._examples.watch
-            self._watch = None if watch is None else watch.profile
             self.is_changed, self.is_on, self._storing = False, is_watch(sys.getprofile()), {}
-            self._hearing = Hearing(self._examples, self._heard, watch) if self.is_on else None
+            self._hearing = Hearing(self._examples, self._heard, self._examples.watch) if self.is_on else None
             self._running = {id(each): (each, each.f_lasti) for each in _frames(frame)}
         return self.is_on
 
@@ -126,8 +123,8 @@ class Listening:
         return self.is_changed
 
     def _heard(self, frame: FrameType, event: str, argument: Any) -> None:
-        if self._watch is not None:
-            self._watch(frame, event, argument)
+        if self._examples.watch is not None:  # which goes on
+            self._examples.watch.profile(frame, event, argument)
         code = frame.f_code
         if id(code) in self._quiet:
             return

@@ -230,7 +230,7 @@ class Shells:
     def _key(self, key: Any, memo: dict[int, Any]) -> Any:
         """What stands for a key or member; the id of a module is the id of its shell."""
         if type(key) is int and key in self.tree.paths:
-            return id(self._made(next(module for module, _ in self.tree.modules if id(module) == key)))
+            return id(self._made(self.tree.modules[0][0].get_submodule(self.tree.paths[key])))
         return self._mapped(key, memo)
 
 
