@@ -39,7 +39,7 @@ class Use:
 
     None of them is there where the value is kept or returned, or all of it is asked for. `may_wait`: it is read of a
     variable, by the function itself, which may as well end without it; `may_recur`: or use it several times. `result`:
-    what is asked, at once, of what the call gives.
+    what is asked, at once, of what the call gives. `kept`: a variable, and the attribute of its object that gets it.
     """
 
     index: int | None = None
@@ -47,6 +47,7 @@ class Use:
     call: ast.Call | None = None
     asked: Asked | None = None
     result: Asked | None = None
+    kept: tuple[str, str] | None = None
     is_returned: bool = False
     may_wait: bool = False
     may_recur: bool = False
@@ -67,12 +68,16 @@ def uses_of(code: CodeType, instruction: int) -> tuple[Use, ...]:
         return _ASKED
     parents = _parents(statement)
     parent = parents[found]
-    variable = _variable(found, parent, parents)
-    return (_use(found, parents),) if variable is None else (*_reads(code, position[0], variable),) or _ASKED
+    target = _target(found, parent, parents)
+    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+        return (Use(kept=(target.value.id, target.attr)),)
+    if isinstance(target, ast.Name):
+        return (*_reads(code, position[0], target),) or _ASKED
+    return (_use(found, parents),)
 
 
-def _variable(found: ast.AST, parent: ast.AST, parents: _Parents) -> ast.Name | None:
-    """The variable that a statement gives a value to, alone or as one of several."""
+def _target(found: ast.AST, parent: ast.AST, parents: _Parents) -> ast.expr | None:
+    """What a statement gives a value to, alone or as one of several."""
     place = -1
     if isinstance(parent, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in parent.elts):
         place, parent = parent.elts.index(found), parents[parent]  # type: ignore[arg-type]
@@ -80,7 +85,7 @@ def _variable(found: ast.AST, parent: ast.AST, parents: _Parents) -> ast.Name | 
     if place >= 0:
         is_alike = isinstance(target, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in target.elts)
         target = target.elts[place] if is_alike and place < len(target.elts) else None  # type: ignore[union-attr]
-    return target if isinstance(target, ast.Name) else None
+    return target
 
 
 def parameter_uses(code: CodeType, line: int, name: str) -> tuple[Use, ...]:

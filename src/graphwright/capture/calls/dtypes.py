@@ -22,6 +22,7 @@ from torch import nn
 
 from graphwright.capture.calls.dtype_questions import alike, is_read_at_the_call
 from graphwright.capture.calls.facts import dtype_of, program_frame, take_dtype
+from graphwright.capture.calls.kept_values import KeptValue, KeptValues
 from graphwright.capture.conversion.calls_left import is_called_by_runtime
 from graphwright.capture.conversion.conversion import is_converted, original_code
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -73,6 +74,7 @@ class Dtypes:
     def __init__(self, recorder: TypedCapture) -> None:
         self._recorder = recorder
         self.handed: dict[tuple[int, tuple[int, int]], _Handed] = {}  # by frame of the call, and place of the argument
+        self.kept = KeptValues()
 
     def read(self, tensor: torch.Tensor, frame: FrameType | None, at: str) -> None:
         """Note that the program reads the dtype of a tensor, in a frame of its own."""
@@ -85,6 +87,8 @@ class Dtypes:
 
     def _follow(self, tensor: torch.Tensor, uses: tuple[Use, ...], frame: FrameType | None, at: str) -> None:
         """Note what a function does with the dtype of a tensor."""
+        if len(uses) == 1 and uses[0].kept is not None and self._is_kept(tensor, uses[0].kept, frame, at):
+            return
         told = [_as_good(use, tensor, frame) for use in uses if use.argument is None]
         if frame is None or not uses or None in told:
             take_dtype(self._recorder, tensor, None, at)
@@ -107,6 +111,28 @@ class Dtypes:
                 handed = _Handed(tensor, use, at, is_reached=not is_seen, caller=caller)
                 handed.has_arrived = _would_arrive(called, use)
                 self.handed[key] = handed
+
+    def let_keep(
+        self, owner: Any, name: str, value: torch.dtype | torch.device, node: Callable[[], Node], ask: Callable[[], Any]
+    ) -> bool:
+        """Have an input keep a dtype or device that is read at the call; `ask`, where the program asks for it."""
+        if not self.kept.may_keep(owner, name):
+            return False
+        self.kept.put(owner, name, KeptValue(value, node, lambda reader: ask()))
+        return True
+
+    def _is_kept(self, tensor: torch.Tensor, place: tuple[str, str], frame: FrameType | None, at: str) -> bool:
+        """Have an object keep a dtype so that it tells which tensor's it is, where that can be."""
+        if frame is None or self._recorder.region is not self._recorder.root:
+            return False
+        owner = frame.f_locals.get(place[0])
+        keeping = self._recorder.keeping
+        if not self.kept.may_keep(owner, place[1]) or (keeping is not None and id(owner) in keeping.kept_tables()):
+            return False
+        value = KeptValue(dtype_of(tensor), lambda: self.node_of(tensor), lambda reader: self.read(tensor, reader, at))
+        self._recorder.keep.append(tensor)
+        self.kept.expect(owner, place[1], value, frame)
+        return True
 
     def given(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A converted function is about to call something. `put_into` tells whether torch gets what it hands on."""

@@ -253,6 +253,11 @@ class Dtypes(Protocol):
 
     handed: dict[Any, Any]
 
+    def let_keep(
+        self, owner: Any, name: str, value: torch.dtype | torch.device, node: Callable[[], Node], ask: Callable[[], Any]
+    ) -> bool:
+        """Have an input keep a dtype or device that is read at the call; `ask`, where the program asks for it."""
+
     def read(self, tensor: torch.Tensor, frame: FrameType | None, at: str) -> None:
         """Note that the program reads the dtype of a tensor, in a frame of its own."""
 

@@ -321,7 +321,12 @@ class Inputs:
             if id(held) in self._inside:
                 mine: Any = weakref.ref(self._inside[id(held)])
             else:
-                mine = inner(name, item, self._field_maker(make, name, reads_plainly(value, name)))
+                maker = self._field_maker(make, name, reads_plainly(value, name))
+                ask = functools.partial(inner, name, item, maker)
+                is_value = type(item) in (torch.dtype, torch.device)
+                if is_value and self._recorder.dtypes.let_keep(same, name, item, maker, ask):
+                    continue
+                mine = ask()
             hold(same, name, mine)
         return same
 

@@ -41,6 +41,7 @@ _GROWING = frozenset({
     ("transforms", "_noted"), ("reads", "found_missing"), ("ledger", "reads"), ("ledger", "unforeseen"),
     ("ledger", "of_inputs"),
     ("writes", "counts"), ("writes", "_sizes"), ("tensors", "_devices"), ("tensors", "_paths"),
+    ("dtypes", "kept", "_opened"),
     ("questions", "knowledge", "conditions", "_parts"), ("questions", "knowledge", "conditions", "_deciders"),
 })  # fmt: skip
 # They hold what the program has, and have a way of their own to tell what has changed.

@@ -238,8 +238,10 @@ class Program:
         """Leave variables, objects of modules, and generators of random numbers, as they were before the pass."""
         for standing in self.standing:
             standing.leave()
-        if self.recorder is not None and self.recorder.keeping is not None:
-            self.recorder.keeping.put_back()
+        if self.recorder is not None:
+            self.recorder.dtypes.kept.put_back()
+            if self.recorder.keeping is not None:
+                self.recorder.keeping.put_back()
         self.world.put_back()
         self.tags.put_back(self.world.attributes())
         if self.held is not None:

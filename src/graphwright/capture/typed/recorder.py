@@ -24,6 +24,7 @@ from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes
 from graphwright.capture.calls.facts import note_count
 from graphwright.capture.calls.gradients import on_any_way
+from graphwright.capture.calls.kept_values import KeptValue
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
 from graphwright.capture.calls.result_dtypes import unforeseen
 from graphwright.capture.containers.joining import Joining
@@ -153,6 +154,7 @@ class Recorder:
         """Run the program with everything recorded."""
         self.is_running, is_over = True, False
         try:
+            self.dtypes.kept.enter_classes()
             with capturing(self), RecordingMode(self):
                 result = run(drained, (self.questions.staging.converted(function), args, kwargs), {})
                 for leaf in leaves(result):
@@ -170,6 +172,7 @@ class Recorder:
             pass
         finally:
             self.is_running = False
+            self.dtypes.kept.leave_classes()
             self.repeats.stop()
             self.callers.forget(is_over)
             self.attempts.forget()
@@ -526,6 +529,8 @@ class Recorder:
             return whole
         if kind is torch.device:
             return self.tensors.device_node(value)
+        if kind is KeptValue:
+            return value.node()
         if kind is tuple:
             return tuple([self.argument(item) for item in value])
         if isinstance(value, torch.Size):
