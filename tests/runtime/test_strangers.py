@@ -234,6 +234,29 @@ def test_private_attributes_are_data_alone(program: tuple[str, dict[str, torch.T
             gm(torch.ones(2))
 
 
+def test_the_data_of_tensors_is_set_to_data_of_their_kind(
+    program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    weight = "a", "get_attr", "inner.bias", [], {}
+    sets = calls("c", "builtins:setattr", A, "data", B)
+    steps = [weight, calls("b", "torch:relu", A), sets, calls("d", "torch:abs", A)]
+    gm = graphwright.load(crafted(program, steps, tmp_path / "good.gw"))
+    assert "write_data" in gm.code
+    assert torch.equal(gm(torch.ones(2)), gm.inner.bias)
+    assert bool((gm.inner.bias >= 0).all())
+    graphwright.save(gm, tmp_path / "again.gw")
+    assert nodes_in(tmp_path / "again.gw") == nodes_in(tmp_path / "good.gw")
+    for given in (calls("b", "torch:zeros", 3), calls("b", "torch:zeros", [2, 2]), calls("b", SPACE)):
+        gm = graphwright.load(crafted(program, [weight, given, *steps[2:]], tmp_path / "bad.gw"))
+        before = gm.inner.bias.clone()
+        with pytest.raises(GraphwrightError, match="a program that was loaded from a file may not set 'data'"):
+            gm(torch.ones(2))
+        assert torch.equal(gm.inner.bias, before)
+    for args in ((A, "grad", B), (A, "__class__", B), (A, B, B), (A, "data")):
+        with pytest.raises(LoadError, match="may set no attribute but the data of a tensor"):
+            graphwright.load(crafted(program, [*steps[:2], calls("c", "builtins:setattr", *args)], tmp_path / "bad.gw"))
+
+
 def test_what_is_looked_at_when_the_program_runs_is_saved_as_it_was(
     program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
 ) -> None:

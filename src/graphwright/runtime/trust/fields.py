@@ -1,4 +1,4 @@
-"""Reading an attribute that has to be data: where the class of a value is known only when the program runs."""
+"""Attributes that have to be data, read and written: what a value is is known only when the program runs."""
 
 from __future__ import annotations
 
@@ -92,3 +92,30 @@ def read_private(value: Any, name: str, *default: Any) -> Any:
             fix="load the program from its source",
         )
     return found
+
+
+def write_data(tensor: Any, name: str, value: Any) -> None:
+    """Give a tensor other data of its shape and kind: `tensor.data = value`.
+
+    Stands for `setattr` in programs that come from a file. Raises GraphError for all else.
+
+    >>> weight = nn.Parameter(torch.ones(2))
+    >>> write_data(weight, "data", torch.zeros(2))
+    >>> weight
+    Parameter containing:
+    tensor([0., 0.], requires_grad=True)
+    >>> write_data(weight, "data", torch.zeros(3))
+    Traceback (most recent call last):
+    graphwright.errors.GraphError: a program that was loaded from a file may not set 'data' of a tensor of [2] to one...
+    """
+    both = tensor, value
+    if name != "data" or not all(type(each) in (torch.Tensor, nn.Parameter) for each in both):
+        what = f"set {name!r} of a {type(tensor).__name__}"
+    elif len({(each.shape, each.dtype, each.device, each.layout) for each in both}) > 1:
+        what = f"set 'data' of a tensor of {list(tensor.shape)} to one of {list(value.shape)}, or of another kind"
+    else:
+        tensor.data = value
+        return
+    raise GraphError(
+        f"a program that was loaded from a file may not {what}", fix="give the tensor data of its own shape and dtype"
+    )

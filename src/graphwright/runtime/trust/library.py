@@ -84,13 +84,13 @@ _ARRAYS_MADE = (
 )  # fmt: skip
 # These call, read by name, enter or raise what they are given: as the target of a node it can be seen what that is.
 TARGETS_ALONE = (
-    copy.copy, copy.deepcopy, getattr, hasattr, iter, print, sorted, min, max, heapq.merge, heapq.nlargest,
+    copy.copy, copy.deepcopy, getattr, hasattr, setattr, iter, print, sorted, min, max, heapq.merge, heapq.nlargest,
     heapq.nsmallest, collections.defaultdict, ops.cond, ops.while_loop, ops.for_loop, ops.transformed,
     ops.Entering, ops.enter_context,
     ops.exit_context, ops.raise_error, ops.generated, ops.write_attribute, ops.set_attribute,
     ops.delete_attribute, ops.evaluated, ops.expect_bound, ops.unpack, objects.attributes_of, objects.attribute_names,
     objects.new_object, objects.array_facts, objects.layer_facts, fields.read_attributes, fields.read_field,
-    fields.read_private,
+    fields.read_private, fields.write_data,
     torch.utils.checkpoint.checkpoint, torch.func.functional_call, isinstance, dispatch.choose, dispatch.refuse_call,
     *guards.EXPECTATIONS, *MANAGERS,
 )  # fmt: skip

@@ -43,7 +43,7 @@ from graphwright.runtime import dispatch, guards
 from graphwright.runtime.graph_module import GraphModule
 from graphwright.runtime.objects import attributes_of, new_object, state_of
 from graphwright.runtime.outside import Outside
-from graphwright.runtime.trust.fields import read_attributes, read_field, read_private
+from graphwright.runtime.trust.fields import read_attributes, read_field, read_private, write_data
 from graphwright.runtime.trust.kinds import Kinds
 from graphwright.runtime.trust.library import CONTAINERS, MANAGERS, is_exception
 from graphwright.runtime.trust.members import is_data, is_field, is_method, is_private, is_secret
@@ -66,6 +66,7 @@ _MOST = {
     copy.deepcopy: 1,
     iter: 1,
     hasattr: 2,
+    setattr: 3,
     getattr: 3,
     read_field: 3,
     read_private: 3,
@@ -77,7 +78,12 @@ _PRINTED = {"sep", "end", "flush"}
 _ARGUMENTS = (dict, list, tuple, set, frozenset, slice)  # containers; all else is an object that the file holds
 _CLOSED_KEYWORDS = {"cdata"}  # an address
 # What stands in programs from files for what they say, and looks when they run.
-PLAINLY = {read_field: getattr, read_private: getattr, read_attributes: attributes_of}
+PLAINLY = {
+    read_field: getattr,
+    read_private: getattr,
+    read_attributes: attributes_of,
+    write_data: setattr,
+}
 
 
 def verify(graph: Graph, root: nn.Module, trust: Trust, is_only_asked: bool = False) -> None:
@@ -182,6 +188,10 @@ class _Verifier:
             self._field(node)
         elif target is attributes_of and not self._is_only_asked:
             node.target = read_attributes
+        elif target in (setattr, write_data):
+            if len(args) != 3 or args[1] != "data":
+                _refuse("a file may set no attribute but the data of a tensor")
+            node.target = target if self._is_only_asked else write_data
         elif target in (set_attribute, delete_attribute):
             if len(args) < 2 or not _is_own_name(args[1]):
                 _refuse("a file may not change that attribute")
