@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import heapq
 import itertools
+import operator
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -66,8 +69,46 @@ def compared(x: torch.Tensor) -> torch.Tensor:
     return y + 1 if torch.is_nonzero(x[0] > 0) else y
 
 
+def in_lists(x: torch.Tensor) -> Any:
+    found, queue = [], collections.deque([x.numpy()])
+    for i in range(3):
+        found.append(x.numpy() * i)
+    queue.appendleft(found[1])
+    found.insert(0, queue[0])
+    found += [found[0].copy()]
+    list.append(found, x.numpy() + 1)
+    return torch.from_numpy(np.concatenate(found)), len(found)
+
+
+def in_dicts(x: torch.Tensor) -> Any:
+    means, other = collections.defaultdict(list), {}
+    means["x"].append(x.numpy())
+    other.update({"a": x.numpy().sum()}, b=x.numpy().max())
+    other.setdefault("c", []).append(other["a"] + 1)
+    operator.setitem(other, "d", other["c"][0])
+    return x + means["x"][0].sum(), {key: float(value[0] if key == "c" else value) for key, value in other.items()}
+
+
+class Kept:
+    pass
+
+
+def in_objects_and_heaps(x: torch.Tensor) -> Any:
+    kept, heap = Kept(), []
+    setattr(kept, "array", x.numpy())  # noqa: B010
+    heapq.heappush(heap, (1, kept.array))
+    heapq.heappush(heap, (0, kept.array * 2))
+    return x + heapq.heappop(heap)[1].sum()
+
+
+def largest(x: torch.Tensor) -> Any:
+    values = [x.numpy().sum(), x.numpy().max()]
+    return x + max(values), sorted(values)[0] + x
+
+
 PROGRAMS: list[Callable[[torch.Tensor], Any]] = [
     *(generator, numbers, array, array_decides, implicit_array, sizes_to_numpy, passed_on, compared),
+    *(in_lists, in_dicts, in_objects_and_heaps, largest),
 ]
 
 

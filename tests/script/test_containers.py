@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import heapq
+import numbers
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, DefaultDict, Deque, Dict, List, Tuple
 
@@ -422,6 +423,36 @@ def nested_comps(x):
     )
 
 
+@program((X,))
+def defaults(x):
+    taken = {"a": 1}.pop("b", None)
+    largest = max([i for i in range(x.shape[0]) if i > 5], default=None)
+    return taken is None, largest is None, isinstance({"a": 1}.pop("b", 2.5), float)
+
+
+@program((X,))
+def kept_lists(x):
+    lists = {}
+    for i in range(x.shape[0]):
+        lists.setdefault("all", []).append(x[i])
+    lists.update({"none": [x]}, other=[x + 1])
+    return lists
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+@program((X,))
+def classes_of_containers(x):
+    named, words = Pair(x, 2), {"a", "b"}
+    return (
+        isinstance(words, set), isinstance(words, frozenset), isinstance(range(3), range), isinstance(named, Pair),
+        isinstance(x.max(0), Pair), isinstance(range(3), collections.abc.Sequence),
+        isinstance(x.shape[0], numbers.Number), isinstance(x.dtype, collections.abc.Hashable),
+        hasattr(named, "_asdict"), hasattr((1, 2), "_asdict"),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("function", "inputs"), PROGRAMS, ids=[function.__name__ for function, _ in PROGRAMS])
 def test_as_in_python(function: Any, inputs: Any) -> None:
     check(function, inputs, interpret=False, gradients=False)
@@ -456,6 +487,34 @@ def appends_unlike(v: List[int]):
     return found
 
 
+def puts_none(v: List[int]):
+    kept = {"a": 1}
+    kept.setdefault("b")
+    return kept["b"] is None
+
+
+def updates_unlike(v: List[int]):
+    kept = {"a": 1}
+    kept.update(b=None)
+    return kept["b"] is None
+
+
+def adds_none(v: List[int]):
+    kept = {1}
+    kept.add(None)
+    return kept
+
+
+def slices_unlike(v: List[int]):
+    v[:1] = [None]
+    return v
+
+
+def appends_a_float(v: List[int]):
+    v.append(2.5)
+    return isinstance(v[-1], float)
+
+
 @dataclasses.dataclass
 class Point:
     x: Tensor
@@ -475,6 +534,11 @@ def replaces(point: Point):
         (slices_a_queue, "a value of type Deque[int] has no item for a slice", "list(queue)[1:]"),
         (adds_unlike, "`+` is not defined for Deque[int] and List[int]", "convert one of them"),
         (appends_unlike, "a deque of int items is given str", "annotate it"),
+        (puts_none, "a dict of int items is given None", "annotate it"),
+        (updates_unlike, "a dict of int items is given None", "annotate it"),
+        (adds_none, "a set of int items is given None", "annotate it"),
+        (slices_unlike, "an item of List[int] cannot be None", "use another container"),
+        (appends_a_float, "a list of int items is given float", "annotate it"),
         (replaces, "dataclasses.replace cannot be scripted", "make another one"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

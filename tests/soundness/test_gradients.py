@@ -530,3 +530,30 @@ def test_modules_that_have_gone_do_not_have_all_looked_through_again(monkeypatch
         assert "gone" in modes._looked_at
     modes.modes_of(full)
     assert modes._looked_at == sys.modules.keys()
+
+
+def removes_a_hook(x: torch.Tensor) -> torch.Tensor:
+    handle = x.register_hook(lambda gradient: gradient * 2)
+    y = x * 3
+    y.register_hook(lambda gradient: gradient * 5)
+    handle.remove()
+    return y
+
+
+def removes_where_data_says_so(x: torch.Tensor) -> torch.Tensor:
+    handles = [y.register_hook(lambda gradient: gradient * 2) for y in (x * 1, x)]
+    if x.sum() > 0:
+        handles[1].remove()
+    return x * 3
+
+
+@pytest.mark.parametrize("program", [removes_a_hook, removes_where_data_says_so])
+def test_hooks_of_tensors_are_removed_where_the_program_removes_them(program: Any) -> None:
+    captured = trace(program, torch.ones(3, requires_grad=True))
+    for sign in (1, -1):
+        found = []
+        for function in (program, captured):
+            x = torch.full((3,), float(sign), requires_grad=True)
+            function(x).sum().backward()
+            found.append(x.grad)
+        assert torch.equal(*found), sign

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -255,3 +256,23 @@ def test_several_methods_have_constants_of_their_own_names() -> None:
     for method in (gm.forward, gm.other):
         with pytest.raises(GuardError, match=r"self\.rows was"):
             method(X)
+
+
+class Told:
+    """An object outside of the program whose list holds its own methods, and which cannot be copied."""
+
+    def __init__(self) -> None:
+        self.calls = [(self.scale, (2,)), (torch, ())]
+        self.lock = threading.Lock()
+
+    def scale(self) -> int:
+        return len(self.calls)
+
+
+def test_a_list_that_holds_methods_of_its_own_holder_is_compared_without_a_copy_of_it() -> None:
+    told, x = Told(), torch.ones(2)
+    captured = trace(lambda x: x * told.scale(), x)
+    assert torch.equal(captured(x), x * 2)
+    told.calls.append((told.scale, ()))
+    with pytest.raises(GuardError, match=r"told\.calls was"):
+        captured(x)

@@ -146,12 +146,26 @@ def tensors_inside(value: Any) -> Iterator[torch.Tensor]:
 
 
 def copied_around(value: Any) -> Any:
-    """A copy of a container, with the very tensors in it."""
-    if isinstance(value, torch.Tensor):
-        return value
-    if type(value) is dict:
-        return {key: copied_around(item) for key, item in value.items()}
-    return type(value)(map(copied_around, value)) if type(value) in (list, tuple) else copy.deepcopy(value)
+    """A copy of a container, with the very tensors and functions in it, and the methods of the very objects.
+
+    >>> items = [torch.relu, [[].append]]
+    >>> copied = copied_around(items)
+    >>> copied == items, copied is items
+    (True, False)
+    """
+    return copy.deepcopy(value, {id(kept): kept for kept in _kept_inside(value)})
+
+
+def _kept_inside(value: Any) -> Iterator[Any]:
+    """What is no container, as far as one looks into those that a value holds, which may hold themselves."""
+    waiting, seen = [value], set[int]()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (torch.Tensor, *_TOLD_BY_TEXT)):
+            yield value
+        elif isinstance(value, (dict, *_SEQUENCES, *_UNORDERED)) and id(value) not in seen:
+            seen.add(id(value))
+            waiting += [*value, *value.values()] if isinstance(value, dict) else value
 
 
 def _kind_of(tensor: torch.Tensor) -> str:

@@ -9,7 +9,6 @@ it goes where the graph goes. What it looks at in a call is found once for each 
 from __future__ import annotations
 
 import collections
-import copy
 import functools
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
@@ -430,7 +429,7 @@ class Bound:
                             held = held_at(module, each)
                             self._of_tensors.append(({each: held}, each, fact, getattr(held, fact, None)))
         held = [table.get(name) for table, name in self._containers]
-        self._contents = [(copy.deepcopy(value), kinds_in(value)) for value in held]
+        self._contents = [(copied_around(value), kinds_in(value)) for value in held]
         self._then = [dict(table) for table in self._tables]
         self._types = [*map(type, self._typed)]
         self._now = *map(list, zip(*reads, strict=True)), [ABSENT] * len(reads)

@@ -114,7 +114,10 @@ class ObjectType(Type):
 
 
 _NUMBERS = (INT, FLOAT, NUMBER)
-_CLASSES: dict[Type, type] = {TENSOR: torch.Tensor, INT: int, FLOAT: float, STR: str, BOOL: bool}
+_CLASSES: dict[Type, type] = {
+    TENSOR: torch.Tensor, INT: int, FLOAT: float, STR: str, BOOL: bool, COMPLEX: complex, NONE: type(None),
+    RANGE: range, DTYPE: torch.dtype, DEVICE: torch.device, GENERATOR: torch.Generator,
+}  # fmt: skip
 
 
 def resolved(kind: Type) -> Type:
@@ -137,7 +140,7 @@ def class_of(kind: Type) -> type | None:
     """
     if isinstance(kind, ObjectType):
         return kind.kind
-    return _CLASSES.get(kind) if isinstance(kind, TensorKind | NumberKind | TextKind) else None
+    return None if isinstance(kind, Hole | AnyKind) else _CLASSES.get(kind)
 
 
 def is_optional(kind: Type) -> bool:

@@ -116,6 +116,8 @@ class Joining:
             kind = TensorKind.like(self._recorder.example(tensor), may_be_number=starts)
             may_be_none = entry is None or after is None or _is_optional(entry) or _is_optional(after)
             return OptionalKind(kind) if may_be_none else kind
+        if ObjectProxy in (type(entry), type(after)):
+            raise Unlike("an object outside of torch")
         number = _number_kind(after) or type(after)
         before = _number_kind(entry)
         if before is not None and _ORDER.index(before) > _ORDER.index(number):

@@ -6,8 +6,12 @@ that take functions, modules, functions that take arrays, exceptions. None: call
 
 from __future__ import annotations
 
+import bisect
 import functools
+import heapq
+import operator
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -166,11 +170,27 @@ def _by_arguments(
             questions.staging.convert_called(function)
             break
     takes_arrays = is_foreign(function)
-    if takes_arrays or (recorder.has_objects and holds_objects(args, kwargs)):
+    if takes_arrays or (recorder.has_objects and holds_objects(args, kwargs) and not _only_moves(function)):
         if takes_arrays or not isinstance(function, FunctionType | MethodType) or is_torch(function):
             return _taking(_foreign_called, recorder, function)
         questions.staging.convert_called(function)
     return None
+
+
+def _only_moves(function: Callable[..., Any]) -> bool:
+    """Tell whether what a function of C is given is kept as it is: in containers of Python's, or attributes."""
+    if type(function) is BuiltinFunctionType and function in _MOVING:
+        return True
+    owner = getattr(function, "__self__", None)
+    return issubclass(type(owner), _CONTAINERS) or getattr(function, "__objclass__", None) in _CONTAINERS
+
+
+_CONTAINERS = (list, dict, set, frozenset, tuple, deque, OrderedDict)
+_MOVING = frozenset({
+    setattr, getattr, operator.setitem, operator.getitem, operator.delitem, next, iter,
+    heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop, heapq.heapreplace,
+    bisect.insort, bisect.insort_left,
+})  # fmt: skip
 
 
 def _foreign_called(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
@@ -472,7 +473,8 @@ class Recorder:
             return type(value)(
                 (key, self._items(item, self.item_node(node, key), (), gives_data)) for key, item in value.items()
             )
-        if isinstance(value, numpy.ndarray | numpy.generic) or (gives_data and not isinstance(value, _KINDS)):
+        is_object = isinstance(value, numpy.ndarray | numpy.generic | RemovableHandle)
+        if is_object or (gives_data and not isinstance(value, _KINDS)):
             return self._object(value, node)
         if isinstance(value, _TOLD):
             self.node("call_function", expect, (node, value, self.where() or ""), {}, name="guard")
@@ -641,8 +643,6 @@ class Recorder:
 
 
 _KINDS = (type(None), str, torch.dtype, torch.device, torch.layout, torch.Size, type)
-
-
 _TOLD = (str, bytes, torch.dtype, torch.layout)  # what an operation tells of tensors: the example's, and guarded
 
 

@@ -183,6 +183,7 @@ def _extreme(function: Any) -> Callable[..., Value]:
         if all(isinstance(arg, Const) for arg in args) and any(arg.fixed for arg in args) and len(args) > 1:  # type: ignore[attr-defined]
             return constant(function(*[arg.value for arg in args]), True)  # type: ignore[attr-defined]
         kinds = [item_type(args[0].type)] if len(args) == 1 else [arg.type for arg in args]
+        kinds += [value.type for name, value in kwargs.items() if name == "default"]
         kind = kinds[0]
         for other in kinds[1:]:
             kind = None if kind is None or other is None else join(kind, other)

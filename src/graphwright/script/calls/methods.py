@@ -43,6 +43,7 @@ from graphwright.script.types import (
     SetType,
     TupleType,
     Type,
+    accepts,
     is_number,
     item_type,
     join,
@@ -142,9 +143,9 @@ def _result(
         if name == "numel":  # of sizes
             return INT
     elif isinstance(kind, DictType):
-        python, found = kind.kind, _of_dict(c, kind, name, args, node)
+        python, found = kind.kind, _of_dict(c, kind, name, args, kwargs, node)
     elif isinstance(kind, SetType):
-        python, found = set, _of_set(kind, name, args)
+        python, found = set, _of_set(c, kind, name, args, node)
     elif is_number(kind):
         python, found = _CLASSES_OF_NUMBERS.get(kind, int), _NUMBER_RESULTS.get(name, kind)
     elif isinstance(kind, TupleType):
@@ -168,30 +169,46 @@ def _of_list(c: Context, kind: ListType, name: str, args: list[Value], node: ast
     return {"pop": item, "popleft": item, "index": INT, "count": INT, "copy": kind}.get(name, NONE)
 
 
-def _of_dict(c: Context, kind: DictType, name: str, args: list[Value], node: ast.AST) -> Type | None:
+def _of_dict(
+    c: Context, kind: DictType, name: str, args: list[Value], kwargs: dict[str, Value], node: ast.AST
+) -> Type | None:
+    for key, item in _put_in(kind, name, args, kwargs):
+        _agree(c, kind.key, key, "a dict with keys", node)
+        _agree(c, kind.item, item, "a dict", node)
     key, value = _item_of(kind.key), _item_of(kind.item)
-    if name == "get":
-        other = args[1].type if len(args) > 1 else NONE
-        return join(value, other) or ANY
+    other = args[1].type if len(args) > 1 else NONE if name == "get" else value
     known: dict[str, Type] = {
         "keys": IteratorType(key), "values": IteratorType(value), "items": IteratorType(TupleType((key, value))),
-        "pop": value, "setdefault": value, "copy": kind, "popitem": TupleType((key, value)),
+        **dict.fromkeys(("get", "pop"), join(value, other) or ANY),
+        "setdefault": value, "copy": kind, "popitem": TupleType((key, value)),
     }  # fmt: skip
     if kind.kind is collections.Counter:
         pairs = TupleType((key, value))
-        if name in ("update", "subtract") and args:
-            join(kind.key, item_type(args[0].type) or ANY)
         known |= {"most_common": ListType(pairs), "total": INT, "elements": IteratorType(key)}
-    elif name == "update" and args:
-        join(kind, args[0].type)
-    if name == "setdefault" and len(args) > 1:
-        _agree(c, kind.item, args[1].type, "a dict", node)
     return known.get(name, NONE)
 
 
-def _of_set(kind: SetType, name: str, args: list[Value]) -> Type:
-    if name == "add" and args:
-        join(kind.item, args[0].type)
+def _put_in(kind: DictType, name: str, args: list[Value], kwargs: dict[str, Value]) -> list[tuple[Type, Type]]:
+    """The types of keys and items that a method puts into a dict."""
+    if name == "setdefault" and args:
+        return [(args[0].type, args[1].type if len(args) > 1 else NONE)]
+    if name not in ("update", "subtract"):
+        return []
+    given: list[tuple[Type, Type]] = [(STR, value.type) for value in kwargs.values()]
+    for arg in args:
+        other, item = resolved(arg.type), item_type(arg.type) or ANY
+        if isinstance(other, DictType):
+            given.append((other.key, other.item))
+        elif kind.kind is collections.Counter:
+            given.append((item, INT))
+        else:
+            given.append(item.items if isinstance(item, TupleType) and len(item.items) == 2 else (ANY, ANY))
+    return given
+
+
+def _of_set(c: Context, kind: SetType, name: str, args: list[Value], node: ast.AST) -> Type:
+    for arg in args if name in ("add", "update", "symmetric_difference_update") else ():
+        _agree(c, kind.item, arg.type if name == "add" else item_type(arg.type) or ANY, "a set", node)
     if name in ("union", "intersection", "difference", "copy", "symmetric_difference"):
         return kind
     return BOOL if name.startswith("is") else _item_of(kind.item) if name == "pop" else NONE
@@ -204,9 +221,5 @@ def _item_of(kind: Type) -> Type:
 
 def _agree(c: Context, item: Type, given: Type, what: str, node: ast.AST) -> None:
     """Note that something goes into a container, which its type has to allow."""
-    known = resolved(item)
-    if known is ANY:
-        return
-    joined = join(known, given)
-    if joined is None or (not isinstance(known, Hole) and joined != known and str(joined) != "number"):
-        c.problem(f"{what} of {known} items is given {given}", node, "annotate it: values: List[...] = []")
+    if not accepts(item, given):
+        c.problem(f"{what} of {resolved(item)} items is given {given}", node, "annotate it: values: List[...] = []")

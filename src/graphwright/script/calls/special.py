@@ -109,34 +109,22 @@ def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> 
         return constant(isinstance(value.module, tuple(classes)), True)
     if isinstance(value, Instance | Const) and (not isinstance(value, Const) or value.fixed or value.kind is NONE):
         return constant(isinstance(value.value, tuple(kind for kind in classes if isinstance(kind, type))), True)
-    wanted = [type_from_annotation(kind) if kind not in (list, tuple, dict) else kind for kind in classes]
     kind = resolved(value.type)
-    if kind is ANY:
-        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-    if isinstance(kind, OptionalType):
-        if any(_is_of(without_none(kind), each) for each in wanted) or any(each is NONE for each in wanted):
-            return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-        return constant(False, True)
-    if str(kind) == "number":
-        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-    if isinstance(kind, ListType) and kind.kind is list and {list, tuple, torch.Size} & set(_plain_classes(classes)):
-        if {list, tuple} <= set(classes):
-            return constant(True, True)  # sizes and what torch's functions give are tuples, which no type tells
-        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-    if kind is TENSOR and any(isinstance(each, type) and _is_special_tensor(each) for each in classes):
-        if _is_parameter(c, value):
-            real = [each for each in classes if issubclass(type(each), type)]
-            return constant(any(issubclass(nn.Parameter, kind) for kind in real), True)
-        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-    answers = {_is_of_class(kind, each) for each in classes}
-    if None in answers and True not in answers:
-        return c.function(isinstance, (value, tuple(classes) if len(classes) > 1 else classes[0]), BOOL, node)
-    answer = True in answers or any(_is_of(kind, each) for each in wanted)
     question = (value, tuple(classes) if len(classes) > 1 else classes[0])
-    if isinstance(kind, ObjectType) and not answer:  # it may be of a class that inherits from the declared one
+    if kind is TENSOR and any(_is_special_tensor(each) for each in classes if isinstance(each, type)):
+        if _is_parameter(c, value):
+            return constant(any(issubclass(nn.Parameter, each) for each in classes if isinstance(each, type)), True)
         return c.function(isinstance, question, BOOL, node)
-    c.take_for_granted(value, isinstance, question, answer, node)
-    return constant(answer, True)
+    if isinstance(kind, ListType) and kind.kind is list and {list, tuple} <= set(classes):
+        return constant(True, True)  # sizes and what torch's functions give are tuples, which no type tells
+    answers = {_is_one(without_none(kind), each) for each in classes}
+    if isinstance(kind, OptionalType) and (answers != {False} or type(None) in classes or None in classes):
+        answers = {None}
+    if None in answers and True not in answers:
+        return c.function(isinstance, question, BOOL, node)
+    if not isinstance(kind, OptionalType):
+        c.take_for_granted(value, isinstance, question, True in answers, node)
+    return constant(True in answers, True)
 
 
 def _is_special_tensor(kind: type) -> bool:
@@ -154,37 +142,30 @@ def _is_parameter(c: Context, value: Value) -> bool:
     return module is not None and name in module._parameters and not c.attributes.is_written(module, name)
 
 
-def _plain_classes(classes: list[Any]) -> list[type]:
-    return [kind for kind in classes if isinstance(kind, type)]
-
-
-def _class_of(kind: Any) -> type | None:
-    """The class of lists and dicts of a type."""
-    return kind.kind if isinstance(kind, ListType | DictType) else None
-
-
-def _is_of_class(kind: Type, wanted: Any) -> bool | None:
-    """Tell whether values of a type are of a class such as `Iterable`: all (True), some (None) or none."""
+def _is_one(kind: Type, wanted: Any) -> bool | None:
+    """Tell whether values of a type are of a class: all (True), some, or nobody knows (None), or none."""
+    if not issubclass(type(wanted), type):  # `List[int]`
+        return _is_of(kind, type_from_annotation(wanted))
     if wanted is object:
         return True
-    is_known = type_from_annotation(wanted) is not None and not isinstance(type_from_annotation(wanted), ObjectType)
-    if not isinstance(wanted, type) or is_known or wanted in (list, tuple, dict) or isinstance(kind, ObjectType):
-        return False
     if isinstance(kind, ListType | DictType):
-        python: tuple[Any, ...] = (list, tuple) if kind.kind is list else (kind.kind,)
+        python: tuple[type | None, ...] = (list, tuple, torch.Size) if kind.kind is list else (kind.kind,)
     elif isinstance(kind, TupleType | SetType):
         python = (kind.kind or tuple,) if isinstance(kind, TupleType) else (set, frozenset)
     else:
         python = (class_of(kind),)
-    found = {each is not None and issubclass(each, wanted) for each in python}
-    return None if len(found) > 1 else True in found
+    try:
+        found = {None if each is None else issubclass(each, wanted) for each in python}
+    except TypeError:  # a protocol that is not checked when a program runs
+        return None
+    if isinstance(kind, ObjectType):
+        found -= {False}  # it may be of a class that inherits from the declared one
+    return True in found if len(found) == 1 and None not in found else None
 
 
 def _is_of(kind: Type, wanted: Any) -> bool:
-    containers = {list: ListType, tuple: TupleType, dict: DictType}
-    if isinstance(wanted, type) and wanted in containers:
-        return isinstance(kind, containers[wanted]) and (wanted is not list or _class_of(kind) is list)
-    if _class_of(wanted) not in (None, list, dict) and _class_of(wanted) is not _class_of(kind):
+    of_class = wanted.kind if isinstance(wanted, ListType | DictType) else None
+    if of_class not in (None, list, dict) and not (isinstance(kind, ListType | DictType) and kind.kind is of_class):
         return False
     if wanted is None:
         return False
@@ -221,7 +202,7 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
         c.take_for_granted(owner, hasattr, (owner, name), True, node)
         return constant(True, True)
     if isinstance(kind, TupleType):
-        return constant(name.value in kind.names or hasattr(tuple, name.value), True)
+        return constant(name.value in kind.names or hasattr(kind.kind or tuple, name.value), True)
     return c.function(hasattr, (owner, name), BOOL, node, named)
 
 

@@ -500,8 +500,9 @@ def _assign_item(c: Context, owner: Value, key: Any, value: Value, target: ast.S
         )
         return
     wanted = kind.item if isinstance(kind, ListType | DictType) else ANY
-    if not isinstance(key, slice) and not accepts(wanted, value.type):
-        c.problem(f"an item of {kind} cannot be {value.type}", target, "use another container, or annotate this one")
+    given = value.type if not isinstance(key, slice) or wanted is ANY else item_type(value.type) or ANY
+    if not accepts(wanted, given):
+        c.problem(f"an item of {kind} cannot be {given}", target, "use another container, or annotate this one")
         return
     c.function(operator.setitem, (owner, key, value), NONE, target)
 
