@@ -45,10 +45,13 @@ class Config:
         self._set["progress"] = value
 
     @property
-    def cache_folder(self) -> Path:
-        """Where is noted what was measured on this machine."""
+    def cache_folder(self) -> Path | None:
+        """Where is noted what was measured on this machine; None for a user without a home."""
         found = self._set.get("cache_folder") or os.environ.get("GRAPHWRIGHT_CACHE")
-        return Path(found) if found else Path.home() / ".cache" / "graphwright"
+        try:
+            return Path(found) if found else Path.home() / ".cache" / "graphwright"
+        except RuntimeError:
+            return None
 
     @cache_folder.setter
     def cache_folder(self, value: str | os.PathLike[str] | None) -> None:

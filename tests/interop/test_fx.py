@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import graphwright
-from graphwright import GraphModule, GuardError, from_fx, to_fx, trace
+from graphwright import Graph, GraphModule, GuardError, from_fx, to_fx, trace
 from graphwright.analysis import costs, memory
 from graphwright.errors import ExportError, GraphError
 from graphwright.passes import MergeSubexpressions, ShapeProp
@@ -314,3 +314,33 @@ def test_one_can_be_captured(fx: torch.fx.GraphModule) -> None:
 def test_what_torch_fx_has_not_made_is_refused() -> None:
     with pytest.raises(ExportError, match=r"a Linear is no torch\.fx\.GraphModule"):
         from_fx(nn.Linear(2, 2))  # type: ignore[arg-type]
+
+
+CODE = 'getattr(__import__("os"), "abort")()'  # without a dot, so that a path may hold it
+
+
+@pytest.mark.parametrize("name", [f"a=({CODE}), b", f"a=1)\n{CODE}\n#", "class", "a b", ""])
+def test_keywords_that_are_no_names_are_refused(name: str) -> None:
+    graph = Graph()
+    graph.output(graph.call_function(dict, (), {name: graph.placeholder("x")}))
+    assert GraphModule(nn.Module(), graph)(1) == {name: 1}
+    with pytest.raises(ExportError, match="writes names into its code as they are"):
+        graphwright.to_fx(GraphModule(nn.Module(), graph))
+
+
+@pytest.mark.parametrize("name", [f'a", {CODE}) or ("', 'a"', "a\\", "a\nb"])
+@pytest.mark.parametrize("op", ["call_module", "get_attr"])
+def test_paths_that_end_the_quotes_of_torch_fx_are_refused(op: str, name: str) -> None:
+    model, graph = nn.Module(), Graph()
+    model.add_module(name, nn.ReLU()) if op == "call_module" else model.register_buffer(name, torch.ones(2))
+    x = graph.placeholder("x")
+    graph.output(graph.create_node(op, name, (x,) if op == "call_module" else ()))
+    assert GraphModule(model, graph)(torch.ones(2)).equal(torch.ones(2))
+    with pytest.raises(ExportError, match="writes names into its code as they are"):
+        graphwright.to_fx(GraphModule(model, graph))
+
+
+def test_paths_that_torch_fx_can_quote_are_written() -> None:
+    model = nn.Sequential()
+    model.add_module("a-b {x} 'c' é", nn.ReLU())
+    assert graphwright.to_fx(graphwright.symbolic_trace(model))(torch.ones(2)).equal(torch.ones(2))

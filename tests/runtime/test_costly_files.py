@@ -83,7 +83,7 @@ def nested(data: Data, levels: int) -> None:
     modules = data["modules"]
     for _ in range(levels):
         modules[-1]["modules"] = {"inner": len(modules)}
-        modules.append(copy.deepcopy(modules[1]) | {"modules": {}, "parameters": {}})
+        modules.append(copy.deepcopy(modules[1]) | {"modules": {}})
 
 
 def test_modules_inside_themselves_and_far_too_deep_are_refused(program: Parts, tmp_path: Path) -> None:  # noqa: F811

@@ -111,6 +111,29 @@ def first_place(field: int, value: Any) -> Callable[[Program], None]:
     return change
 
 
+def captured(**facts: Any) -> Callable[[Program], None]:
+    """Say more of how the program was captured."""
+
+    def change(program: Program) -> None:
+        said = {"attempt": "captured", "passes": 1, "paths": 1, "seconds": 0.5, "recorded": 3, "hidden": 0}
+        table = {"dict": [*map(list, {**said, **facts}.items())]}
+        program["modules"][0]["program"]["graph_meta"]["capture"] = table
+
+    return change
+
+
+def without(part: str, name: str) -> Callable[[Program], None]:
+    return lambda program: program["modules"][1][part].pop(name)  # type: ignore[no-any-return]
+
+
+def compared(*values: Any) -> Callable[[Program], None]:
+    def change(program: Program) -> None:
+        node(program, "call_function")[2:5] = ["graphwright.runtime:expect_values", ["f"], {"x": {"tuple": [*values]}}]
+        node(program, "call_method")[3] = [{"node": "inner"}, 1]
+
+    return change
+
+
 HOSTILE = [
     # Functions that start programs, run text or load code, by every way that leads to them.
     pytest.param(target("os:system", "touch /tmp/owned"), "os:system", id="os.system"),
@@ -201,6 +224,17 @@ HOSTILE = [
     pytest.param(
         lambda program: program["modules"][0]["modules"].__setitem__("inner.x", 1), "inner.x", id="a dotted submodule"
     ),
+    *[
+        pytest.param(lambda program, name=name: program["modules"][0]["modules"].update({name: 1}), "no name", id=name)
+        for name in ('x", y) or ("', "x'", "x\\")  # which would end the quotes of code that torch writes
+    ],
+    # What a module lacks, and what cannot be shown, is said when the file is read.
+    pytest.param(without("attributes", "in_features"), "has no 'in_features'", id="a layer without a size"),
+    pytest.param(without("parameters", "bias"), "Linear in it has no 'bias'", id="a layer without a bias"),
+    pytest.param(compared("a", "b", "c"), "damaged: GraphError", id="a guard of three"),
+    pytest.param(compared(), "damaged: ValueError", id="a guard of none"),
+    pytest.param(captured(recorded="x"), "damaged: TypeError", id="a report that cannot be written"),
+    pytest.param(captured(more=3), "damaged: TypeError", id="a report of more"),
     pytest.param(
         lambda program: program["modules"][0]["program"].__setitem__("original", "torch.nn:Linear"),
         "own class",

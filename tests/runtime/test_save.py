@@ -566,8 +566,21 @@ def test_a_name_that_no_file_may_have_is_told_when_it_is_saved(tmp_path: Path) -
     gm.add_module("__part", nn.Linear(2, 2))
     graphwright.save(gm, tmp_path / "model.gw")
     assert "__part" in graphwright.load(tmp_path / "model.gw")._modules
-    gm.add_module("two\nlines", nn.Linear(2, 2))
-    with pytest.raises(ExportError, match="no file may have that name"):
+    for name in ("two\nlines", 'a", b', "a'", "a\\"):
+        gm = graphwright.symbolic_trace(nn.Identity())
+        gm.add_module(name, nn.Linear(2, 2))
+        with pytest.raises(ExportError, match="no file may have that name"):
+            graphwright.save(gm, tmp_path / "model.gw")
+
+
+def test_a_layer_without_what_it_reads_is_refused_when_it_is_saved(tmp_path: Path) -> None:
+    gm = graphwright.symbolic_trace(nn.Sequential(nn.Linear(2, 2)))
+    layer: Any = gm.get_submodule("0")
+    layer.in_features = object()
+    with pytest.raises(ExportError, match=r"cannot save 0.in_features, which each Linear has: a builtins.object"):
+        graphwright.save(gm, tmp_path / "model.gw")
+    del layer.in_features
+    with pytest.raises(ExportError, match=r"cannot save 0.in_features, which each Linear has: it is not there"):
         graphwright.save(gm, tmp_path / "model.gw")
 
 

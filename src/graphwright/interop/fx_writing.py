@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import keyword
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -65,6 +67,12 @@ class GraphWriter:
                 at=node.origin or f"{type(self._module).__name__}.forward",
                 fix="keep it in a buffer and write that in place: buffer.copy_(value)",
             )
+        for name in _names_in(node):
+            raise ExportError(
+                f"torch.fx writes names into its code as they are, and {name!r} is none: node {node.name}",
+                at=node.origin,
+                fix="give it a name of letters, digits and underscores",
+            )
         is_nested = is_region(node) or bool(bodies_of(node))
         target = self._operator(node) if is_nested else recorded(node.target)
         args = tuple([self._argument(arg, i, node) for i, arg in enumerate(node.args)])
@@ -106,6 +114,15 @@ class GraphWriter:
         inner.hand_over(body)
         body.graph = inner.graph
         return self.graph.create_node("get_attr", path)
+
+
+def _names_in(node: Node) -> Iterator[str]:
+    """The names of a node that are more than names in the code that torch.fx writes: parts of paths stand in quotes."""
+    yield from (name for name in node.kwargs if not name.isidentifier() or keyword.iskeyword(name))
+    if node.op in ("get_attr", "call_module"):
+        yield from (name for name in str(node.target).split(".") if not name.isprintable() or set(name) & {'"', "\\"})
+    elif node.op in ("placeholder", "call_method") and not str(node.target).lstrip("*").isidentifier():
+        yield str(node.target)
 
 
 def _has_effects(node: Node) -> bool:

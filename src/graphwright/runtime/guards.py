@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 import torch
 
-from graphwright.errors import GuardError
+from graphwright.errors import GraphError, GuardError
 from graphwright.ir import Graph, Node
 from graphwright.ops import has_no_side_effect
 from graphwright.runtime.graph_facts import facts_of_modules
@@ -413,6 +413,8 @@ def _of_outside(node: Node) -> list[Guard]:
 
 
 def _of_input(node: Node, name: str, captured: Any, *more: Any) -> Guard:
+    if more and node.target is expect_values:
+        raise GraphError(f"the guard {node.name!r} compares {name!r} with more than one value")
     if more:
         rank, holder = (*more, None)[:2]
         kind = _tensor_kind(captured, rank)

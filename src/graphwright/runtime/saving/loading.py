@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import os
 import stat
@@ -19,19 +20,20 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import may_set_attribute, write_attribute
 from graphwright.runtime.entries import Entry, entry_points_of
 from graphwright.runtime.graph_facts import are_facts, take_facts
-from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class
+from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _python_code, graphs_of
 from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
 from graphwright.runtime.packaging.whole_files import check_sum
 from graphwright.runtime.references import describe
+from graphwright.runtime.reporting.capture_report import report_of_all
 from graphwright.runtime.saving.plain_data import PlainReader, damaged, is_member_name, plain_name
 from graphwright.runtime.saving.saved_graphs import GraphReader
 from graphwright.runtime.saving.saving import FORMAT, NOTE, SUMMED
 from graphwright.runtime.shared_code import SharedCode
 from graphwright.runtime.state import State
-from graphwright.runtime.trust.held import may_be_hook, may_hold
+from graphwright.runtime.trust.held import may_be_hook, may_hold, missing_in
 from graphwright.runtime.trust.members import is_field
 from graphwright.runtime.trust.methods import called_methods, entry_at, is_called_with_parameters, method_at
 from graphwright.runtime.trust.names import Trust, names_in
@@ -46,7 +48,9 @@ _LARGEST = 100_000_000  # elements of a tensor that repeats its memory
 _DTYPES = frozenset({
     str(dtype).removeprefix("torch.") for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
 }) - {"quint8", "qint8", "qint32", "quint4x2", "quint2x4"}  # fmt: skip
-_MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError, RecursionError, OverflowError)
+_MISFITS = (
+    TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError, AssertionError,
+)  # fmt: skip
 
 
 def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule:
@@ -154,12 +158,19 @@ class _Rebuilding:
                 parametrize._inject_new_class(module)
                 for name in names:
                     parametrize._inject_property(module, plain_name(name))
+        for module in self._modules:
+            own = (module._parameters, module._buffers, module._modules)
+            name = missing_in(type(module), itertools.chain(module.__dict__, *own))
+            if name is not None:
+                raise damaged(f"a {type(module).__name__} in it has no {name!r}")
         programs = [(record["program"], module) for record, module in self._rows() if "program" in record]
         for program, module in programs:
             self._adopt(program, module)
         for _, module in programs:  # which may call entry points of each other
             for entry in entry_points_of(module).values():
                 self._check(entry.graph, module)
+        for _, module in programs:
+            _look_at(module)
         root = self._modules[0]
         if not isinstance(root, GraphModule) or "program" not in self._records[0]:
             raise damaged("its first module has no graph")
@@ -282,6 +293,13 @@ class _Rebuilding:
                 return False
             self._graphs.check_method(function)
         return bool(found)
+
+
+def _look_at(module: nn.Module) -> None:
+    """Write the code of a program, and what it takes for granted, so that none of that is an error later."""
+    for name in entry_points_of(module):
+        _python_code(module, name)
+    str(report_of_all(graphs_of(module)))
 
 
 def _tensor(tensors: dict[str, torch.Tensor], name: str, facts: dict[str, Any]) -> torch.Tensor:

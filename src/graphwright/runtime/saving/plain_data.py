@@ -454,9 +454,13 @@ def check_keys(keys: list[Any]) -> None:
 
 
 def is_member_name(name: Any) -> bool:
-    """Tell whether this may name a parameter, buffer or submodule: not one of Python's own, nor one of two lines."""
-    is_own = isinstance(name, str) and name.startswith("__") and name.endswith("__")
-    return isinstance(name, str) and bool(name) and "." not in name and not is_own and name.isprintable()
+    """Tell whether this may name a parameter, buffer or submodule: it stays on its line, and in quotes.
+
+    Not one of Python's own. What torch makes of modules has their names in its code, in quotes, as they are.
+    """
+    if not isinstance(name, str) or (name.startswith("__") and name.endswith("__")):
+        return False
+    return bool(name) and name.isprintable() and not set(name) & {".", "'", '"', "\\"}
 
 
 def is_plain_name(name: Any) -> bool:

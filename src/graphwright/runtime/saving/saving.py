@@ -31,7 +31,7 @@ from graphwright.runtime.references import describe, is_definition
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_member_name, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
 from graphwright.runtime.state import State
-from graphwright.runtime.trust.held import may_be_hook, may_hold
+from graphwright.runtime.trust.held import may_be_hook, may_hold, missing_in
 from graphwright.runtime.trust.methods import called_methods, entry_at, is_called_with_parameters, method_at
 from graphwright.runtime.trust.verifier import holds_callable, verify, written_paths
 
@@ -181,7 +181,8 @@ class _ModuleWriter:
         prefix = f"{path}." if path else ""
         for name in (*module._parameters, *module._buffers, *module._modules):
             if not is_member_name(name):
-                raise ExportError(f"cannot save {prefix}{name}: no file may have that name", fix="give it another name")
+                why = f"cannot save {prefix + name!r}: no file may have that name"
+                raise ExportError(why, fix="give it another name")
         record: dict[str, Any] = {
             **self._class(module, path),
             "training": module.training,
@@ -206,6 +207,13 @@ class _ModuleWriter:
             except NotPlain as error:
                 self._missing[id(module), name] = str(error)
                 self.left_out.append(f"{prefix}{name}: {error}")
+        parts = ("parameters", "buffers", "modules", "attributes")
+        missing = missing_in(type(module), (name for part in parts for name in record[part]))
+        if missing is not None:
+            kind, why = type(module).__name__, self._missing.get((id(module), missing), "it is not there")
+            raise ExportError(
+                f"cannot save {prefix}{missing}, which each {kind} has: {why}", fix="give it a plain value"
+            )
         hooks = self._hooks(module, prefix)
         if hooks:
             record["hooks"] = hooks

@@ -10,7 +10,7 @@ Read verifier.py first.
     operators.py  the operators of torch, from torch's own registry
     methods.py    methods of modules that a graph calls, and pull-backs
     kernels.py    kernels of torch that write unchecked, with the check
-    held.py       what modules of a file may call of what they hold
+    held.py       what modules of a file may call of what they hold, and what they have to hold
     followed.py   what the code of an allowed function reaches
     sizes.py      how large a value is when it is written out
     fields.py     reading an attribute that has to be data

@@ -6,15 +6,18 @@ an activation, a hook - must not hand it any: no module that the file holds, nor
 
 from __future__ import annotations
 
+import dis
 import functools
 import types
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import nn
 
 from graphwright.runtime.graph_module import GraphModule
+from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.trust.library import may_be_called
 from graphwright.runtime.trust.names import HOOKS, Trust
 from graphwright.runtime.trust.verifier import holds_callable
@@ -67,6 +70,28 @@ def may_be_bound(value: functools.partial[Any], trust: Trust) -> bool:
     False
     """
     return trust.is_users(value.func) or not holds_callable([value.args, value.keywords])
+
+
+def missing_in(kind: type, held: Iterable[str]) -> str | None:
+    """Name an attribute that layers of torch's or ours have, and read, but a module has not: it has `held`.
+
+    >>> missing_in(nn.Dropout, ["inplace"]), missing_in(nn.Dropout, ["p", "inplace"]), missing_in(nn.Module, [])
+    ('p', None, None)
+    """
+    return next((name for name in sorted(_expected(kind) - {*held}) if not hasattr(kind, name)), None)
+
+
+@functools.cache
+def _expected(kind: type) -> set[str]:
+    """The attributes that layers of torch and of ours declare, or are made with, and that their methods read."""
+    bases = [base for base in kind.__mro__ if base not in GraphModule.__mro__]
+    own = [vars(base) for base in bases if base.__module__.startswith(("torch.nn.modules.", "graphwright."))]
+    functions = [value for base in own for value in base.values() if isinstance(value, types.FunctionType)]
+    made = [step for each in functions if each.__name__ == "__init__" for step in dis.get_instructions(each)]
+    known = {step.argval for step in made if step.opname == "STORE_ATTR"}
+    known |= {name for base in own for part in ("__annotations__", "__constants__") for name in base.get(part, ())}
+    read = {name for each in functions if each.__name__ != "__init__" for name in each.__code__.co_names}
+    return (known & read) - MODULE_TABLES
 
 
 def _gives_data(value: Any, trust: Trust) -> bool:
