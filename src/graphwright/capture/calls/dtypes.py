@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import operator
 import sys
 from collections.abc import Callable
 from types import FrameType, MethodType
@@ -26,6 +27,7 @@ from graphwright.capture.calls.kept_values import KeptValue, KeptValues
 from graphwright.capture.conversion.calls_left import is_called_by_runtime
 from graphwright.capture.conversion.conversion import is_converted, original_code
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.runtime import expect
 from graphwright.source import (
     Use,
     argument_for,
@@ -75,6 +77,7 @@ class Dtypes:
         self._recorder = recorder
         self.handed: dict[tuple[int, tuple[int, int]], _Handed] = {}  # by frame of the call, and place of the argument
         self.kept = KeptValues()
+        self._compared: dict[tuple[int, tuple[int, int]], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def read(self, tensor: torch.Tensor, frame: FrameType | None, at: str) -> None:
         """Note that the program reads the dtype of a tensor, in a frame of its own."""
@@ -89,7 +92,8 @@ class Dtypes:
         """Note what a function does with the dtype of a tensor."""
         if len(uses) == 1 and uses[0].kept is not None and self._is_kept(tensor, uses[0].kept, frame, at):
             return
-        told = [_as_good(use, tensor, frame) for use in uses if use.argument is None]
+        asking = [use for use in uses if use.argument is None and not self._is_compared(use, tensor, frame, at)]
+        told = [_as_good(use, tensor, frame) for use in asking]
         if frame is None or not uses or None in told:
             take_dtype(self._recorder, tensor, None, at)
             return
@@ -133,6 +137,41 @@ class Dtypes:
         self._recorder.keep.append(tensor)
         self.kept.expect(owner, place[1], value, frame)
         return True
+
+    def _is_compared(self, use: Use, tensor: torch.Tensor, frame: FrameType | None, at: str) -> bool:
+        """Have a call check how the dtypes of two tensors compare, inputs or of modules, where that is what is asked.
+
+        It is written as `x.dtype != self.weight.dtype`; one of the two may be in a variable.
+        """
+        compare = None if use.asked is None or use.may_recur else _COMPARES.get(use.asked.name)
+        if use.asked is None or use.asked.other is None or compare is None or frame is None:
+            return False
+        key = id(_whole(frame)), use.asked.place
+        if isinstance(use.asked.other, ast.Name):
+            pair = self._compared.pop(key, ())
+            if not any(each is tensor for each in pair):
+                for each in pair:
+                    take_dtype(self._recorder, each, None, at)
+                return False
+            return True
+        other = _tensor_of(use.asked.other, frame)
+        if other is None or not all(map(self._is_at_hand, (tensor, other))):
+            return False
+        self._compared[key] = tensor, other
+        recorder = self._recorder
+        sides = sorted((tensor, other), key=lambda each: not isinstance(each, TensorProxy))
+        fact = "compared", compare, *map(id, sides)
+        if not any(fact in region.attributes for region in recorder.region.all()):
+            name = "dtypes_differ" if "Not" in use.asked.name else "dtypes_are_equal"
+            answer = compare(dtype_of(tensor), dtype_of(other))
+            node = recorder.node("call_function", compare, (self.node_of(sides[0]), self.node_of(sides[1])), {}, name)
+            recorder.region.attributes[fact] = recorder.node("call_function", expect, (node, answer, at), {}, "guard")
+        return True
+
+    def _is_at_hand(self, tensor: torch.Tensor) -> bool:
+        """Tell whether a tensor is an input, or one of the modules."""
+        is_input = isinstance(tensor, TensorProxy) and "given" in vars(tensor)
+        return is_input or self._recorder.tensors.path(tensor) is not None
 
     def given(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A converted function is about to call something. `put_into` tells whether torch gets what it hands on."""
@@ -264,6 +303,28 @@ class Dtypes:
     def _missed(self, handed: _Handed | None) -> None:
         if handed is not None and handed.is_reached and not handed.has_arrived:
             take_dtype(self._recorder, handed.tensor, None, handed.at)
+
+
+_COMPARES: dict[str, Callable[[Any, Any], bool]] = {
+    "Eq": operator.eq, "NotEq": operator.ne, "Is": operator.is_, "IsNot": operator.is_not,
+}  # fmt: skip
+
+
+def _tensor_of(read: ast.expr, frame: FrameType) -> torch.Tensor | None:
+    """The tensor whose dtype an expression reads, by the variables of a frame and what modules hold; nothing runs."""
+    if not isinstance(read, ast.Attribute) or read.attr != "dtype":
+        return None
+    names: list[str] = []
+    owner = read.value
+    while isinstance(owner, ast.Attribute):
+        names.append(owner.attr)
+        owner = owner.value
+    value = frame.f_locals.get(owner.id) if isinstance(owner, ast.Name) else None
+    for name in reversed(names):
+        state = value.__dict__ if isinstance(value, nn.Module) else {}
+        tables = [state, *[state.get(table, {}) for table in ("_parameters", "_buffers", "_modules")]]
+        value = next((table[name] for table in tables if name in table), None)
+    return value if isinstance(value, torch.Tensor) else None
 
 
 def _as_good(use: Use, tensor: torch.Tensor, frame: FrameType | None) -> frozenset[torch.dtype] | None:
