@@ -599,11 +599,68 @@ def test_broken_lines_say_the_same(graph: Graph) -> None:
         "y = [(a, b) for a in c], d",
         "for a, b in zip([first for first, _ in pairs], others): pass",
         "def f(a, b=(1, 2), *, c) -> tuple[int, str]: pass",
+        "y = first.second[0].third(x).view(1)",
+        "y = x[first.index]",
+        "y: f[int] = not first.second and (second or -third) > 1",
+        "y @= first + second * third - 'a = b' if not first else f(x, [a + b])",
+        "y = x; y += first + second",
+        "y = lambda a, b: a + b",
+        "y = first, second",
+        "if first == second and second[1:2]: pass",
+        "return f(first + second) * [third[a], [fourth, fifth]]",
     ],
 )
 @pytest.mark.parametrize("width", [8, 20, 40])
 def test_a_line_broken_anywhere_says_the_same(line: str, width: int) -> None:
     assert ast.dump(ast.parse(wrap(line, "", width))) == ast.dump(ast.parse(line))
+
+
+@pytest.mark.parametrize(
+    ("line", "broken"),
+    [
+        (
+            "bias = self.layers[0].attention.bias_table[ij].view(16, 16)",
+            "bias = (\n    self.layers[0].attention.bias_table[ij].view(16, 16)\n)",
+        ),
+        (
+            "keep = not self.layers[0].drop.training or self.layers[0].drop.p == 0",
+            "keep = (\n    not self.layers[0].drop.training\n    or self.layers[0].drop.p == 0\n)",
+        ),
+        (
+            "if self.layers[0].drop.training and self.layers[0].drop.p > 0:",
+            "if (\n    self.layers[0].drop.training\n    and self.layers[0].drop.p > 0\n):",
+        ),
+        (
+            "x = torch.cat([first_features, second_features, third_features, fourth], 1)",
+            "x = torch.cat(\n    [\n        first_features, second_features, third_features,\n"
+            "        fourth,\n    ], 1,\n)",
+        ),
+    ],
+)
+def test_no_broken_line_is_longer_than_the_width(line: str, broken: str) -> None:
+    assert wrap(line, "", 58) == broken
+
+
+def test_many_variables_end_on_several_lines() -> None:
+    names = ", ".join(f"value_{i}" for i in range(30))
+    graph = Graph()
+    x = graph.placeholder("x")
+    values = [graph.call_function(torch.relu, (x,), name=f"value_{i}") for i in range(30)]
+    graph.call_function(torch.cat, (values,))
+    graph.output(x)
+    lines = [line for line in graph_to_readable_source(graph).src.splitlines() if "del " in line]
+    assert len(lines) > 1 and ", ".join(line.strip().removeprefix("del ") for line in lines) == names
+
+
+def test_what_only_a_check_reads_stands_inside_it() -> None:
+    def program(pair: list[torch.Tensor]) -> torch.Tensor:
+        first, second = pair
+        return first + second if first.device == second.device else first
+
+    gm = trace(program, ([torch.rand(2), torch.rand(2)],))
+    code = gm.code.split("\n    #")[0]
+    assert "len_pair=(len(pair), 2)" in code and "('pair_0.device', pair_0.device," in code
+    assert "pair_0 = pair[0]" in code and "del" not in code
 
 
 def test_a_long_comprehension_over_pairs_runs() -> None:

@@ -9,6 +9,7 @@ import enum
 import functools
 import inspect
 import operator
+import re
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -374,6 +375,8 @@ class Inputs:
     def _call(self, function: Callable[..., Any], *args: Any) -> Node:
         graph = self._recorder.root.graph
         name = str(args[1]) if function is getattr else "kind" if function is class_of_tensor else None
+        if function is operator.getitem:  # as the checks call it: `images_0`
+            name = re.sub(r"\W", "_", f"{args[0].name}_{args[1]}", flags=re.ASCII)
         if self._head is None:
             return graph.call_function(function, args, name=name)
         with graph.inserting_after(max([self._head, *nodes_in(args)])):
@@ -451,9 +454,12 @@ class Inputs:
         checks = [check for check in checks if check[1] or check[2]]
         graph = self._recorder.root.graph
         last = max([self._last, *nodes_in([check[1:] for check in checks])])
+        guards = []
         for check, args, pairs in reversed(checks):
             with graph.inserting_after(last):
-                graph.call_function(check, (self._where, *args), pairs, name="guard")
+                guards.append(graph.call_function(check, (self._where, *args), pairs, name="guard"))
+        for guard in guards:
+            _move_before(guard)
 
     def settle(self) -> None:
         """The program has ended: of which inputs what is taken for granted, for what was read to be what it was."""
@@ -527,3 +533,11 @@ class Inputs:
                 rank = held.example.dim() if "rank" in asked else None
                 facts[name] = (held.make(), dtype, rank, *((list,) if held.is_list else ()))
         return facts
+
+
+def _move_before(reader: Node) -> None:
+    """Let what only a guard reads be read right before it, in the order in which the guard has it."""
+    for node in nodes_in((reader._args, reader._kwargs)):
+        if node._op != "placeholder" and len(node.users) == 1 and node._origin is None:
+            reader.prepend(node)
+            _move_before(node)

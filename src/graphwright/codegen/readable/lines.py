@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from graphwright.codegen.readable.nesting import statement_key
@@ -43,7 +44,18 @@ def lines_of(writer: ReadableWriter, frees: bool = True) -> list[Line]:
     return lines
 
 
-_WIDTH = 112  # beyond which a `del` gets a line of its own
+_WIDTH = 112  # beyond which a `del` gets a line of its own, and a further one
+
+
+def _deletion(names: Iterable[str], indent: str) -> str:
+    """Write that variables are used no more, on as many lines as they take."""
+    lines: list[str] = []
+    for name in names:
+        if lines and len(indent) + len(lines[-1]) + len(name) + 2 <= _WIDTH:
+            lines[-1] += f", {name}"
+        else:
+            lines.append(f"del {name}")
+    return f"\n{indent}".join(lines)
 
 
 class _Lines:
@@ -58,11 +70,12 @@ class _Lines:
         out: list[Line] = []
         for i, statement in enumerate(plan):
             node, code = statement.node, statement.code
-            dead = f"del {', '.join(map(writer.name, free[i]))}" if i in free and node not in exits else ""
             if node in closing:
                 if out and out[-1].node is closing[node]:
                     out.append(Line(node, "", indent, "pass"))
                 indent = indent[:-4]
+            dead = _deletion(map(writer.name, free[i]), indent) if i in free and node not in exits else ""
+            if node in closing:
                 if dead:
                     out.append(Line(node, "", indent, dead))
                 continue

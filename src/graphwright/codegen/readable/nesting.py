@@ -236,7 +236,7 @@ def _may_stand_inside(node: Node, writer: ReadableWriter) -> bool:
     origin = node.origin
     if origin is None:  # what the capture itself made: the object that is returned
         is_made = user._op == "output" and isinstance(node._target, type)
-        return is_made or writer.is_test or _is_iterator(node, user) or _is_asked_at_start(node, user)
+        return is_made or writer.is_test or any(is_part(node, user) for is_part in _PARTS)
     return not origin.target
 
 
@@ -256,6 +256,16 @@ def _is_iterator(node: Node, user: Node) -> bool:
     return (is_read or node._target in _ITERATORS) and (user._target is for_loop or user._target in _ITERATORS)
 
 
+def _is_checked(node: Node, user: Node) -> bool:
+    """Tell whether it is read for a check before the program: `expect_values("f", len_x=(len(x), 2))`."""
+    if user._origin is not None or user._op != "call_function":
+        return False
+    if not user.users:
+        return bool(user._args) and isinstance(user._args[0], str)  # a check says of which program it is
+    return len(user.users) == 1 and _is_checked(user, next(iter(user.users)))
+
+
+_PARTS = (_is_iterator, _is_asked_at_start, _is_checked)  # of what nodes that no line of the program made are for
 _ORDERINGS = ("sorted", "max", "min")
 _ITERATORS = (range, enumerate, zip, reversed)
 _QUESTIONS = (operator.is_, operator.eq, operator.not_, hasattr)
@@ -299,7 +309,7 @@ def _in_order_of_evaluation(node: Node) -> list[Node]:
 def _same_statement(one: Node, other: Node) -> bool:
     a, b = one.origin, other.origin
     if a is None:
-        return other._op == "output" or _is_iterator(one, other) or _is_asked_at_start(one, other)
+        return other._op == "output" or any(is_part(one, other) for is_part in _PARTS)
     return b is not None and statement_key(a) == statement_key(b)
 
 
