@@ -313,12 +313,29 @@ def test_all_that_would_have_to_be_allowed_is_said_at_once(
 ) -> None:
     steps = [
         calls("a", "tests.runtime.saved_models:doubled", X),
-        calls("b", "einops:rearrange", A),
+        calls("b", "einops:asnumpy", A),
         calls("c", "tests.runtime.test_strangers:marker", A),
     ]
     file = crafted(program, steps, tmp_path / "model.gw")
     with pytest.raises(LoadError, match=r"saved_models:doubled(.|\n)*einops(.|\n)*allow=\['tests', 'einops'\]"):
         graphwright.load(file)
+
+
+def test_what_einops_computes_needs_no_leave_and_the_rest_of_it_does(
+    program: tuple[str, dict[str, torch.Tensor]], tmp_path: Path
+) -> None:
+    pytest.importorskip("einops")
+    file = crafted(program, [calls("a", "einops:reduce", X, "a b -> b", "sum")], tmp_path / "sum.gw")
+    assert torch.equal(graphwright.load(file)(torch.ones(2, 3)), torch.full((3,), 2.0))
+    for step, message in (
+        (calls("a", "einops:reduce", X, "a b -> b", named("torch:amax")), "amax as a value"),  # which it would call
+        (calls("a", "einops:asnumpy", X), r"allow=\['einops'\]"),
+        (calls("a", "einops._backends:get_backend", X), r"allow=\['einops'\]"),
+        (calls("a", "einops.layers.torch:Rearrange", "a -> a"), "einops.layers.torch:Rearrange"),
+        (method("a", "register_hook", X, named("einops:rearrange")), "register_hook"),
+    ):
+        with pytest.raises(LoadError, match=message):
+            graphwright.load(crafted(program, [step], tmp_path / "bad.gw"))
 
 
 # ---- closed tables

@@ -33,6 +33,15 @@ from graphwright.ops.effects import (
 from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
 from graphwright.ops.higher_order import IN_PYTHON, call_item_at, item_at, value_at, value_or
+from graphwright.ops.libraries import (
+    LIBRARY_CLASSES,
+    LIBRARY_FUNCTIONS,
+    is_library_class,
+    is_library_function,
+    is_library_layer,
+    kind_of_function,
+    library_functions,
+)
 from graphwright.ops.lookup import (
     has_no_side_effect,
     key_of,
@@ -109,6 +118,8 @@ __all__ = [
     "TRANSFORMS",
     "ArgsKwargsPair",
     "Call",
+    "LIBRARY_CLASSES",
+    "LIBRARY_FUNCTIONS",
     "FunctionalForm",
     "Names",
     "Operator",
@@ -118,6 +129,10 @@ __all__ = [
     "functional_call",
     "functional_form",
     "is_known_module",
+    "is_library_class",
+    "is_library_function",
+    "is_library_layer",
+    "library_functions",
     "is_of_function",
     "is_plain_module",
     "is_untouched",
@@ -158,6 +173,7 @@ __all__ = [
     "is_region",
     "is_scratch_write",
     "kind_of",
+    "kind_of_function",
     "call_item_at",
     "item_at",
     "loop_parts",

@@ -17,7 +17,7 @@ from torch import nn
 from graphwright.ir import Node, bodies_of
 from graphwright.ops.facts import PYTHON_OPERATORS, WRITING_METHODS
 from graphwright.ops.lookup import operator_of, operator_of_target
-from graphwright.ops.modules import ModuleOfFunction, functional_form, is_known_module, is_plain_module
+from graphwright.ops.modules import functional_form, is_known_module, is_plain_module, says_its_function
 from graphwright.ops.operators import Operator, flag_of, is_on
 from graphwright.ops.regions import is_region
 
@@ -275,7 +275,7 @@ def has_side_effect(fn: Any) -> Any:
 
 
 def _is_module_impure(module: nn.Module | None, in_any_mode: bool) -> bool:
-    if isinstance(module, ModuleOfFunction):
+    if module is not None and says_its_function(module):
         return functional_form(module) is None
     if module is None or not is_plain_module(module):
         return True

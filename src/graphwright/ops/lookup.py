@@ -20,6 +20,7 @@ from torch import nn
 from graphwright.ir import Node
 from graphwright.ops import facts
 from graphwright.ops.forms import form_of_text, kind_of
+from graphwright.ops.libraries import kind_of_function, library_functions
 from graphwright.ops.operators import (
     CHECKS,
     Operator,
@@ -139,13 +140,15 @@ def module_operator(kind: type[nn.Module]) -> Operator | None:
 # ---- what the arguments decide
 
 
-_DECIDED_BY_ARGUMENTS = frozenset({"builtins.getattr", "max", "min"})
+_DECIDED_BY_ARGUMENTS = frozenset({"builtins.getattr", "einops.reduce", "max", "min"})
 _OF_TWO = {"max": "maximum", "min": "minimum"}
 
 
-def _by_arguments(known: Operator, node: Node) -> Operator:
-    """`getattr(x, "shape")` is `x.size()`, `torch.max(x, y)` is `torch.maximum(x, y)`."""
+def _by_arguments(known: Operator, node: Node) -> Operator | None:
+    """`getattr(x, "shape")` is `x.size()`, `torch.max(x, y)` is `torch.maximum(x, y)`; a given function may act."""
     args = node.args
+    if known.key == "einops.reduce":
+        return None if any(map(callable, (*args, *node.kwargs.values()))) else known
     if known.key == "builtins.getattr":
         name = args[1] if len(args) == 2 else None
         return operator_of_target("call_method", name) or known if name in facts.PROPERTIES else known
@@ -178,6 +181,11 @@ def _of_function(target: Any) -> Operator | None:
         return operator_of_packet(target)
     if isinstance(target, types.MethodWrapperType):
         return _of_getter(target) if target.__name__ == "__get__" else None
+    library = library_functions().get(target)
+    if library is not None:
+        moves = kind_of_function(library) == "move"
+        make_forms = functools.partial(forms_of_python, target)
+        return Operator(library, aliases=((None, "*"),), shape_only=moves, make_forms=make_forms)
     make = _known_functions().get(target)
     if make is None and getattr(target, "__module__", None) == torch.random.__name__:
         # torch.compile replaces torch's seeding functions by wrappers of them.

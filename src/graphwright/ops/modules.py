@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from graphwright.ops.libraries import is_library_layer, library_call
 from graphwright.ops.lookup import module_operator, operator_of_target
 from graphwright.ops.operators import Operator, forms_of
 
@@ -60,7 +61,9 @@ class ModuleOfFunction(nn.Module):
 
 
 def is_of_function(kind: type[nn.Module]) -> bool:
-    """Tell whether a class of modules calls one function: torch.nn's own, and those that say so."""
+    """Tell whether a class of modules calls one function: torch.nn's own, of a library, and those that say so."""
+    if is_library_layer(kind):
+        return True
     if kind.__module__.startswith("torch.nn.modules.") or not issubclass(kind, ModuleOfFunction):
         return kind.forward.__module__.startswith("torch.nn.modules.")
     owners = [next(base for base in kind.__mro__ if name in vars(base)) for name in ("function", "forward")]
@@ -82,6 +85,8 @@ def functional_form(module: nn.Module) -> FunctionalForm | None:
     """
     if isinstance(module, ModuleOfFunction):
         return _own_form(module) if is_of_function(type(module)) and is_untouched(module) else None
+    if is_library_layer(type(module)):
+        return _library_form(module) if is_untouched(module) else None
     if module_operator(type(module)) is None or not is_plain_module(module):
         return None
     name = type(module).__name__
@@ -123,6 +128,12 @@ def _own_form(module: ModuleOfFunction) -> FunctionalForm | None:
     return FunctionalForm(function, operator, tuple(names), present, values, tuple(settings.values()))
 
 
+def _library_form(module: nn.Module) -> FunctionalForm | None:
+    function, values, settings = library_call(module)
+    operator = operator_of_target("call_function", function)
+    return None if operator is None else FunctionalForm(function, operator, ("tensor",), {}, values, settings)
+
+
 def is_plain_module(module: nn.Module) -> bool:
     """Tell whether a module is one of torch.nn's own classes and nobody hooked into it or replaced its forward.
 
@@ -135,8 +146,13 @@ def is_plain_module(module: nn.Module) -> bool:
 
 
 def is_known_module(module: nn.Module) -> bool:
-    """Tell whether it is known what a call of a module does: one of torch.nn's own, or a `ModuleOfFunction`."""
-    return is_plain_module(module) or (isinstance(module, ModuleOfFunction) and functional_form(module) is not None)
+    """Tell whether it is known what a call of a module does: it is one of torch.nn's own, or says so."""
+    return is_plain_module(module) or (says_its_function(module) and functional_form(module) is not None)
+
+
+def says_its_function(module: nn.Module) -> bool:
+    """Tell whether the class of a module says which one function it calls: a `ModuleOfFunction`, or of a library."""
+    return isinstance(module, ModuleOfFunction) or is_library_layer(type(module))
 
 
 def is_untouched(module: nn.Module) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from graphwright.errors import GraphError
 from graphwright.ir import qualified_name
+from graphwright.ops import LIBRARY_FUNCTIONS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def _candidates(value: Any) -> list[str]:
         found.append(qualified_name(value))
     if isinstance(module, str) and isinstance(name, str):
         parts = module.split(".")
-        if parts[0] in ("torch", "graphwright"):  # torch.nn.Linear rather than torch.nn.modules.linear.Linear
+        # torch.nn.Linear rather than torch.nn.modules.linear.Linear
+        if parts[0] in ("torch", "graphwright", *LIBRARY_FUNCTIONS):
             found[:0] = [".".join([*parts[:length], name]) for length in range(1, len(parts))]
         found.append(f"{module}.{name}")
     return [path for path in found if all(atom.isidentifier() for atom in path.split("."))]

@@ -22,6 +22,7 @@ from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node, Target
+from graphwright.ops import is_library_function
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def record_opaque(
             raise _changing(recorder, getattr(run, "__name__", None) or str(target))
         return result
 
-    if is_torch(target):
+    if is_torch(target) or is_library_function(target):
         return recorder.record(op, target, run, args, kwargs, owner, gives_data=True)
     if recorder.keeping is not None:
         recorder.keeping.write()  # it may read what the program has written

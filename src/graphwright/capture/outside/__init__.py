@@ -13,6 +13,7 @@ it. Read closures.py first.
     namespaces.py       variables of modules, classes and functions that a program changes without a name
     said.py             what is printed, logged and warned of
     overheard.py        functions of other modules that a capture is to hear of: a stand-in for each
+    library_calls.py    functions of einops and its like, which are nodes wherever a program has them
     world.py            the clock, the environment, files: what is read there is said
     unknown_calls.py    functions that are not known to compute only: what they give or do is said
     missing_modules.py  modules that a program tries to import and does not find

@@ -233,9 +233,13 @@ def stand_ins() -> list[Entry]:
 
 
 def hear(function: Callable[..., Any]) -> Any:
-    """The stand-in of a function, where there is one; else the function."""
+    """The stand-in of a function, or of what a partial calls, where there is one; else the function."""
     known = _by_original.get(id(function))
-    return function if known is None or known[0] is not function else known[1]
+    if known is not None and known[0] is function:
+        return known[1]
+    if type(function) is functools.partial and (inner := hear(function.func)) is not function.func:
+        return functools.partial(inner, *function.args, **function.keywords)
+    return function
 
 
 def aliases(names: dict[str, Any]) -> list[Entry]:

@@ -126,7 +126,7 @@ class World:
         self.unknown: set[CodeType] = set()  # functions of the user's whose calls tell: unknown ones, computed names
         self.askers: list[Asker] = []  # what functions may ask of modules
         self.unseen: dict[CodeType, str] = {}  # functions that do what is not seen, and what that is
-        self._leaves: tuple[Any, ...] = ()  # functions that are one node
+        self._leaves: frozenset[int] = frozenset()  # functions that are one node, by id
 
     # ---- passes
 
@@ -142,7 +142,7 @@ class World:
 
         `modules` are those of the program that it enters, `own` all that it has, by id.
         """
-        self._keeping, self._leaves = None, tuple(leaves)
+        self._keeping, self._leaves = None, frozenset(map(id, leaves))
         if not self._is_started:
             self._own = own
             for module in modules:
@@ -288,7 +288,7 @@ class World:
         for name in names_called(value):
             self._attributes.setdefault(name, _NO_CODE)
         for _ in range(10):
-            if any(value is leaf for leaf in self._leaves):  # it runs as it is
+            if id(value) in self._leaves:  # it runs as it is
                 return
             if isinstance(value, functools.partial):
                 value = value.func

@@ -29,6 +29,7 @@ from graphwright.capture.conversion.conversion import (
 from graphwright.capture.effects.watched_values import WatchedOutside
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
+from graphwright.capture.outside.library_calls import CODES, is_unheard
 from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.torch_generators import METHODS
 from graphwright.capture.proxies.recording import MOST_OPERATIONS, NO_END
@@ -239,6 +240,9 @@ class Callers:
                     ledger.ask_truth(value)
 
     def _look_at(self, frame: FrameType, code: CodeType) -> None:
+        if id(code) in CODES and not self._recorder.plan.enters_libraries and is_unheard(frame):
+            staging = self._recorder.questions.staging
+            staging.convert_all(staging.convertible(user_frame(frame.f_back)))
         if id(code) not in self._looked_at:
             self._looked_at[id(code)] = code
             if user_frame(frame) is frame:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from graphwright.capture.outside.library_calls import CODES
 from graphwright.source import held_by, is_internal
 
 _DEEPEST = 4  # calls on the way to the function that asks
@@ -68,9 +69,12 @@ def _ways(
 def _called(
     code: CodeType, names: dict[str, Any], free: dict[str, Any], first: Any
 ) -> Iterator[tuple[Any, FunctionType]]:
-    """The functions of programs that code may call by the names in it, each with what it is a method of."""
+    """The functions of programs that code may call by the names in it, each with what it is a method of.
+
+    Those of libraries that are one operation each are not looked into.
+    """
     for owner, function in _named(code, names, free, first):
-        if not is_internal(function.__code__.co_filename):
+        if not is_internal(function.__code__.co_filename) and id(function.__code__) not in CODES:
             yield owner, function
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from graphwright.errors import CaptureError, did_you_mean
+from graphwright.ops import is_library_layer
 
 IsLeaf = Callable[[nn.Module, str], bool]
 Leaves = type[nn.Module] | str | Iterable[type[nn.Module] | str] | IsLeaf | None
@@ -49,7 +50,7 @@ def leaf_predicate(leaf_modules: LeafModules) -> IsLeaf:
         known = of_class.get(kind)
         if known is None:
             is_named = isinstance(module, classes) or any(base.__name__ in names for base in kind.__mro__)
-            known = of_class[kind] = is_named or is_torch_layer(module)
+            known = of_class[kind] = is_named or is_layer(module)
         if known or path in names:
             return True
         return bool(patterns) and any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
@@ -85,19 +86,20 @@ def check_leaf_names(leaf_modules: LeafModules, root: nn.Module | None) -> None:
             )
 
 
-def is_torch_layer(module: nn.Module) -> bool:
-    """Tell whether a module is one of torch.nn's own, but no container."""
+def is_layer(module: nn.Module) -> bool:
+    """Tell whether a module is one of torch.nn's own, but no container, or calls one function of a library."""
     home = type(module).__module__
-    return home.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, _CONTAINERS)
+    is_torchs = home.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, _CONTAINERS)
+    return is_torchs or is_library_layer(type(module))
 
 
 def _by_subtree(choices: dict[str, IsLeaf]) -> IsLeaf:
-    """The longest key that names a module, or one that it is in, decides; elsewhere torch.nn's layers are leaves."""
+    """The longest key that names a module, or one that it is in, decides; elsewhere layers are leaves."""
     keys = sorted(choices, key=lambda key: (len(key), not _is_pattern(key)), reverse=True)
 
     def is_leaf(module: nn.Module, path: str) -> bool:
         key = next((key for key in keys if _is_within(path, key)), None)
-        return is_torch_layer(module) if key is None else choices[key](module, path)
+        return is_layer(module) if key is None else choices[key](module, path)
 
     return is_leaf
 

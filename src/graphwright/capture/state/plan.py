@@ -99,6 +99,7 @@ class Plan:
     static: frozenset[str] = frozenset()  # inputs whose numbers and sizes are the example's
     dynamic: frozenset[str] = frozenset()  # bools among the inputs that a call may change
     leaves: tuple[Any, ...] = ()  # functions that are recorded as one node
+    enters_libraries: bool = False  # whether those of libraries are not, where a call of one is one operation
     converted: Conversions = dataclasses.field(default_factory=Conversions)
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     leaves_copies: bool = False  # whether a call of a module that is a copy of another may stay one node

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 from graphwright.capture.calls.modes import INFERENCE
 from graphwright.capture.flow.forked_runs import all_paths
 from graphwright.capture.ladder.refuse import DataQuestion
+from graphwright.capture.outside.library_calls import watch_libraries
 from graphwright.capture.outside.overheard import aliases, stand_ins
 from graphwright.capture.outside.process_state import watch_setters
 from graphwright.capture.outside.random_state import watch_random_state
@@ -50,6 +51,7 @@ from graphwright.capture.symbolic.wrap import recording_wrapped
 from graphwright.errors import CaptureError, TraceError
 from graphwright.garbage import rare_collections
 from graphwright.ir import Argument, Graph, Node
+from graphwright.ops import is_library_layer
 from graphwright.runtime import GraphModule, Shells, graph_of, keep_facts
 from graphwright.source import CallSite, Scope, annotations_of, is_returned, user_frame
 
@@ -145,8 +147,12 @@ class Tracer(TracerBase):
     # ---- decisions to override
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Tell whether calls of a module are recorded as one node. Default: torch.nn's own, but not Sequential."""
-        return m.__module__.startswith(("torch.nn", "torch.ao.nn")) and not isinstance(m, nn.Sequential)
+        """Tell whether calls of a module are recorded as one node.
+
+        Default: torch.nn's own, but not Sequential, and modules that call one function of a library: einops' layers.
+        """
+        is_torchs = m.__module__.startswith(("torch.nn", "torch.ao.nn")) and not isinstance(m, nn.Sequential)
+        return is_torchs or is_library_layer(type(m))
 
     def call_module(
         self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -357,6 +363,7 @@ class Tracer(TracerBase):
             leaves = [*self._autowrap_functions, *_wrapped_in(parts)]
             wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
             watch_world()
+            watch_libraries()
             watch_random_state()
             watch_setters()
             watch_higher_order()

@@ -42,7 +42,7 @@ def doctor(
     static: Iterable[str] = (),
     dynamic: Iterable[str] = (),
     leaf_modules: LeafModules = (),
-    leaf_functions: Iterable[Callable[..., Any]] = (),
+    leaf_functions: Iterable[Callable[..., Any]] | None = (),
     max_paths: int = 8,
 ) -> Diagnosis:
     """List everything that stands in the way of capturing a program, not only the first thing.
@@ -61,18 +61,20 @@ def doctor(
     True
     """
     program = program_of(root, args, kwargs, leaf_modules)
-    leaves: tuple[Callable[..., Any], ...] = (*leaf_functions, *wrapped_functions())
+    leaves: tuple[Callable[..., Any], ...] = (*(leaf_functions or ()), *wrapped_functions())
     options = (frozenset(static), frozenset(dynamic))
     obstacles = Obstacles(program.place)
     added: set[str] = set()
     try:
         gm = trace(
             root, args, kwargs, static=options[0], dynamic=options[1], leaf_modules=leaf_modules,
-            leaf_functions=leaves, max_paths=max_paths,
+            leaf_functions=None if leaf_functions is None else leaves, max_paths=max_paths,
         )  # fmt: skip
         is_complete, graph = True, graph_of(gm)
     except Exception as error:
-        search = _Search(program, Plan("stage", max_paths, *options, leaves, obstacles=obstacles))
+        search = _Search(
+            program, Plan("stage", max_paths, *options, leaves, leaf_functions is None, obstacles=obstacles)
+        )
         is_complete, graph = search.run(), search.graph
         added = {function.__qualname__ for function in search.plan.leaves[len(leaves) :]}
         if not any(obstacle.is_blocking for obstacle in obstacles.all()):

@@ -21,6 +21,7 @@ from graphwright.capture.effects.tags import Tags
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.ladder.refuse import DataQuestion
+from graphwright.capture.outside.library_calls import watch_libraries
 from graphwright.capture.outside.named import is_foreign_definition
 from graphwright.capture.outside.number_limits import watch_number_limits
 from graphwright.capture.outside.overheard import stand_ins
@@ -59,6 +60,7 @@ from graphwright.capture.typed.remembered import (
 )
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph
+from graphwright.ops import is_library_function, library_functions
 from graphwright.runtime import (
     HOOKS,
     Shells,
@@ -251,6 +253,7 @@ class Program:
 
     def _pass(self, plan: Plan, attempt: Attempt, answers: tuple[bool, ...]) -> _Run:
         plan.start(answers)
+        watch_libraries()
         self.log.passes += 1
         tags = self.tags  # from before the program runs
         recorder = self.recorder = Recorder(self._examples(attempt), self.is_leaf, plan, self.log)
@@ -267,7 +270,8 @@ class Program:
         keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container)
         program = self.subject.function(self.subject.root_module, self.method)
         entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
-        self.world.start([program], entered, keeping, plan.leaves, own)
+        leaves = plan.leaves if plan.enters_libraries else (*plan.leaves, *library_functions())
+        self.world.start([program], entered, keeping, leaves, own)
         plan.is_uncompiled |= self.world.is_compiled
         self._see_tables(plan)
         watch_world()
@@ -318,8 +322,8 @@ class Program:
         recorder.ledger.asks_classes |= self.world.names_subclass
         for code, what in self.world.unseen.items():
             recorder.ledger.say(f"{code.co_name} {what}", f"{code.co_filename}:{code.co_firstlineno}")
-        if watch_world():
-            raise Restart("modules that read the world are imported")
+        if watch_world() or watch_libraries():
+            raise Restart("modules are imported of whose functions the capture has to hear")
         if recorder.callers.overheard.keys() - overheard.keys():
             plan.overheard.update(recorder.callers.overheard)
             raise Restart("the program has functions under names of its own that the capture has to hear of")
@@ -357,7 +361,10 @@ class Program:
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
         """Have the recorder told of calls that it must not miss."""
-        leaves, keeping = recorder.plan.leaves, recorder.keeping
+        leaves, keeping = (
+            tuple([each for each in recorder.plan.leaves if not is_library_function(each)]),
+            recorder.keeping,
+        )
         names = frozenset() if keeping is None else keeping.names_of_optionals
         looks = recorder.questions.optionals.function_entered if recorder.plan.looks_into_arguments else None
         if not leaves and not names and looks is None:

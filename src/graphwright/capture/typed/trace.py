@@ -75,7 +75,7 @@ def trace(
     static: Iterable[str] = (),
     dynamic: Iterable[str] = (),
     leaf_modules: LeafModules = (),
-    leaf_functions: Iterable[Callable[..., Any]] = (),
+    leaf_functions: Iterable[Callable[..., Any]] | None = (),
     max_paths: int = 8,
     target: Literal["eager", "export"] = "eager",
     flat: bool = True,
@@ -109,7 +109,8 @@ def trace(
     `leaf_modules`: classes, class names, dotted paths or patterns of paths (`"layers.*"`) of modules to keep as one
     node, besides torch.nn's own; a predicate of (module, path) that decides alone; None to enter all, torch.nn's too;
     or a dict from the path or pattern of a subtree to one of these. `leaf_functions`: functions and methods whose calls
-    stay one node, as those given to `wrap` do. With `copy` the result has parameters and buffers of its own.
+    stay one node, as those given to `wrap` and those of einops do; None to enter einops, too. With `copy` the result
+    has parameters and buffers of its own.
     `max_paths`: how many ends a program may have where its branches cannot be joined. `target`: "export" captures what
     is to be deployed: `torch.compiler.is_exporting()` and `is_compiling()` are true, so that libraries leave out what
     only eager execution needs, such as a look whether a mask masks anything. Not `flat`: each module that is entered
@@ -142,7 +143,8 @@ def trace(
     points = entry_points(root, args, kwargs, examples, methods)
     is_checked = check_inputs is not None or (control_flow == "follow" if check_trace is None else check_trace)
     options = _Options(
-        control_flow, max_paths, frozenset(static), frozenset(dynamic), (*leaf_functions, *wrapped_functions()),
+        control_flow, max_paths, frozenset(static), frozenset(dynamic), (*(leaf_functions or ()), *wrapped_functions()),
+        leaf_functions is None,
         progress if callable(progress) else _say_nothing, target,
         not (flat or is_checked),
     )  # fmt: skip
@@ -331,6 +333,7 @@ class _Options:
     static: frozenset[str]
     dynamic: frozenset[str]
     leaf_functions: tuple[Any, ...]
+    enters_libraries: bool
     progress: Callable[[str], None]
     target: str
     leaves_copies: bool
@@ -339,12 +342,13 @@ class _Options:
     def key(self) -> Hashable:
         """What they are, without keeping the functions alive."""
         functions = tuple(map(id, self.leaf_functions))
-        return self.max_paths, self.static, self.dynamic, functions, self.target, self.leaves_copies
+        more = self.enters_libraries, self.target, self.leaves_copies
+        return self.max_paths, self.static, self.dynamic, functions, *more
 
     def plan(self, converted: Conversions, is_one_of_several: bool) -> Plan:
         """A plan for one capture, with functions that are known to ask."""
         return Plan(
-            self.control_flow, self.max_paths, self.static, self.dynamic, self.leaf_functions,
+            self.control_flow, self.max_paths, self.static, self.dynamic, self.leaf_functions, self.enters_libraries,
             converted, is_one_of_several, self.leaves_copies and not is_one_of_several,
         )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """What a saved file may name: functions, classes and methods, by exact module and qualified name.
 
-A file is data. Reading it imports nothing but allowed modules and calls nothing of what it names; what it names runs
-when the loaded module is called, so only what is trusted may be named.
+A file is data. Reading it imports nothing but allowed modules, and einops for its functions, and calls nothing of what
+it names; what it names runs when the loaded module is called, so only what is trusted may be named.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from graphwright.errors import LoadError
+from graphwright.ops import LIBRARY_CLASSES, LIBRARY_FUNCTIONS, is_library_class, is_library_function
 from graphwright.runtime.references import Reference, reference_to
 from graphwright.runtime.trust.fields import MACHINERY
 from graphwright.runtime.trust.followed import functions_in, reach_of
@@ -105,12 +106,14 @@ def source_hash(value: Any) -> str | None:
     """The hash of the source of a function, of the class of a class method, or of a class; None where there is none.
 
     What is not in the graph but called by it must be the same when a file is loaded. torch's and graphwright's own
-    code counts as known.
+    code counts as known, as do functions of libraries that are one operation each.
     """
     if isinstance(value, types.MethodType):
         value = value.__self__
     own = getattr(value, "__module__", None)
     if not isinstance(own, str) or own.partition(".")[0] in ("torch", "graphwright", "builtins"):
+        return None
+    if is_library_function(value):
         return None
     try:
         return hashlib.sha256(inspect.getsource(value).encode()).hexdigest()
@@ -216,7 +219,8 @@ class Trust:
         if not isinstance(value, type):
             return False
         is_ours = is_plain_class(value) or is_data_of_room(value)
-        return is_ours or is_exception(value) or _is_torchs(value) or self.is_users(value)
+        is_known = is_ours or is_exception(value) or _is_torchs(value) or is_library_class(value)
+        return is_known or self.is_users(value)
 
     def is_users(self, value: Any) -> bool:
         """Tell whether a function or class is of a module that is allowed."""
@@ -251,7 +255,8 @@ class Trust:
         if module == "torch.ops":
             return torch.ops
         is_ours = module.partition(".")[0] in ("torch", "graphwright")
-        if not (is_ours or module in _HOMES or self._is_allowed(module) or self._is_named(name)):
+        is_library = module in LIBRARY_FUNCTIONS or module in LIBRARY_CLASSES
+        if not (is_ours or is_library or module in _HOMES or self._is_allowed(module) or self._is_named(name)):
             _refuse(name, f"the module {module} is not allowed", allow=_package(module))
         if module in sys.modules:
             return sys.modules[module]
@@ -271,7 +276,7 @@ class Trust:
             if not (self._everything or self._is_named(name) or self._is_allowed(_owner(value) or "")):
                 _refuse(name, "what it is given says where in memory it writes, and nothing checks that", allow=name)
             return
-        if may_be_called(value) or is_ours or is_exception(value) or _is_torchs(value):
+        if may_be_called(value) or is_ours or is_exception(value) or _is_torchs(value) or is_library_class(value):
             return
         if not issubclass(type(value), _DEFINITIONS):  # nor `list[int]`, which says that it is a class
             _refuse(name, f"it is a {type(value).__name__}, neither a function nor a class")

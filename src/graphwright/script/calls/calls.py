@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from graphwright.capture import computes_only
-from graphwright.ops import IN_PYTHON
+from graphwright.ops import IN_PYTHON, is_library_function
 from graphwright.script.annotations import fields_of, is_named_tuple, type_of_constant
 from graphwright.script.calls.builtin_functions import BUILTINS
 from graphwright.script.calls.inlining import inline, inline_closure, modifier_of
@@ -125,7 +125,8 @@ def _reference(
     python = IN_PYTHON.get(function) if isinstance(function, types.FunctionType) else None
     if python is not None:
         return inline(c, python, args, kwargs, node, None, named)
-    if _is_torch(function, home) and not modifier_of(function) and not _is_of_same_file(c, function):
+    is_kept = _is_torch(function, home) or is_library_function(function)
+    if is_kept and not modifier_of(function) and not _is_of_same_file(c, function):
         return _torch(c, function, args, kwargs, node, named)
     if isinstance(function, types.FunctionType):
         return inline(c, function, args, kwargs, node, None, named)
