@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import graphwright
-from graphwright import CaptureError, GraphModule, GuardError, Interpreter, trace, verify
+from graphwright import CaptureError, GraphModule, GuardError, Interpreter, script, symbolic_trace, trace, verify
 
 
 class Block(nn.Module):
@@ -231,6 +231,13 @@ def test_a_capture_that_fails_half_way_leaves_everything_as_it_was(error: BaseEx
 
 REFUSED = [
     pytest.param(lambda: trace(3, ()), "neither an nn.Module nor callable", id="not a program"),  # type: ignore[arg-type]
+    pytest.param(lambda: trace(nn.ReLU, (torch.ones(2),)), "ReLU is a class of modules", id="a class"),
+    pytest.param(lambda: script(nn.ReLU), "ReLU is a class of modules", id="a class to script"),
+    pytest.param(lambda: symbolic_trace(nn.ReLU), r"got <class .*ReLU'>\n.*make one: ReLU\(", id="without inputs"),
+    pytest.param(lambda: trace(torch.relu, (torch.ones(2),)), "torch.relu tells no signature", id="in C"),
+    pytest.param(
+        lambda: trace(torch.export.export(nn.ReLU(), (torch.ones(2),)), (torch.ones(2),)), "from_export", id="exported"
+    ),
     pytest.param(lambda: trace(model(), ()), "do not fit Model.forward", id="too few"),
     pytest.param(lambda: trace(model(), (torch.ones(2), torch.ones(2))), "do not fit Model.forward", id="too many"),
     pytest.param(lambda: trace(model(), {"x": 1}), "args is a dict", id="a dict as args"),  # type: ignore[arg-type]

@@ -147,6 +147,13 @@ BAD = [
     pytest.param(["trace", NET, "-i", "flot:3"], "torch has no dtype 'flot'", id="dtype"),
     pytest.param(["trace", NET, "-i", "3x8:4..2"], "the range 4..2 is empty", id="range"),
     pytest.param(["trace", NET, "--kwarg", "scale"], "--kwarg 'scale' is not NAME=VALUE", id="kwarg"),
+    pytest.param(
+        ["trace", NET, "-i", "y=3x8"], "--input and --kwarg do not fit Net.forward(x, scale=1.0)", id="no such"
+    ),
+    pytest.param(["doctor", NET], "do not fit Net.forward(x, scale=1.0): missing a required argument", id="doctor"),
+    pytest.param(["trace", "torch:nn.Linear"], "Linear takes arguments: write torch:nn.Linear(...)", id="class"),
+    pytest.param(["show", NET, "--module", "iner"], "there is no such module: did you mean 'inner'", id="no part"),
+    pytest.param(["show", NET, "--module", "inner", "-i", "3x8"], "it is called as one node", id="leaf"),
     pytest.param(["summary", NET], "no inputs are given", id="no inputs"),
     pytest.param(["run-passes", NET, "-p", "RemoveNoOp"], "did you mean 'RemoveNoOps'", id="pass"),
     pytest.param(["quantize", NET, "-i", "3x8"], "--scheme static-int8 needs --calibration", id="no calibration"),
@@ -162,6 +169,11 @@ def test_bad_input_exits_with_2_and_one_line(
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("graphwright: ")
     assert told in err
+
+
+def test_without_a_command_it_tells_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys)
+    assert (status, out) == (2, "") and err.startswith("Usage: graphwright")
 
 
 def test_inputs_are_the_same_each_time() -> None:

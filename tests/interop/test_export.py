@@ -493,3 +493,8 @@ def test_inductor_compiles_it_ahead_of_time(program: Any, tmp_path: Path) -> Non
     for rows in (5, 3, 8):
         x = torch.randn(rows, 3)
         torch.testing.assert_close(compiled(x), original(x))
+
+
+def test_what_is_no_program_of_torch_export_is_refused() -> None:
+    with pytest.raises(ExportError, match="a ReLU is no program"):
+        from_export(nn.ReLU())  # type: ignore[arg-type]

@@ -474,6 +474,8 @@ MISTAKES: list[Any] = [
     (lambda: gw.Var("a b"), "is no name for a value"),
     (lambda: rule(gw.Var("x") + gw.Var("x"), lambda x: x), "two variables of the pattern are called 'x'"),
     (lambda: rewrite(symbolic_trace(lambda x: x.neg()), [3]), "3 is no rule"),
+    (lambda: rewrite(symbolic_trace(lambda x: x.neg()), torch.neg), "neg of type object"),
+    (lambda: gw.explain(symbolic_trace(torch.nn.ReLU()), rule(torch.relu, torch.neg)), "explain(rule, node)"),
     (lambda: rewrite(torch.neg, rule(torch.relu, torch.neg)), "has no graph"),
     (
         lambda: rewrite(symbolic_trace(lambda x: x.neg()), [rule(lambda x: x.neg(), lambda x: (x, x))]).count

@@ -230,3 +230,10 @@ def test_a_file_that_is_replaced_keeps_its_permissions_and_its_links(saved: Path
 def test_a_place_that_is_none_is_named(path: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=message):
         graphwright.save(captured(), tmp_path / path)
+
+
+@pytest.mark.parametrize(("written", "fix"), [(b"PK\3\4 of a zip", "torch.load"), (b"hello, file", "name")])
+def test_a_file_of_another_kind_is_told_from_a_damaged_one(written: bytes, fix: str, tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(written)
+    with pytest.raises(LoadError, match=f"was not written by graphwright.save\n.*{fix}"):
+        graphwright.load(tmp_path / "other")

@@ -42,7 +42,8 @@ def told(run: Callable[[], Any], debug: bool) -> int:
     except click.ClickException as error:
         if debug:
             traceback.print_exc()
-        click.echo(f"graphwright: {error.format_message()}", err=True)
+        message = error.format_message()
+        click.echo(message if message.startswith("Usage:") else f"graphwright: {message}", err=True)
         return error.exit_code
     except Exception as error:
         if debug:

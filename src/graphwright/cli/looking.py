@@ -25,6 +25,7 @@ from graphwright.cli.options import (
     writes,
 )
 from graphwright.codegen import readable_source
+from graphwright.errors import did_you_mean
 from graphwright.hierarchy import source, unflatten
 from graphwright.ir import format_table, qualified_name
 from graphwright.runtime import GraphModule, graphs_of, guards_of
@@ -69,6 +70,19 @@ def _node(node: Any) -> dict[str, Any]:
     return {"name": node.name, "op": node.op, "target": target, "args": str(node.args), "line": line}
 
 
+def _of_part(gm: GraphModule, path: str) -> str:
+    """The code of a part. Raises BadInput where there is none."""
+    try:
+        return readable_source(gm, path)
+    except ValueError:
+        paths = [name for name, _ in gm.named_modules() if name]
+        if path not in paths:
+            raise BadInput(f"--module {path!r}: there is no such module: {did_you_mean(path, paths)}") from None
+        is_called = gm.graph.find_nodes(op="call_module", target=path)
+        what = "is called as one node, and has no code here" if is_called else "does not run"
+        raise BadInput(f"--module {path!r}: it {what}") from None
+
+
 @click.command("show")
 @of_target
 @example
@@ -82,7 +96,8 @@ def show(form: str, path: str | None, **options: Any) -> int:
     """Show the graph of TARGET, or its code, its nodes as a table, what the capture did, or the tree of its modules."""
     gm = Given.read(options).captured()
     if path is not None:
-        deliver(options, readable_source(gm, path).strip("\n"), lambda: {"code": readable_source(gm, path)}, show_code)
+        text = _of_part(gm, path)
+        deliver(options, text.strip("\n"), lambda: {"code": text}, show_code)
         return 0
     texts = {
         "graph": lambda: "\n\n".join(str(graph) for graph in graphs_of(gm)),
@@ -154,6 +169,7 @@ def view(output: Path, **options: Any) -> int:
 def doctor_command(**options: Any) -> int:
     """List everything that stands in the way of capturing TARGET; the status is 1 where something does."""
     given = Given.read(options)
+    given.check_fit()
     args, kwargs = given.call
     how = {name: options[name] for name in ("static", "dynamic", "leaf_modules", "max_paths")}
     diagnosis = doctor(given.model, args, kwargs, **how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import click
 import rich.console
 import rich.syntax
+from torch import nn
 
 from graphwright.capture import symbolic_trace, trace
 from graphwright.cli.failures import BadInput
@@ -107,6 +109,23 @@ class Given:
         target, allow, trains = (options.pop(name) for name in ("target", "allow", "train"))
         call = read_call(*(options.pop(name) for name in ("inputs", "kwargs", "seed")))
         return cls(target, read_model(target, allow, trains), call)
+
+    def __post_init__(self) -> None:
+        if self.has_call:
+            self.check_fit()
+
+    def check_fit(self) -> None:
+        """Raise BadInput where the model cannot be called with the example inputs."""
+        function = self.model.forward if isinstance(self.model, nn.Module) else self.model
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # it tells none
+            return
+        try:
+            signature.bind(*self.call[0], **self.call[1])
+        except TypeError as error:
+            name = getattr(function, "__qualname__", type(function).__name__)
+            raise BadInput(f"--input and --kwarg do not fit {name}{signature}: {error}") from None
 
     @property
     def has_call(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ def read_model(target: str, allow: Sequence[str] = (), trains: bool = False) -> 
     """
     value = read_target(target, allow)
     if issubclass(type(value), type) and issubclass(value, nn.Module):
+        if _needs_arguments(value):
+            raise BadInput(f"{target}: {value.__name__} takes arguments: write {target}(...)")
         value = _tried(target, value)
     if not (isinstance(value, nn.Module) or callable(value)):
         raise BadInput(f"{target} is a {type(value).__name__}: neither a module nor a function")
@@ -46,6 +49,16 @@ def read_target(target: str, allow: Sequence[str] = ()) -> Any:
         raise BadInput(f"{target!r} {what}: a target is {_FORMS}")
     module = _file(Path(place)) if place.endswith(".py") else _module(place)
     return _tried(target, lambda: eval(expression.strip(), {"torch": torch, **vars(module)}))
+
+
+def _needs_arguments(kind: type[nn.Module]) -> bool:
+    try:
+        inspect.signature(kind).bind()
+    except TypeError:
+        return True
+    except ValueError:  # it tells no signature
+        return False
+    return False
 
 
 def _tried(what: str, make: Callable[[], Any]) -> Any:

@@ -133,6 +133,10 @@ def from_export(program: ExportedProgram, unflatten: bool = True) -> GraphModule
     >>> gm(torch.ones(1, 2)).shape
     torch.Size([1, 3])
     """
+    given: object = program
+    if not isinstance(given, torch.export.ExportedProgram):
+        fix = "export it by torch.export first, or capture it here: graphwright.trace(model, args)"
+        raise ExportError(f"a {type(given).__name__} is no program of torch.export", fix=fix)
     flat = program.module()
     assert isinstance(flat, torch.fx.GraphModule)
     # torch's unflattening removes operators with graphs whose results nobody reads, whatever they write

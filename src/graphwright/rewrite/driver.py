@@ -118,7 +118,7 @@ def rewrite(gm: nn.Module, rules: Rule | Iterable[Rule], *, fixpoint: bool = Tru
     def forward(self, x):
         return x
     """
-    chosen = (rules,) if isinstance(rules, Rule) else tuple(rules)
+    chosen = tuple(rules) if isinstance(rules, Iterable) else (rules,)
     for each in chosen:
         if not isinstance(each, Rule):
             raise PatternError(f"{each!r} is no rule", fix="make one: graphwright.rule(pattern, replacement)")

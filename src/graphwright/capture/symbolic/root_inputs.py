@@ -226,9 +226,12 @@ def _note_attributes(value: PHBase, node: Node) -> None:
 
 def not_a_function(root: nn.Module | Callable[..., Any]) -> TraceError:
     """The error for what has no Python signature that could tell its inputs."""
+    is_class = issubclass(type(root), type)
     return trace_error_and(AssertionError)(
-        f"Expected FunctionType, got {type(root)}",
-        fix="pass an nn.Module or a Python function, such as a lambda that calls it",
+        f"Expected FunctionType, got {root if is_class else type(root)}",
+        fix=f"make one: {root.__name__}(...)"
+        if is_class
+        else "pass an nn.Module or a Python function, such as a lambda that calls it",
     )
 
 

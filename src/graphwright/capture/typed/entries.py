@@ -224,6 +224,14 @@ class Subject:
                 f"{type(root).__name__} is what TorchScript compiled, without the Python that it was made of",
                 fix="capture the module that it was made of; inside of another module it stays one node",
             )
+        if issubclass(type(root), type) and issubclass(root, nn.Module):
+            name = root.__name__
+            raise CaptureError(f"{name} is a class of modules, and no module yet", fix=f"make one: {name}(...)")
+        if type(root).__name__ == "ExportedProgram":
+            raise CaptureError(
+                "an ExportedProgram is what torch.export has captured already",
+                fix="give it to graphwright.from_export, or capture the module that it was made of",
+            )
         self.root = root
         self.root_module: nn.Module | None = root if isinstance(root, nn.Module) else None
         self._method = ""  # where the root is a method of a module
@@ -268,9 +276,10 @@ class Subject:
         try:
             return inspect.signature(function)
         except (TypeError, ValueError):
+            name = torch.overrides.resolve_name(function) or self.name(entry)
             raise CaptureError(
-                f"{self.name(entry)} tells no signature: it is written in C",
-                fix="wrap it: trace(lambda x: function(x), args)",
+                f"{name} tells no signature: it is written in C",
+                fix=f"wrap it: trace(lambda x: {name if '.' in name else 'function'}(x), args)",
             ) from None
 
     def entry(self, name: str, graph: Graph) -> Entry:

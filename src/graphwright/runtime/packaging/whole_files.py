@@ -157,9 +157,14 @@ def check_sum(path: str | os.PathLike[str]) -> bool:
     with open(path, "rb") as file:
         start = file.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+        header = file.read(1)
+        if start and header != b"{":
+            is_of_torch = start.startswith((b"PK", b"\x80"))
+            fix = "read it with torch.load" if is_of_torch else "name what graphwright.save wrote"
+            raise LoadError(f"{path} was not written by graphwright.save", fix=fix)
         if not 0 < length <= min(_LONGEST_HEADER, os.fstat(file.fileno()).st_size - 8):
             raise LoadError(f"{path} is damaged: it ends within its header", fix="save the model again")
-        header = file.read(length)
+        header += file.read(length - 1)
         before, key, rest = header.partition(_KEY)
         if not key:
             return False
