@@ -55,7 +55,11 @@ _RESHAPES_IN_PLACE = frozenset({
 def spoken(function: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments of a call of a function of torch's but those that are None, False or private by default.
 
+    Methods hand all on that they have, so that what is a plain value by default is left out, too.
+
     >>> spoken(torch.nn.functional.softmax, {"dim": 1, "_stacklevel": 3, "dtype": None})
+    {'dim': 1}
+    >>> spoken(torch.Tensor.norm, {"p": "fro", "dim": 1, "keepdim": False, "dtype": None})
     {'dim': 1}
     """
     if not kwargs or type(function) is not FunctionType:
@@ -66,11 +70,12 @@ def spoken(function: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, An
 
 @functools.lru_cache(1024)
 def _unspoken(function: FunctionType) -> dict[str, Any]:
-    parameters = inspect.signature(function).parameters.values()
+    is_method = getattr(torch.Tensor, function.__name__, None) is function
+    plain = (type(None), bool, str, int) if is_method else (type(None),)
     return {
         parameter.name: parameter.default
-        for parameter in parameters
-        if parameter.default is None or parameter.default is False or parameter.name.startswith("_")
+        for parameter in inspect.signature(function).parameters.values()
+        if type(parameter.default) in plain or parameter.default is False or parameter.name.startswith("_")
     }
 
 

@@ -293,7 +293,7 @@ class Recorder:
             makes_one = is_given or _holds_tensors((args, kwargs))  # a tensor, as `torch.arange(n)` does
             if not makes_one and not _holds_tensors(self._on_examples(function, args, kwargs)):
                 return function(*args, **kwargs)
-            return self.record("call_function", function, function, args, spoken(function, kwargs) if kwargs else {})
+            return self.record("call_function", function, function, args, kwargs and spoken(function, kwargs))
         owner: Any = args[0] if args else None
         if name in ("size", "__len__", "numel", "nelement", "dim", "ndimension"):
             return measure(self, owner, name, args[1:], kwargs)
@@ -309,7 +309,7 @@ class Recorder:
         target = operator_call(name, user_frame(sys._getframe(1)), args)
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
-        return self.record("call_method", name, on_any_way(name, function), args, kwargs)
+        return self.record("call_method", name, on_any_way(name, function), args, kwargs and spoken(function, kwargs))
 
     @property
     def copied_calls(self) -> Sequence[Node]:
