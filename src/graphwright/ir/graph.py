@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal
 
-from graphwright.errors import GraphError, MissingAttributeError
+from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict
 from graphwright.ir.names import Namespace, candidate_for, is_reserved
 from graphwright.ir.node import (
@@ -311,13 +311,8 @@ class Graph:
 
         Raises AttributeError where the owning module has no module there.
         """
-        owner = self.owning_module
-        if owner is not None:
-            try:
-                owner.get_submodule(module_name)
-            except AttributeError as error:
-                fix = f"add it first: gm.add_submodule({module_name!r}, module)"
-                raise MissingAttributeError(f"{type(owner).__name__} has no module {module_name!r}", fix=fix) from error
+        if self.owning_module is not None:
+            self.owning_module.get_submodule(module_name)
         return self.create_node("call_module", module_name, args, kwargs, None, type_expr)
 
     def call_method(

@@ -53,7 +53,8 @@ def explain(rule: Rule, node: Node, gm: nn.Module | None = None) -> Explanation:
     >>> print(explain(rule(lambda x: (x * 3).sum(1), lambda x: x, name="thrice"), gm.graph.output_node().prev))
     thrice does not apply at sum_1 (2 operations found): 3 is wanted, and there is 2
     """
-    if not isinstance(rule, Rule) or not isinstance(node, Node):
+    given: tuple[object, object] = rule, node
+    if not (isinstance(given[0], Rule) and isinstance(given[1], Node)):
         what = f"a {type(rule).__name__} and a {type(node).__name__}"
         raise PatternError(f"explain was given {what}", fix="give a rule and a node: explain(rule, node)")
     module = gm if gm is not None else node.graph.owning_module
