@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphwright import CaptureError, Interpreter, trace
+from graphwright import CaptureError, GuardError, Interpreter, trace
 
 
 class Base(nn.Module):
@@ -248,3 +248,31 @@ def test_a_mode_that_sees_operators_is_refused() -> None:
     gm = trace(lambda x: x.sin(), (torch.ones(2),))
     with Doubles():
         assert torch.equal(gm(torch.ones(2)), torch.sin(torch.ones(2)))
+
+
+class Clamped(Base):
+    """Asks as decoders do whether values may have overflown; looks some of them up by an index."""
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        y = self.linear(x)
+        if y.dtype == torch.float16:
+            y = y.clamp(-1, 1)
+        return y[index.cumsum(0)]
+
+
+def test_a_question_of_a_dtype_leaves_autocast_to_those_with_the_same_answer() -> None:
+    model, args = Clamped(), (torch.ones(3, 4) * 100, torch.ones(2, dtype=torch.long))
+    gm = trace(model, args)
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            torch.testing.assert_close(gm(*args), model(*args), rtol=0, atol=0)
+    with (
+        torch.autocast("cpu", torch.float16),
+        pytest.raises(GuardError, match=r"autocast on cpu to another dtype than torch.bfloat16"),
+    ):
+        gm(*args)
+    with torch.autocast("cpu", torch.float16):
+        gm = trace(model, args)
+        torch.testing.assert_close(gm(*args), model(*args), rtol=0, atol=0)
+    with pytest.raises(GuardError, match=r"torch.is_autocast_enabled\('cpu'\)"):
+        gm(*args)

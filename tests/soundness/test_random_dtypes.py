@@ -1,4 +1,4 @@
-"""Random programs that ask for dtypes of what they compute, called with inputs of random dtypes: right or loud."""
+"""Random programs that ask for dtypes of what they compute, called with random dtypes and autocast: right or loud."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ OPERATIONS = """
     torch.view_as_real(torch.complex({0}.float(), {1}.float())).sum(-1) | {0}.quantile(0.5) | {0}.real
     {0} + {1} | {0} * {1} | {0} - {1} | {0} ** {1} | torch.where(mask, {0}, {1}) | torch.maximum({0}, {1}) | {0} + zero
     {0} + ids | {0} * number | torch.cat([{0}[..., :1], {1}[..., :1]], -1).sum(-1, keepdim=True) | {0}.lerp({1}, 0.3)
+    torch.ones(2, 3, dtype=keep({0}).kind) | {1}.to(keep({0}).kind) | {0}[..., {1}.long().clamp(0, 0)[0]].sum(-1)
     F.linear({0}.expand(2, 3), weight) | F.linear({0}.expand(2, 3), weight.to({0}.dtype)) | {0}.clone().copy_({1})
 """
 QUESTIONS = """
@@ -33,7 +34,19 @@ QUESTIONS = """
     {0}.is_floating_point() | {0}.dtype == torch.float32 | {0}.dtype is torch.float64 | {0}.dtype.is_floating_point
     {0}.dtype not in [torch.float64] | torch.is_floating_point({0}) | {0}.element_size() == 2 | {0}.is_complex()
     {0}.dtype in {{torch.float32, torch.float64}} | {0}.dtype == {1}.dtype | str({0}.dtype) == 'torch.float32'
+    keep({0}).kind == torch.float16
 """
+
+
+class Kept:
+    kind: torch.dtype
+
+
+def keep(value: torch.Tensor) -> Kept:
+    """An object that keeps the dtype of a value."""
+    kept = Kept()
+    kept.kind = value.dtype
+    return kept
 
 
 def lines_of(table: str) -> list[str]:
@@ -49,7 +62,7 @@ def program_of(draw: random.Random, name: str) -> Callable[..., Any]:
     lines += [f"answer = 2 if {question} else 3", f"return [{', '.join(values)}, answer]"]
     source = "def program(x, y, ids, mask, zero, weight, number):\n" + "".join(f"    {line}\n" for line in lines)
     linecache.cache[name] = len(source), None, source.splitlines(True), name
-    names: dict[str, Any] = {"torch": torch, "F": F}
+    names: dict[str, Any] = {"torch": torch, "F": F, "keep": keep}
     exec(compile(source, name, "exec"), names)
     return names["program"]  # type: ignore[no-any-return]
 
@@ -78,14 +91,18 @@ def test_a_random_program_is_right_or_loud(seed: int) -> None:
             continue
         gm = trace(program, example)
         for inputs in (example, *[inputs_of(draw) for _ in range(5)]):
+            is_cast = inputs is not example and draw.random() < 0.3
+            cast = torch.autocast("cpu", draw.choice([torch.bfloat16, torch.float16]), enabled=is_cast)
             try:
-                wanted = program(*inputs)
+                with cast:
+                    wanted = program(*inputs)
             except FAILS:
-                with pytest.raises(FAILS):
+                with pytest.raises(FAILS), cast:
                     gm(*inputs)
                 continue
             try:
-                given = gm(*inputs)
+                with cast:
+                    given = gm(*inputs)
             except GuardError:
                 assert inputs is not example
                 continue

@@ -223,6 +223,17 @@ def device_of_each(tensors: Iterable[torch.Tensor], device: torch.device) -> tor
 
 
 @has_no_side_effect
+def autocast_beyond(kind: str, dtypes: Iterable[torch.dtype]) -> bool:
+    """Tell whether `torch.autocast` is on for a kind of device, and casts to a dtype that is none of some.
+
+    >>> with torch.autocast("cpu", torch.bfloat16):
+    ...     autocast_beyond("cpu", [torch.bfloat16]), autocast_beyond("cpu", [torch.float16])
+    (False, True)
+    """
+    return torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) not in dtypes
+
+
+@has_no_side_effect
 def class_of_tensor(held: torch.Tensor | Iterable[torch.Tensor]) -> str:
     """The name of the class of a tensor; of several, that of the first that is not a plain one.
 
@@ -309,7 +320,7 @@ def shared(**values: Any) -> str:
 # What generated code calls to check what was taken for granted.
 EXPECTATIONS = (
     expect, expect_class, expect_kinds, expect_outside, expect_state, expect_tensors, expect_values, unlike,
-    unlike_inputs, shared, class_of_tensor, device_of_each,
+    unlike_inputs, shared, class_of_tensor, device_of_each, autocast_beyond,
 )  # fmt: skip
 
 

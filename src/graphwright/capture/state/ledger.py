@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from graphwright.ir import Node
     from graphwright.runtime import Found
 
-Fact = str | frozenset[torch.dtype]  # "rank", "dtype", "device", "class"; or the dtypes that are as good as its own
+Fact = str | frozenset[torch.dtype]  # "rank", "dtype", "index", "device", "class"; or dtypes as good as its own
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +73,7 @@ class Ledger:
         self.asks_kinds = False
         self.asks_classes = False  # of tensors: a subclass would be another input
         self.asks_autocast = False  # a dtype that is read is another one under `torch.autocast`
+        self.autocast: frozenset[torch.dtype] | None = None  # to which it may cast: one of some dtypes is read
         self.modules: dict[str, dict[str, Any]] = {}
         self.forwards: dict[type, Any] = {}  # of classes of modules whose code is part of the program
         self.own_forwards: set[str] = set()  # the paths of modules whose code is a forward of their own
@@ -127,6 +128,11 @@ class Ledger:
         if self._log is not None:
             self._log.note_said(what, at)
 
+    def note_autocast(self, dtypes: frozenset[torch.dtype] | None) -> None:
+        """Of a dtype that is read, what `torch.autocast` may cast to; None where it was not asked."""
+        if dtypes is not None:
+            self.autocast = dtypes if self.autocast is None else self.autocast & dtypes
+
     def join(self, other: Ledger) -> None:
         """Take for granted what another way through the program does, too."""
         self.taken = {**other.taken, **self.taken}
@@ -136,6 +142,7 @@ class Ledger:
         self.asks_kinds |= other.asks_kinds
         self.asks_classes |= other.asks_classes
         self.asks_autocast |= other.asks_autocast
+        self.note_autocast(other.autocast)
         self.buffers |= other.buffers
         self.unset |= other.unset
         self.forwards |= other.forwards

@@ -36,9 +36,11 @@ from graphwright.errors import CaptureError
 from graphwright.ir import Node, nodes_in
 from graphwright.runtime import (
     Outside,
+    any_of,
     array_facts,
     attribute_names,
     attributes_of,
+    autocast_beyond,
     class_of_tensor,
     device_of_each,
     expect_kinds,
@@ -425,7 +427,7 @@ class Inputs:
         self._take_identities()
         self._take_given()
         ledger = self._recorder.ledger
-        if ledger.asks_autocast:
+        if ledger.asks_autocast or ledger.autocast is not None:
             self._take_autocast()
         self._take_devices()
         for path, held in self._tensors.items():
@@ -476,8 +478,8 @@ class Inputs:
         asked = Settling(self._recorder, sources | numbers, of_tensors, dtypes)
         asked.follow(ledger.reads.values())
         ledger.reads.clear()
-        if asked.follows_autocast:
-            ledger.asks_autocast = True
+        ledger.asks_autocast |= asked.follows_autocast
+        ledger.note_autocast(asked.autocast)
         for path, facts in asked.found.items():
             ledger.asked.setdefault(path, set()).update(facts)
 
@@ -513,12 +515,21 @@ class Inputs:
             ledger.take(f"{path}.device", held.example.device, read, f"{path}.device")
 
     def _take_autocast(self) -> None:
-        """Take for granted that the program is called under `torch.autocast`, or outside of it, as the example is."""
+        """Take for granted that the program is called under `torch.autocast`, or outside of it, as the example is.
+
+        Where any of some dtypes is as good, it is called under one that casts to one of these, too.
+        """
         kinds = {held.example.device.type for held in self._tensors.values()} or {"cpu"}
+        ledger = self._recorder.ledger
         for kind in sorted(kinds & {"cpu", "cuda", "xpu", "mps"}):
-            now = torch.is_autocast_enabled(kind)
+            now, subject = torch.is_autocast_enabled(kind), f"torch.is_autocast_enabled({kind!r})"
             read = functools.partial(self._call, torch.is_autocast_enabled, kind)
-            self._recorder.ledger.take(f"autocast_{kind}", now, read, f"torch.is_autocast_enabled({kind!r})")
+            if not (ledger.asks_autocast or now):
+                fitting = sorted((ledger.autocast or frozenset()) & {torch.bfloat16, torch.float16}, key=str)
+                if fitting:
+                    subject = f"autocast on {kind} to another dtype than {any_of(fitting)}"
+                    read = functools.partial(self._call, autocast_beyond, kind, fitting)
+            ledger.take(f"autocast_{kind}", now, read, subject)
 
     def _facts(self) -> dict[str, tuple[Any, ...]]:
         """The dtypes and ranks that are to be those of the example; None for one that may be another."""

@@ -7,6 +7,8 @@ made.
 A fact that is a set of dtypes says that each of them is as good as the example's: all that is asked has the same answer
 for them. A sum of tensors of such dtypes has one of them, too, so the inputs may have any. Behind an operation of which
 that is not known the dtype is the example's, and so it is of inputs that had no dtype of the set.
+
+The fact "index" is the dtype of what is an index: whole numbers or truths, which `torch.autocast` leaves as they are.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from graphwright.capture.calls.result_dtypes import GIVES_DTYPE, GIVES_NO_FLOATS, LIKE_OPERANDS, gives_places, promotes
@@ -28,12 +31,15 @@ from graphwright.runtime import expect, expect_class
 from graphwright.source import CallSite
 
 if TYPE_CHECKING:
-    import torch
-
     from graphwright.capture.state.ledger import Fact, Read
     from graphwright.capture.state.protocol import TypedCapture
 
 _NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
+
+
+def _kind(fact: Fact) -> str:
+    """What is asked: the dtype, or another fact by its name."""
+    return fact if isinstance(fact, str) and fact != "index" else "dtype"
 
 
 class Settling:
@@ -66,6 +72,7 @@ class Settling:
         self._owners: dict[Graph, Node] | None = None
         self.found: dict[str, set[Fact]] = {}
         self.follows_autocast = False  # whether a dtype that was read is another one under `torch.autocast`
+        self.autocast: frozenset[torch.dtype] | None = None  # to which it may cast, where one of some dtypes was read
 
     def follow(self, reads: Iterable[Read]) -> None:
         """Follow what was read of tensors to the inputs."""
@@ -90,7 +97,7 @@ class Settling:
             self._places[node, fact] = self._at
 
     def _note(self, path: str, fact: Fact) -> None:
-        if not isinstance(fact, str) and self._tensors.get(path) not in fact:  # or it is no tensor: a number's class
+        if fact == "index" or not (isinstance(fact, str) or self._tensors.get(path) in fact):  # else a number's class
             fact = "dtype"
         self.found.setdefault(path, set()).add(fact)
 
@@ -106,9 +113,9 @@ class Settling:
         measure = self._measure(node)
         if measure is not None:  # no tensor
             # What it tells is what something is made with: `.to(x.dtype)`; a number is of the class of its dtype.
-            if measure == fact or (measure == "dtype" and not isinstance(fact, str)):
+            if measure == _kind(fact):
                 self._mark_used(node, node.all_input_nodes, fact)
-            elif measure in ("item", "tolist") and (fact == "dtype" or not isinstance(fact, str)):
+            elif measure in ("item", "tolist") and _kind(fact) == "dtype":
                 self._mark_used(node, node.all_input_nodes, "dtype")
             return
         for user in node.users:  # the tensor may be what something else makes of it
@@ -137,7 +144,7 @@ class Settling:
 
     def _pass_on(self, node: Node, fact: Fact) -> None:
         found = self._recorder.ledger.unforeseen.get(node)
-        kind = fact if isinstance(fact, str) else "dtype"
+        kind = _kind(fact)
         if found is not None and kind in found.facts:
             self._check(node, kind, found.facts[kind], found.at)
             return
@@ -155,21 +162,29 @@ class Settling:
             self._mark_used(node, (written,), fact)
             return
         if kind == "dtype":
-            is_told = name in GIVES_DTYPE or name == "finfo" or (fact != kind and name in GIVES_NO_FLOATS)
+            is_one_of_some = not isinstance(fact, str)
+            is_told = name in GIVES_DTYPE or name == "finfo" or (is_one_of_some and name in GIVES_NO_FLOATS)
             if (is_told and module is None) or gives_places(node):
                 return
             if name not in LIKE_OPERANDS:
-                self.follows_autocast = True
-            if fact != kind and not promotes(node, name, module):
+                self._note_autocast(fact)
+            if is_one_of_some and not promotes(node, name, module):
                 fact = kind
         used = node.all_input_nodes
         self._mark_used(node, used, fact)
         if fact == "rank" and node.target is operator.getitem:  # a mask takes another number of dimensions than indices
-            self._mark_used(node, [argument for argument in used if argument is not node.args[0]], "dtype")
+            self._mark_used(node, [argument for argument in used if argument is not node.args[0]], "index")
         for body in node.args:
             if isinstance(body, Graph):
                 for given in body.output_node().all_input_nodes:
                     self._mark(given, fact)
+
+    def _note_autocast(self, fact: Fact) -> None:
+        """An operation gives what `torch.autocast` casts to, or float32, where it is on."""
+        if fact == "dtype" or (not isinstance(fact, str) and torch.float32 not in fact):
+            self.follows_autocast = True
+        elif not isinstance(fact, str):
+            self.autocast = fact if self.autocast is None else self.autocast & fact
 
     def _is_item_of_region(self, node: Node) -> bool:
         region, index = node.args
@@ -191,6 +206,7 @@ class Settling:
         if fact in ("rank", "class"):
             return
         tensors = self._recorder.tensors
+        fact = "dtype" if fact == "index" else fact
         tensors.take_fact_at(path, fact, self._at)
         for copied, _ in self._in_copies.get(node, ()):
             if is_below(path, path_of(copied.original)):
