@@ -341,7 +341,7 @@ class Tracer(TracerBase):
             programs = [builtins.getattr(function, "__func__", function), *_forwards(self._shells)]
             function = programs[0] if is_module else builtins.getattr(self.traced_module, name)
             function = self._converted(function if bind is None else bind(function))
-        elif callable(root) and not (inspect.isclass(root) and issubclass(root, nn.Module)):
+        elif callable(root) and not (isinstance(root, type) and nn.Module in root.__mro__):
             self.root = nn.Module()
             if plan is not None and plan.passes == 1:
                 plan.converted |= asking_for_identity([root], None)

@@ -224,7 +224,7 @@ class Subject:
                 f"{type(root).__name__} is what TorchScript compiled, without the Python that it was made of",
                 fix="capture the module that it was made of; inside of another module it stays one node",
             )
-        if inspect.isclass(root) and issubclass(root, nn.Module):
+        if isinstance(root, type) and nn.Module in root.__mro__:
             name = root.__name__
             raise CaptureError(f"{name} is a class of modules, and no module yet", fix=f"make one: {name}(...)")
         if type(root).__name__ == "ExportedProgram":
