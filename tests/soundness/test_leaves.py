@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graphwright import trace
-from graphwright.errors import CaptureError
+from graphwright.errors import CaptureError, GuardError
 
 
 class Total:
@@ -108,6 +108,36 @@ def test_a_leaf_reads_what_is_written_before_it(program: Callable[..., Any], mon
         monkeypatch.setattr(TOTAL, "value", 1.0)
         results.append([function(scale * torch.ones(2, 3)) for scale in (1, 2, -1)] + [TOTAL.value])
     assert results[0] == results[1]
+
+
+def rows(x: torch.Tensor) -> Any:
+    return tuple(x)
+
+
+def sizes(x: torch.Tensor) -> Any:
+    return x, [x.shape, x.shape[1:]]
+
+
+def named_rows(x: torch.Tensor) -> Any:
+    return {f"row {i}": row for i, row in enumerate(x)}
+
+
+GIVING = [rows, sizes, named_rows]
+
+
+@pytest.mark.parametrize(
+    ("program", "other"),
+    [
+        (lambda x: sum(rows(x)), torch.ones(3, 3)),
+        (lambda x: x.new_ones(sizes(x)[1][1]), torch.ones(2, 3, 4)),
+        (lambda x: sum(named_rows(x).values()), torch.ones(3, 3)),
+    ],
+)
+def test_what_a_leaf_gives_has_the_structure_that_it_had(program: Callable[..., Any], other: torch.Tensor) -> None:
+    captured = trace(program, (torch.ones(2, 3),), leaf_functions=GIVING)
+    assert torch.equal(captured(torch.ones(2, 3) * 2), program(torch.ones(2, 3) * 2))
+    with pytest.raises(GuardError, match="was captured where this was"):
+        captured(other)
 
 
 def test_a_leaf_may_make_an_object_of_its_own() -> None:

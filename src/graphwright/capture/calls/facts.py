@@ -13,7 +13,7 @@ from graphwright.capture.proxies.calls_as_written import AS_MANY_AS_DIMENSIONS
 from graphwright.capture.proxies.tensor_names import row_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.ir import Target
+from graphwright.ir import ATOMS, Node, Target
 from graphwright.runtime import expect
 from graphwright.source import Use, is_ours, user_frame, uses_of
 
@@ -77,6 +77,20 @@ def note_count(recorder: TypedCapture, name: str, args: tuple[Any, ...], kwargs:
     """Several tensors are given: of `torch.where(x)` and its like one for each dimension, which says the rank."""
     if name in AS_MANY_AS_DIMENSIONS and "dim" not in kwargs and args and isinstance(args[0], TensorProxy):
         ask_rank(recorder, args[0])
+
+
+def expect_structure(recorder: TypedCapture, node: Node, value: object) -> bool:
+    """Guard the keys of a dict that a node gives, and how many items it gives; tell whether there are such items."""
+    if type(value) in (list, tuple, torch.Size):
+        found = recorder.node("call_function", len, (node,), {}, "len")
+        wanted: Any = len(value)  # type: ignore[arg-type]
+    elif isinstance(value, dict) and all(type(key) in ATOMS for key in value):
+        found = recorder.node("call_function", tuple, (node,), {}, "keys")
+        wanted = tuple(value)
+    else:
+        return False
+    recorder.node("call_function", expect, (found, wanted, recorder.where() or ""), {}, name="guard")
+    return type(wanted) is int
 
 
 def ask_shape(recorder: TypedCapture, tensor: TensorProxy) -> None:

@@ -23,7 +23,7 @@ from graphwright.capture.calls.answers import asked, data_of, measure, read_prop
 from graphwright.capture.calls.arguments import checks_items, drained, made_again, share
 from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes
-from graphwright.capture.calls.facts import note_count
+from graphwright.capture.calls.facts import expect_structure, note_count
 from graphwright.capture.calls.gradients import on_any_way
 from graphwright.capture.calls.kept_values import KeptValue
 from graphwright.capture.calls.opaque import record_compiled_method, record_leaf_module, record_outlined_module
@@ -54,7 +54,6 @@ from graphwright.capture.proxies.calls_as_written import (
     CalledTargets,
     gives_pieces,
     module_name,
-    name_of_target,
     operator_call,
     spoken,
 )
@@ -378,14 +377,9 @@ class Recorder:
                 if opened is not None:
                     return opened
                 if not is_count_known(self, called, args, kwargs):
-                    self._expect_count(node, len(example))
+                    expect_structure(self, node, example)
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
         return self._items(example, node, names, gives_data)
-
-    def _expect_count(self, node: Node, count: int) -> None:
-        """Guard how many pieces a node gives."""
-        length = self.node("call_function", len, (node,), {}, "len")
-        self.node("call_function", expect, (length, count, self.where() or ""), {}, name="guard")
 
     def _on_examples(
         self,
@@ -456,8 +450,7 @@ class Recorder:
             return TensorProxy.make(self, value, node)
         if type(value) in (int, float, bool):
             return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
-        if gives_data and type(value) is list and name_of_target(node.target) != "unpack":
-            self._expect_count(node, len(value))
+        if gives_data and node.target is not unpack and expect_structure(self, node, value):
             node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
         if isinstance(value, tuple | list):
             named = [*names, *[""] * len(value)]
