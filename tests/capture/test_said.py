@@ -50,6 +50,39 @@ def test_prints_are_nodes_and_nothing_is_printed_during_the_capture(capsys: pyte
     assert capsys.readouterr().out == "start\nshape torch.Size([4]) n=7\n"
 
 
+def says(x: Tensor) -> Tensor:
+    print("says")
+    return x + 1
+
+
+class Inner(nn.Module):
+    def say(self, x: Tensor) -> Tensor:
+        print("inner", x.shape, f"{x.shape[0]} rows")
+        return says(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.say(x)
+
+
+class Outer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Inner()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return says(torch.vmap(lambda row: says(row))(self.inner(x)))
+
+
+@pytest.mark.parametrize("program", [lambda x: says(says(x)), Outer()], ids=["functions", "modules"])
+def test_what_is_printed_further_inside_is_part_of_the_graph(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    gm = trace(program, (torch.ones(3),))
+    assert capsys.readouterr().out in ("", "says\n")  # by a first pass, which finds that `vmap` is given a function
+    program(torch.ones(2))
+    expected = capsys.readouterr().out
+    gm(torch.ones(2))
+    assert capsys.readouterr().out == expected
+
+
 def test_functions_that_print_are_seen_before_they_do(capsys: pytest.CaptureFixture[str]) -> None:
     gm = trace(calls_helper, (torch.ones(3),))
     assert capsys.readouterr().out.count("help") <= 1

@@ -18,6 +18,7 @@ from graphwright.capture.outside.said import first_told
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.run_text import RunText, formatted
 from graphwright.capture.python.message_texts import Text
+from graphwright.capture.state.interception import original_of
 from graphwright.capture.state.running import BOUNDARIES
 from graphwright.ir import Argument
 from graphwright.source import Role, Standing, role_of, user_frame
@@ -41,7 +42,7 @@ class Messages:
         standing = role_of(frame.f_code, frame.f_lasti)
         if standing.role is Role.GIVEN:
             called = _called(frame, standing.called)
-            if called is print:  # printed when the program runs
+            if original_of(called) is original_of(print):  # printed when the program runs
                 self._capture.questions.staging.stage(frame)
                 return False
             if _is_told(called, standing):
@@ -72,7 +73,7 @@ class Messages:
         standing = role_of(frame.f_code, frame.f_lasti)
         if standing.role is Role.GIVEN:
             called = _called(frame, standing.called)
-            return called is print or _is_told(called, standing)
+            return original_of(called) is original_of(print) or _is_told(called, standing)
         return standing.role in _TELL or is_standard(frame.f_code) or self.is_called_for_error(frame)
 
     def is_called_for_error(self, asking: FrameType | None) -> bool:

@@ -7,6 +7,7 @@ its case. Other functions are called, or what `substitute` gives for them.
 
 from __future__ import annotations
 
+import builtins
 import collections
 import copy
 import functools
@@ -27,6 +28,7 @@ from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.methods import HEAP
 from graphwright.capture.containers.tables import METHODS, container_of, heap, unbound_method
 from graphwright.capture.outside.number_limits import limits_asked
+from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.outside.unknown_calls import say_unknown, unknown_call
 from graphwright.capture.proxies.run_text import ask_for_texts, refused_texts
@@ -194,3 +196,13 @@ _BY_TYPE: dict[type, Handlers] = {
     MethodDescriptorType: (unbound_method, number_method), WrapperDescriptorType: (unbound_method, number_method),
     **dict.fromkeys((type(torch.Tensor), type(torch.FloatTensor)), (tensor_of_class,)),
 }  # fmt: skip
+
+
+def _print_heard(heard: Heard) -> Any:
+    """`print(...)` of a function that has not asked for anything."""
+    has_examples = heard.recorder.examples.are_there
+    value = printed(call, heard.recorder, print, heard.args, heard.kwargs) if has_examples else NotImplemented
+    return heard.original() if value is NotImplemented else value
+
+
+overhear(builtins, ("print",), _print_heard)

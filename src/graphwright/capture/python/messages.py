@@ -22,6 +22,7 @@ from graphwright.capture.proxies.run_text import RunText, is_of_run, percent, te
 from graphwright.capture.python.message_texts import Text
 from graphwright.capture.python.own_texts import with_own_texts
 from graphwright.capture.python.statements import raising
+from graphwright.capture.state.interception import original_of
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import symbol_of
 
@@ -158,7 +159,7 @@ def printed(
         return print_elsewhere(recorder, args, kwargs) if file is errors else NotImplemented
     message = recorder.questions.messages.message
     named = {name: message(value) for name, value in kwargs.items() if name != "file"}
-    recorder.make("call_function", print, tuple(map(message, args)), "print", named)
+    recorder.make("call_function", original_of(print), tuple(map(message, args)), "print", named)
     return None
 
 
@@ -173,7 +174,7 @@ def written(recorder: Capture, function: Callable[[str], int], text: str) -> Any
         return function(text)
     if file is sys.stdout:
         message = recorder.questions.messages.message(text)
-        recorder.make("call_function", print, (message,), "print", {"end": ""})
+        recorder.make("call_function", original_of(print), (message,), "print", {"end": ""})
     else:
         print_elsewhere(recorder, (text,), {"end": "", "file": file})
     return len(text) if type(text) is str else None
