@@ -153,3 +153,39 @@ def test_what_late_modules_write_is_kept() -> None:
     for expected in (4.0, 8.0, 12.0):
         assert gm(x).tolist() == [expected, expected]
     assert [gm.get_submodule(str(i)).count for i in range(4)] == [3, 3, 3, 3]
+
+
+class Hidden(nn.Module):
+    """Its class has methods by the names of its submodules and attributes: the methods hide submodules alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act, self.scale = nn.ReLU(), 0.5
+
+    def act(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 1.5
+
+    def scale(self) -> float:
+        return 2.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(x) * self.scale
+
+
+def test_methods_that_hide_submodules_are_called() -> None:
+    model, x = Hidden(), torch.randn(3)
+    gm = graphwright.trace(model, x)
+    assert torch.equal(gm(x), model(x))
+    gm.act = nn.Tanh()  # as before, nobody sees it
+    assert torch.equal(gm(x), model(x))
+    vars(gm)["act"] = torch.relu
+    with pytest.raises(graphwright.GuardError, match=r"self\.act is there now"):
+        gm(x)
+
+
+def test_a_plain_module_with_a_forward_of_its_own_is_captured() -> None:
+    model, x = nn.Module(), torch.randn(2, 4)
+    model.layer = nn.Linear(4, 4)
+    model.forward = lambda x: model.layer(x) * 2  # type: ignore[method-assign]
+    gm = graphwright.trace(model, x)
+    assert torch.equal(gm(x), model(x)) and torch.equal(copy.deepcopy(gm)(x), model(x))

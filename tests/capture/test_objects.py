@@ -229,3 +229,37 @@ def test_what_is_called_is_not_compared_with_anything() -> None:
     for x in (torch.ones(3), -torch.ones(2)):
         found, expected = gm(x), program(x)
         assert torch.equal(found[0], expected[0]) and found[1] is expected[1]
+
+
+class Rows:
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x, self.asked = x, 0
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+
+class Above(Rows):
+    def __bool__(self) -> bool:
+        self.asked += 1
+        return bool(self.x.sum() > 0)
+
+
+def chosen(x: torch.Tensor) -> Any:
+    rows = Rows(x)
+    return (rows and x + 1) if rows else x - 1, not rows, bool(rows)
+
+
+def asked(x: torch.Tensor) -> Any:
+    above = Above(x)
+    found = above or x
+    y = x + 1 if above and x.shape[0] > 1 else x - 1
+    return y, found is above, above.asked
+
+
+@pytest.mark.parametrize("program", [chosen, asked])
+def test_classes_say_whether_their_objects_are_true(program: Callable[[torch.Tensor], Any]) -> None:
+    gm = trace(program, torch.ones(3))
+    for x in (torch.ones(2), -torch.ones(2), torch.ones(1), torch.ones(0)):
+        mine, its = gm(x), program(x)
+        assert torch.equal(mine[0], its[0]) and mine[1:] == its[1:]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from graphwright import CaptureError, GuardError, symbolic_trace, trace
 
@@ -81,10 +82,19 @@ def test_random_numbers_stay_as_they_were_where_a_program_fails() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+class Unmade(LazyModuleMixin, nn.Module):  # type: ignore[misc]
+    def initialize_parameters(self, x: Tensor) -> None:
+        self.layer = nn.Linear(x.shape[-1], 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
 CALLS: list[Any] = [
     pytest.param(lambda: trace(nn.Linear(2, 2), ROW, ROW), "trace\\(model, \\(x, y\\), {}\\)", id="no tuple"),
     pytest.param(lambda: trace(nn.LazyLinear(2), (ROW,)), "call the model on the example once", id="lazy"),
     pytest.param(lambda: trace(nn.Sequential(nn.LazyLinear(2)), (ROW,)), "0 is a LazyLinear", id="lazy inside"),
+    pytest.param(lambda: trace(Unmade(), (ROW,)), "the model is a Unmade, whose parameters", id="lazy, with parts"),
 ]
 
 

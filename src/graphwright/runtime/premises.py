@@ -241,8 +241,10 @@ def _unlike(module: Any, path: str, facts: Facts, graph: Graph) -> Iterator[tupl
         yield from _unlike_tags(held_by(module, name), dotted(path, name), tags, graph.constants)
     yield from _unlike_ones(module, facts.get("same", {}))
     for name in facts.get("absent", ()):
-        is_of_class = name in facts.get("lacking", ()) or hasattr(type(module), name)
-        if held_by(module, name) is not ABSENT and is_of_class:  # else it is made of a graph that reads a method
+        is_of_class = hasattr(type(module), name)  # and hides a submodule of that name
+        held = vars(module).get(name, ABSENT) if is_of_class else held_by(module, name)
+        is_missed = is_of_class or name in facts.get("lacking", ())  # else it is made of a graph that reads a method
+        if held is not ABSENT and is_missed:
             yield f"{dotted(path, name)} is there now, and was not when the program was captured", _AGAIN
     if "names" in facts:
         yield from _unlike_names(own_names(module.__dict__), facts["names"], facts.get("made", ()), where)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.calls.identity import is_same
+from graphwright.capture.conversion.conversion import is_standard
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_recorder
 from graphwright.capture.proxies.proxy import Proxy
@@ -20,6 +22,7 @@ from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import BoolProxy, FloatProxy, IntProxy, is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.source import is_internal
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -35,6 +38,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 _NUMBERS = frozenset({BoolProxy, IntProxy, FloatProxy})
 _ARE_HELD = frozenset({*_PLAIN, *_NUMBERS, TensorProxy})
+_TRUTHS = {"__bool__": (bool, BoolProxy), "__len__": (int, IntProxy)}  # what Python takes from an object's own methods
 
 
 def recorder_of(value: Any) -> Any:
@@ -62,8 +66,21 @@ def held(value: Any) -> Any:
     recorder = running() if isinstance(value, torch.Tensor) and type(value) is not TensorProxy else None
     if recorder is not None:
         return recorder.value(value)
+    own = _own_truth(type(value))
+    recorder = None if own is None else running()
+    if own is not None and recorder is not None:
+        found = recorder.questions.staging.converted(own)(value)
+        return found if type(found) in _TRUTHS[own.__name__] else value  # which Python refuses
     _note_truth(value)
     return value
+
+
+def _own_truth(kind: type) -> FunctionType | None:
+    """The method of a class of the program by which Python tells whether an object is true."""
+    method = getattr(kind, "__bool__", None) or getattr(kind, "__len__", None)
+    if type(method) is not FunctionType or is_internal(method.__code__.co_filename) or is_standard(method.__code__):
+        return None
+    return method
 
 
 class _Parts:
@@ -104,18 +121,22 @@ def branch(
 
 def and_then(left: Condition, right: Callable[[], Any]) -> Any:
     """`left and right`."""
-    left = held(left)
-    return left and right() if recorder_of(left) is None else branch(left, right, lambda: left)
+    test = held(left)
+    value = test if _own_truth(type(left)) is None else left
+    return (right() if test else value) if recorder_of(test) is None else branch(test, right, lambda: value)
 
 
 def or_else(left: Condition, right: Callable[[], Any]) -> Any:
     """`left or right`."""
-    left = held(left)
-    return left or right() if recorder_of(left) is None else branch(left, lambda: left, right)
+    test = held(left)
+    value = test if _own_truth(type(left)) is None else left
+    return (value if test else right()) if recorder_of(test) is None else branch(test, lambda: value, right)
 
 
 def both(left: Condition, right: Callable[[], Any]) -> Any:
     """`left and right` where only the truth of the result counts."""
+    if type(left) not in _ARE_HELD and _own_truth(type(left)) is not None:
+        left = held(left)
     recorder = recorder_of(left)
     if recorder is None:
         _note_truth(left)
@@ -128,6 +149,8 @@ def both(left: Condition, right: Callable[[], Any]) -> Any:
 
 def either(left: Condition, right: Callable[[], Any]) -> Any:
     """`left or right` where only the truth of the result counts."""
+    if type(left) not in _ARE_HELD and _own_truth(type(left)) is not None:
+        left = held(left)
     recorder = recorder_of(left)
     if recorder is None:
         _note_truth(left)

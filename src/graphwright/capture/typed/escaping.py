@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 import torch
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from graphwright.capture.proxies.cycles import error_of_cycle
 from graphwright.errors import CaptureError, GraphwrightError
@@ -64,7 +65,8 @@ def refuse_lazy(root: nn.Module | Callable[..., Any]) -> None:
     """Refuse a module whose parameters its first call makes. Raises CaptureError."""
     for path, module in root.named_modules() if isinstance(root, nn.Module) else ():
         tensors = [*module._parameters.values(), *module._buffers.values()]
-        if any(map(torch.nn.parameter.is_lazy, tensors)):
+        makes_parts = isinstance(module, LazyModuleMixin) and hasattr(module, "_initialize_hook")
+        if makes_parts or any(map(torch.nn.parameter.is_lazy, tensors)):
             raise CaptureError(
                 f"{path or 'the model'} is a {type(module).__name__}, whose parameters are made by its first call",
                 fix="call the model on the example once, then capture it: model(*args)",

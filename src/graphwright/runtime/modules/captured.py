@@ -39,13 +39,13 @@ def captured_module(
     original = type(root)
     if issubclass(original, GraphModule):  # captured again
         original = own_class(root)
-    elif how_to_read(root):  # its class has a graph and code of another kind
+    elif original is nn.Module or how_to_read(root):  # its class has a graph and code of another kind, or none
         original = GraphModule
     bases: tuple[type, ...] = (original,) if issubclass(original, GraphModule) else (original, GraphModule)
     if not is_instance:
         bases = (GraphModule,)
     users = our_names_in(root)
-    kind = _instance_class("GraphModule" if original is nn.Module else type(root).__name__, bases, users)
+    kind = _instance_class("GraphModule" if type(root) is nn.Module else type(root).__name__, bases, users)
     module = cast(GraphModule, Shells(root, root_class=kind).root)
     state = State(first.graph, is_readable=True)
     state.entries = {entry.name: entry for entry in (first, *others)}
