@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphwright import Graph, GraphModule, symbolic_trace
+from graphwright import Graph, GraphModule, symbolic_trace, trace
 from graphwright.ops import (
     LIBRARY_FUNCTIONS,
     functional_form,
@@ -13,6 +13,7 @@ from graphwright.ops import (
     is_library_class,
     is_library_function,
     is_library_layer,
+    is_open_function,
     library_functions,
     may_share_memory,
     operator_of,
@@ -29,6 +30,19 @@ def test_every_function_of_the_table_is_there() -> None:
     }
     assert is_library_function(einops.rearrange) and not is_library_function(einops.asnumpy)
     assert LIBRARY_FUNCTIONS["einops"].keys() == {*einops.__all__} - {"EinopsError", "asnumpy"}  # else: what is it?
+
+
+def test_functions_of_einx_are_nodes_that_files_may_not_name() -> None:
+    einx = pytest.importorskip("einx")
+
+    def program(mask: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return einx.where("b n, b n d,", mask, x, 0.0) + einx.add("b n d, d", x, x[0, 0])  # type: ignore[no-any-return]
+
+    mask, x = torch.ones(2, 3) > 0, torch.randn(2, 3, 4)
+    for gm in (trace(program, (mask, x)), symbolic_trace(program)):
+        assert {einx.where, einx.add} < {node.target for node in gm.graph.nodes}
+        assert torch.equal(gm(mask[:, :1], x[:, :1]), program(mask[:, :1], x[:, :1]))
+    assert is_library_function(einx.where) and not is_open_function(einx.where)
 
 
 def test_their_calls_have_no_effect_and_may_give_views() -> None:

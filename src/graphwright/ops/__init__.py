@@ -36,9 +36,11 @@ from graphwright.ops.higher_order import IN_PYTHON, call_item_at, item_at, value
 from graphwright.ops.libraries import (
     LIBRARY_CLASSES,
     LIBRARY_FUNCTIONS,
+    OPEN_LIBRARIES,
     is_library_class,
     is_library_function,
     is_library_layer,
+    is_open_function,
     kind_of_function,
     library_functions,
 )
@@ -120,6 +122,7 @@ __all__ = [
     "Call",
     "LIBRARY_CLASSES",
     "LIBRARY_FUNCTIONS",
+    "OPEN_LIBRARIES",
     "FunctionalForm",
     "Names",
     "Operator",
@@ -132,6 +135,7 @@ __all__ = [
     "is_library_class",
     "is_library_function",
     "is_library_layer",
+    "is_open_function",
     "library_functions",
     "is_of_function",
     "is_plain_module",

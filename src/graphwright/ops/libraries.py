@@ -1,7 +1,7 @@
 """Functions of other libraries that are one operation each, as torch's are: what a call of one does, its text says.
 
-No graph says more where such a function is looked into. So captures keep its calls as they are, passes know that they
-do nothing else, and files may name it. No library is imported for that: what nobody has imported, nobody calls.
+No graph says more where such a function is looked into. So captures keep its calls as they are, and passes know that
+they do nothing else. No library is imported for that: what nobody has imported, nobody calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ LIBRARY_FUNCTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType({
         "einsum": "compute", "pack": "sizes", "parse_shape": "sizes", "rearrange": "move", "reduce": "compute",
         "repeat": "move", "unpack": "move",
     },
+    "einx": dict.fromkeys((
+        "add", "all", "any", "argmax", "argmin", "argsort", "count_nonzero", "divide", "dot", "equal", "flip",
+        "floor_divide", "get_at", "greater", "greater_equal", "id", "less", "less_equal", "log_softmax", "logaddexp",
+        "logical_and", "logical_or", "logsumexp", "max", "maximum", "mean", "min", "minimum", "multiply", "not_equal",
+        "prod", "roll", "softmax", "sort", "std", "subtract", "sum", "true_divide", "var", "where",
+    ), "compute"),
 })  # fmt: skip
+OPEN_LIBRARIES = frozenset({"einops"})
+"""Those whose functions run no code that is made of what they are given: files may name them."""
 # Classes of modules that call one of them, by their module: the function, and the attributes that it gets besides. The
 # last of these is a dict of keywords.
 _LAYERS: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = MappingProxyType({
@@ -59,6 +67,15 @@ def is_library_function(value: object) -> bool:
     False
     """
     return type(value) is FunctionType and value in library_functions()
+
+
+def is_open_function(value: object) -> bool:
+    """Tell whether something is one of these functions that files may name.
+
+    >>> is_open_function(len)
+    False
+    """
+    return is_library_function(value) and library_functions()[value].partition(".")[0] in OPEN_LIBRARIES  # type: ignore[index]
 
 
 def kind_of_function(name: str) -> str:

@@ -169,7 +169,7 @@ def may_be_called(value: Any) -> bool:
         value = getattr(torch.random, getattr(value, "__name__", ""), value)
     if id(value) in _known() or is_tensor_operator(value) or (is_exception(value) and issubclass(value, Exception)):
         return True
-    if ops.is_library_function(value):
+    if ops.is_open_function(value):
         return True
     return _is_method(value) or _is_arithmetic(value) or _is_draw(value) or _is_of_room(value)
 

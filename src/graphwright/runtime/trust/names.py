@@ -22,7 +22,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from graphwright.errors import LoadError
-from graphwright.ops import LIBRARY_CLASSES, LIBRARY_FUNCTIONS, is_library_class, is_library_function
+from graphwright.ops import LIBRARY_CLASSES, OPEN_LIBRARIES, is_library_class, is_library_function
 from graphwright.runtime.references import Reference, reference_to
 from graphwright.runtime.trust.fields import MACHINERY
 from graphwright.runtime.trust.followed import functions_in, reach_of
@@ -255,7 +255,7 @@ class Trust:
         if module == "torch.ops":
             return torch.ops
         is_ours = module.partition(".")[0] in ("torch", "graphwright")
-        is_library = module in LIBRARY_FUNCTIONS or module in LIBRARY_CLASSES
+        is_library = module in OPEN_LIBRARIES or module in LIBRARY_CLASSES
         if not (is_ours or is_library or module in _HOMES or self._is_allowed(module) or self._is_named(name)):
             _refuse(name, f"the module {module} is not allowed", allow=_package(module))
         if module in sys.modules:
