@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import operator
 import random
 import threading
 from typing import Any
@@ -252,6 +253,46 @@ def test_what_cannot_be_captured_is_refused_with_a_place_or_a_fix(capture: objec
     with pytest.raises(CaptureError, match=message) as error:
         capture()  # type: ignore[operator]
     assert "fix:" in str(error.value)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.steps = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        inner = self.steps(x)
+        own = x + 1
+        return self.weight * inner, own
+
+
+class NamesWhatItGets(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList([Scaled() for _ in range(6)])
+        self.same = nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for part in self.parts:
+            scaled, more = part(x)
+            x = scaled + more
+        unlike, _ = self.parts[0](x)
+        return self.same(unlike)
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_what_a_module_gives_is_called_as_its_caller_calls_it(copies: bool) -> None:
+    model, x = NamesWhatItGets(), torch.randn(2, 4)
+    with graphwright.config.set(copy_layers=copies):
+        gm, nested = trace(model, x), trace(model, x, flat=False)
+    names = [node.name for node in gm.graph.nodes if node.target in (operator.mul, torch.relu, operator.add)]
+    assert names[:6] == ["own", "scaled", "x_1", "own_1", "scaled_1", "x_2"] and names[-1] == "unlike"
+    assert [node.name for node in gm.graph.nodes if node.target == "parts.3.steps.1"] == ["inner_3"]
+    assert {"scaled", "own", "inner", "scaled_5", "unlike"} <= {n.name for n in graphwright.flatten(nested).graph.nodes}
+    inside = [node.name for node in graphwright.unflatten(gm).parts[0].graph.nodes]
+    assert inside == [node.name for node in nested.parts[0].graph.nodes] and "mul" in inside
+    assert torch.equal(gm(x), model(x))
 
 
 def test_leaves_are_chosen_per_capture() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from tests.random_programs import programs
 from torch import nn
 
-from graphwright import Graph, Node, trace
+from graphwright import Graph, Node, symbolic_trace, trace
 from graphwright.codegen import compile_source, graph_to_readable_source, graph_to_source
 from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Origin
@@ -650,6 +650,20 @@ def test_many_variables_end_on_several_lines() -> None:
     graph.output(x)
     lines = [line for line in graph_to_readable_source(graph).src.splitlines() if "del " in line]
     assert len(lines) > 1 and ", ".join(line.strip().removeprefix("del ") for line in lines) == names
+
+
+def test_a_layer_that_is_called_in_a_function_belongs_to_its_line() -> None:
+    class Program(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.relu(self.layer(x))
+            return x * 2 if x.sum() > 0 else x
+
+    code = symbolic_trace(Program()).code
+    assert "relu = torch.relu(self.layer(x))" in code and code.count(".forward (test_readable.py)") == 1
 
 
 def test_what_only_a_check_reads_stands_inside_it() -> None:

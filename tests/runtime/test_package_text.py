@@ -107,10 +107,9 @@ def test_a_small_package_reads_like_this(tmp_path: Path) -> None:
         ''')
     lines = [line for line in textwrap.dedent(program).splitlines() if line and "#" not in line]
     assert lines == [
-        "relu = x",
         "for block in self.blocks:",
-        "    relu = torch.relu(block.norm(block.conv(relu)) + relu)",
-        "return relu * self.scale",
+        "    x = torch.relu(block.norm(block.conv(x)) + x)",
+        "return x * self.scale",
     ]
     assert (tmp_path / "net" / "__init__.py").read_text() == textwrap.dedent('''\
         """Net as a Python package. Written by graphwright.

@@ -28,7 +28,7 @@ from graphwright.runtime import (
     nested_in,
     own_class,
 )
-from graphwright.source import CallSite, Scope
+from graphwright.source import CallSite, Scope, name_as_called
 
 
 def flatten(gm: nn.Module, keep: Callable[[str, nn.Module], bool] | None = None) -> Any:
@@ -173,6 +173,7 @@ class _Flat:
         for each in entry.graph.nodes:
             if each.op == "output":
                 result = map_arg(each.args[0], values.__getitem__)
+                name_as_called(scope, result)
                 self._noted[scope.key] = {
                     "passed": {name: names_of_values(value) for name, value in given.items()},
                     "given": names_of_values(result),

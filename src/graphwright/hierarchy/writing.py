@@ -15,7 +15,7 @@ from graphwright.hierarchy.facts import Facts, facts_of
 from graphwright.hierarchy.parts import Part, Program, parts_of
 from graphwright.hierarchy.signatures import Given, Parameter, given_by, names_in, parameters_of, stem_of
 from graphwright.hierarchy.sketches import Sketch, Sketches
-from graphwright.ir import Graph, Node, Origin, map_arg
+from graphwright.ir import Graph, Node, Origin, candidate_for, map_arg
 from graphwright.ops import unpack, write_attribute, written_attributes
 from graphwright.runtime import calls_of_modules
 from graphwright.source import CallSite, Scope, is_returned, place_of
@@ -338,6 +338,8 @@ class _Level:
         elif target is write_attribute:
             args = (writing.relative(str(args[0]), self._chain), *args[1:])
         name = node.name if node._op == "placeholder" and not self._program.is_body else stem_of(node)
+        if isinstance(node._origin, CallSite) and node._origin.named:  # as the caller calls it
+            name = candidate_for(node._target)
         made = self.graph.create_node(node._op, target, args, map_arg(node._kwargs, self.value), name, node.type)
         made._meta = None if node._meta is None else self._meta_of(node)
         made._origin = origin

@@ -572,6 +572,13 @@ class Graph:
         node._name = name
         self._edited(node)
 
+    def _call_again(self, node: Node, wish: str) -> None:
+        """Give a node that was just made another name, or that name with a number."""
+        if self._unnamed:
+            self._make_names()
+        self._namespace.take_back(node.name)
+        node._name = self._namespace.create(wish)
+
     def _hand_over_name(self, node: Node, new: Node) -> None:
         """Give a node that was just made the name of another one, which is about to go."""
         if new._name is None:

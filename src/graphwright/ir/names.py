@@ -141,6 +141,13 @@ class Namespace:
         """Free a name whose value was renamed."""
         self._taken.pop(name, None)
 
+    def take_back(self, name: str) -> None:
+        """Free a name that was just made, as if it had not been."""
+        self._taken.pop(name, None)
+        _, stem, number = _parsed(name)
+        if number is not None and self._last.get(stem) == number:
+            self._last[stem] = number - 1
+
     def __contains__(self, name: str) -> bool:
         return name in self._taken
 

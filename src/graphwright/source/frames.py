@@ -157,16 +157,17 @@ class CallSite:
     """An instruction of the user's program, and the module call in which it ran; resolves to an Origin.
 
     Not `is_whole`: the operation is only a part of what the instruction does, so that what the statement assigns is not
-    the operation's value.
+    the operation's value. `named`: what a caller's statement assigns the value to has given it its name.
     """
 
-    __slots__ = ("_origin", "code", "instruction", "is_whole", "scope")
+    __slots__ = ("_origin", "code", "instruction", "is_whole", "named", "scope")
 
     def __init__(self, code: CodeType, instruction: int, scope: Scope, is_whole: bool = True) -> None:
         self.is_whole = is_whole
         self.code = code
         self.instruction = instruction
         self.scope = scope
+        self.named = False
         self._origin: Origin | None = None
 
     @property
@@ -211,6 +212,39 @@ class CallSite:
 
     def __str__(self) -> str:
         return str(self.resolve())
+
+
+def name_as_called(scope: Scope, given: Any) -> list[tuple[Node, str]]:
+    """Call what a call of a module has given as the caller's line does; answer with the nodes, each with that name.
+
+    A value that a variable of the module itself has keeps the name of that.
+    """
+    site = scope.site
+    if site is None or not given or site.code is _SEQUENTIAL:
+        return []
+    place = place_of(site.code, site.instruction)
+    names, values = (place.targets, given) if place.targets else ((place.target,), (given,))
+    if type(values) is not tuple or len(values) != len(names):
+        return []
+    named = [(node, name) for node, name in zip(values, names, strict=True) if name and _is_unnamed_in(node, scope)]
+    for node, name in named:
+        node.graph._call_again(node, name)
+    return named
+
+
+def _is_unnamed_in(node: Any, scope: Scope) -> bool:
+    """Tell whether a node was made in a call, by a line that gives its value no name of the user's."""
+    site = node._origin if type(node) is Node and node._op != "placeholder" else None
+    if type(site) is not CallSite or site.named or (site.target and site.code is not _SEQUENTIAL):
+        return False
+    inner: Scope | None = site.scope
+    while inner is not None and inner is not scope:
+        inner = inner.outer
+    site.named = inner is not None
+    return site.named
+
+
+_SEQUENTIAL = torch.nn.Sequential.forward.__code__  # whose `input` tells nothing
 
 
 def is_returned(node: Node) -> bool:

@@ -64,7 +64,7 @@ class Copying:
         else:
             for i, (result, name) in enumerate(zip(results, names, strict=True)):
                 item = graph.create_node("call_function", operator.getitem, (made, i), {}, name)
-                target.results[result], item._origin = item, place
+                target.results[result], item._origin = item, place.part()
         self.copied |= target.results
         return made
 

@@ -11,9 +11,9 @@ from typing import Any
 from torch import nn
 
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.ir import Graph
+from graphwright.ir import Graph, Node
 from graphwright.runtime import keep_calls, names_of_values
-from graphwright.source import CallSite, Scope, user_frame
+from graphwright.source import CallSite, Scope, name_as_called, user_frame
 
 
 def entered(scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope:
@@ -25,10 +25,15 @@ def entered(scope: Scope, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scop
     return scope
 
 
-def given_by(scope: Scope, result: Any) -> Any:
-    """Note which values of the graph the call gave; return what it gave."""
+def given_by(scope: Scope, result: Any, wishes: dict[Node, str | None] | None, is_flat: bool) -> None:
+    """Note which values of the graph the call gave. In a flat graph these are called as the caller's line does.
+
+    `wishes` has the names that nodes were to have, where these are kept.
+    """
     scope.given = _nodes(result)
-    return result
+    for node, name in name_as_called(scope, scope.given) if is_flat else ():
+        if wishes is not None and node in wishes:
+            wishes[node] = name
 
 
 def _nodes(value: Any) -> Any:

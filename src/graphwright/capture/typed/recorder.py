@@ -255,8 +255,8 @@ class Recorder:
         scope = self.scope = entered(Scope(path, type(module), count, outer), args, kwargs)
         run = functools.partial(nn.Module._call_impl, shell, *args, **kwargs)
         try:
-            is_copied = self.repeats.is_wanted
-            result = given_by(scope, self.repeats.call(module, path, args, kwargs, scope, run) if is_copied else run())
+            result = self.repeats.call(module, path, args, kwargs, scope, run) if self.repeats.is_wanted else run()
+            given_by(scope, result, self.repeats.wishes, not self.plan.leaves_copies)
         finally:
             self.scope = outer
         if self.questions.optionals.are_there:

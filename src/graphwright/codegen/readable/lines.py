@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from graphwright.codegen.readable.nesting import statement_key
+from graphwright.codegen.readable.nesting import function_key, statement_key
 from graphwright.codegen.readable.user_statements import is_from_return
 from graphwright.codegen.readable.writer import Block, ReadableWriter
 from graphwright.codegen.spelling.wrapping import wrap
@@ -175,13 +175,13 @@ class _Comments:
         if origin is None or node._op == "placeholder" or node._target is exit_context:
             return ""
         lines = []
-        function = (origin.file, origin.function, origin.module, origin.call)
+        function = function_key(node)
         if function != self._function:
-            where = f", {origin.module}" if origin.module else ""
+            where = f", {function[2]}" if function[2] else ""
             lines += ["", f"# {origin.function} ({os.path.basename(origin.file)}){where}"]
             self._function, self._statement = function, None
-        if statement_key(origin) != self._statement and origin.source:
+        if statement_key(node) != self._statement and origin.source:
             lines.append(f"# {origin.statement}: {origin.source}")
-            self._statement = statement_key(origin)
+            self._statement = statement_key(node)
         # What a comment quotes must not end it.
         return "".join(f"{indent}{' '.join(line.splitlines())}\n" if line else "\n" for line in lines)

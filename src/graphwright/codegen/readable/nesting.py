@@ -14,7 +14,7 @@ from graphwright.codegen.function import is_plain_name
 from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
 from graphwright.codegen.readable.writer import Block, ReadableWriter, Statement
 from graphwright.codegen.spelling.operators import INPLACE, STATEMENTS
-from graphwright.ir import Node, Origin, nodes_in
+from graphwright.ir import Node, nodes_in
 from graphwright.ops import (
     cond,
     enter_context,
@@ -310,9 +310,20 @@ def _same_statement(one: Node, other: Node) -> bool:
     a, b = one.origin, other.origin
     if a is None:
         return other._op == "output" or any(is_part(one, other) for is_part in _PARTS)
-    return b is not None and statement_key(a) == statement_key(b)
+    return b is not None and statement_key(one) == statement_key(other)
 
 
-def statement_key(origin: Origin) -> tuple[Any, ...]:
-    """What tells one run of one statement of the user's program from others."""
-    return origin.file, origin.function, origin.statement, origin.module, origin.call
+def statement_key(node: Node) -> tuple[Any, ...]:
+    """What tells one run of one statement of the user's program from others, and from those of other functions."""
+    origin = node.origin
+    assert origin is not None
+    return origin.statement, *function_key(node)
+
+
+def function_key(node: Node) -> tuple[Any, ...]:
+    """What tells one run of one function of the user's program from others: its file, its name, its module."""
+    origin = node.origin
+    assert origin is not None
+    if node._op == "call_module" and node._target == origin.module:  # which `symbolic_trace` records inside of itself
+        return origin.file, origin.function, origin.stack[-2][0] if len(origin.stack) > 1 else "", 0
+    return origin.file, origin.function, origin.module, origin.call
