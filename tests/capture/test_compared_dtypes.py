@@ -34,7 +34,9 @@ def compared(self: Projection, x: torch.Tensor) -> torch.Tensor:
 
 def compared_by_a_variable(self: Projection, x: torch.Tensor) -> torch.Tensor:
     expected = self.inner.weight.dtype
-    return x * 2 if x.dtype == expected else x.to(self.inner.weight.dtype) * 3
+    if x.dtype != expected:
+        x = x.to(expected)
+    return x * 2
 
 
 def compared_the_other_way(self: Projection, x: torch.Tensor) -> torch.Tensor:
@@ -77,6 +79,15 @@ def changed_between(self: Projection, x: torch.Tensor) -> torch.Tensor:
     return x.float() if self.inner.weight.dtype == kind and x.dtype != kind else x.float() * 3
 
 
+OUTSIDE = torch.ones(3, 2)
+
+
+def compared_with_what_is_outside(self: Projection, x: torch.Tensor) -> torch.Tensor:
+    kind, y = self.inner.weight.dtype, x
+    x = OUTSIDE
+    return y * 2 if x.dtype == kind else y.float().to(kind) * 3
+
+
 def another_in_each_turn(self: Projection, x: torch.Tensor) -> torch.Tensor:
     kind, y = self.inner.weight.dtype, x
     for each in (x, x.double()):
@@ -90,7 +101,7 @@ def said_too(self: Projection, x: torch.Tensor) -> torch.Tensor:
     return x.to(self.inner.weight.dtype) * 3
 
 
-@pytest.mark.parametrize("use", [changed_between, another_in_each_turn, said_too])
+@pytest.mark.parametrize("use", [changed_between, compared_with_what_is_outside, another_in_each_turn, said_too])
 def test_what_else_is_asked_is_taken_for_granted(use: Callable[..., Any]) -> None:
     model = Projection(use)
     gm = trace(model, X)

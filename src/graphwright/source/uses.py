@@ -93,6 +93,18 @@ def parameter_uses(code: CodeType, line: int, name: str) -> tuple[Use, ...]:
     return (*_reads(code, line, ast.Name(name)),) or _ASKED
 
 
+def is_skipped(code: CodeType, line: int, call: ast.Call, question: Place, answer: bool) -> bool:
+    """Tell whether a call in a function is not reached where a question has an answer: `if` that is all it asks."""
+    definition = definition_around(code, line)
+    for node in () if definition is None else ast.walk(definition):
+        if isinstance(node, ast.If | ast.IfExp) and (node.test.lineno, node.test.col_offset) == question:
+            other: ast.AST | list[ast.stmt] = node.orelse if answer else node.body
+            parts = other if isinstance(other, list) else [other]
+            if isinstance(node.test, ast.Compare) and any(call is each for part in parts for each in ast.walk(part)):
+                return True
+    return False
+
+
 def call_at(code: CodeType, instruction: int) -> ast.Call | None:
     """The call that an instruction makes."""
     found = expression_of(code, instruction)

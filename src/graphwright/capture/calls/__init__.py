@@ -7,6 +7,7 @@ Read opaque.py first, then answers.py.
     answers.py             what is asked of a tensor: its sizes, what kind it is, its data
     facts.py               facts of tensors: symbolic where they may be, else guarded where they are asked for
     dtypes.py              dtypes that a program reads of a tensor and hands on
+    compared_dtypes.py     dtypes of inputs and parameters that it compares
     kept_values.py         dtypes and devices that objects keep as attributes
     dtype_questions.py     what is asked of a dtype, and which dtypes have the same answer
     result_dtypes.py       what the dtypes of results follow from

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import operator
 import sys
 from collections.abc import Callable
 from types import FrameType, MethodType
@@ -21,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.capture.calls.compared_dtypes import ComparedDtypes
 from graphwright.capture.calls.dtype_questions import alike, is_read_at_the_call
-from graphwright.capture.calls.facts import dtype_of, program_frame, take_dtype
+from graphwright.capture.calls.facts import dtype_of, program_frame, take_dtype, whole_frame
 from graphwright.capture.calls.kept_values import KeptValue, KeptValues
 from graphwright.capture.conversion.calls_left import is_called_by_runtime
 from graphwright.capture.conversion.conversion import is_converted, original_code
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.runtime import expect
 from graphwright.source import (
     Use,
     argument_for,
@@ -77,7 +76,7 @@ class Dtypes:
         self._recorder = recorder
         self.handed: dict[tuple[int, tuple[int, int]], _Handed] = {}  # by frame of the call, and place of the argument
         self.kept = KeptValues()
-        self._compared: dict[tuple[int, tuple[int, int]], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._compared = ComparedDtypes(recorder)
 
     def read(self, tensor: torch.Tensor, frame: FrameType | None, at: str) -> None:
         """Note that the program reads the dtype of a tensor, in a frame of its own."""
@@ -92,14 +91,14 @@ class Dtypes:
         """Note what a function does with the dtype of a tensor."""
         if len(uses) == 1 and uses[0].kept is not None and self._is_kept(tensor, uses[0].kept, frame, at):
             return
-        asking = [use for use in uses if use.argument is None and not self._is_compared(use, tensor, frame, at)]
-        told = [_as_good(use, tensor, frame) for use in asking]
+        others = self._compared.without_compared(uses, tensor, frame, at)
+        told = [_as_good(use, tensor, frame) for use in others if use.argument is None]
         if frame is None or not uses or None in told:
             take_dtype(self._recorder, tensor, None, at)
             return
         for dtypes in told:
             take_dtype(self._recorder, tensor, dtypes, at)
-        for use in uses:
+        for use in others:
             if use.argument is None:
                 continue
             assert use.call is not None
@@ -109,7 +108,7 @@ class Dtypes:
             if is_told_later and use.may_recur:  # by several functions: it may be another one each time
                 take_dtype(self._recorder, tensor, None, at)
             elif not ignores(called, use.call, use.argument):
-                key = id(_whole(frame)), use.argument
+                key = id(whole_frame(frame)), use.argument
                 self._missed(self.handed.get(key))
                 caller = frame if is_told_later else None
                 handed = _Handed(tensor, use, at, is_reached=not is_seen, caller=caller)
@@ -137,41 +136,6 @@ class Dtypes:
         self._recorder.keep.append(tensor)
         self.kept.expect(owner, place[1], value, frame)
         return True
-
-    def _is_compared(self, use: Use, tensor: torch.Tensor, frame: FrameType | None, at: str) -> bool:
-        """Have a call check how the dtypes of two tensors compare, inputs or of modules, where that is what is asked.
-
-        It is written as `x.dtype != self.weight.dtype`; one of the two may be in a variable.
-        """
-        compare = None if use.asked is None or use.may_recur else _COMPARES.get(use.asked.name)
-        if use.asked is None or use.asked.other is None or compare is None or frame is None:
-            return False
-        key = id(_whole(frame)), use.asked.place
-        if isinstance(use.asked.other, ast.Name):
-            pair = self._compared.pop(key, ())
-            if not any(each is tensor for each in pair):
-                for each in pair:
-                    take_dtype(self._recorder, each, None, at)
-                return False
-            return True
-        other = _tensor_of(use.asked.other, frame)
-        if other is None or not all(map(self._is_at_hand, (tensor, other))):
-            return False
-        self._compared[key] = tensor, other
-        recorder = self._recorder
-        sides = sorted((tensor, other), key=lambda each: not isinstance(each, TensorProxy))
-        fact = "compared", compare, *map(id, sides)
-        if not any(fact in region.attributes for region in recorder.region.all()):
-            name = "dtypes_differ" if "Not" in use.asked.name else "dtypes_are_equal"
-            answer = compare(dtype_of(tensor), dtype_of(other))
-            node = recorder.node("call_function", compare, (self.node_of(sides[0]), self.node_of(sides[1])), {}, name)
-            recorder.region.attributes[fact] = recorder.node("call_function", expect, (node, answer, at), {}, "guard")
-        return True
-
-    def _is_at_hand(self, tensor: torch.Tensor) -> bool:
-        """Tell whether a tensor is an input, or one of the modules."""
-        is_input = isinstance(tensor, TensorProxy) and "given" in vars(tensor)
-        return is_input or self._recorder.tensors.path(tensor) is not None
 
     def given(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A converted function is about to call something. `put_into` tells whether torch gets what it hands on."""
@@ -241,7 +205,7 @@ class Dtypes:
         What the function does with that parameter is followed then as if it had read the dtype itself: each call that
         it gives it to must take place, and be one of torch.
         """
-        whole, place = _whole(frame), (given.lineno, given.col_offset)
+        whole, place = whole_frame(frame), (given.lineno, given.col_offset)
         handed = self.handed.get((id(whole), place))
         if handed is not None and handed.outer is None:
             return handed
@@ -295,6 +259,7 @@ class Dtypes:
 
     def settle(self) -> None:
         """The program has ended: what did not arrive at a call of torch, on its way, was asked for somewhere."""
+        self._compared.settle()
         self.have_arrived()
         for handed in self.handed.values():
             self._missed(handed)
@@ -303,28 +268,6 @@ class Dtypes:
     def _missed(self, handed: _Handed | None) -> None:
         if handed is not None and handed.is_reached and not handed.has_arrived:
             take_dtype(self._recorder, handed.tensor, None, handed.at)
-
-
-_COMPARES: dict[str, Callable[[Any, Any], bool]] = {
-    "Eq": operator.eq, "NotEq": operator.ne, "Is": operator.is_, "IsNot": operator.is_not,
-}  # fmt: skip
-
-
-def _tensor_of(read: ast.expr, frame: FrameType) -> torch.Tensor | None:
-    """The tensor whose dtype an expression reads, by the variables of a frame and what modules hold; nothing runs."""
-    if not isinstance(read, ast.Attribute) or read.attr != "dtype":
-        return None
-    names: list[str] = []
-    owner = read.value
-    while isinstance(owner, ast.Attribute):
-        names.append(owner.attr)
-        owner = owner.value
-    value = frame.f_locals.get(owner.id) if isinstance(owner, ast.Name) else None
-    for name in reversed(names):
-        state = value.__dict__ if isinstance(value, nn.Module) else {}
-        tables = [state, *[state.get(table, {}) for table in ("_parameters", "_buffers", "_modules")]]
-        value = next((table[name] for table in tables if name in table), None)
-    return value if isinstance(value, torch.Tensor) else None
 
 
 def _as_good(use: Use, tensor: torch.Tensor, frame: FrameType | None) -> frozenset[torch.dtype] | None:
@@ -346,7 +289,7 @@ def _who_gets_result(frame: FrameType) -> tuple[FrameType | None, tuple[Use, ...
 
     Where something between the two may keep the result, for calls that are not seen, nobody knows what is done with it.
     """
-    whole = _whole(frame)
+    whole = whole_frame(frame)
     caller, code = program_frame(whole.f_back), original_code(whole.f_code) or whole.f_code
     if caller is None:
         return None, ()
@@ -356,14 +299,3 @@ def _who_gets_result(frame: FrameType) -> tuple[FrameType | None, tuple[Use, ...
     else:
         is_told = code_called_by(caller) is code
     return (caller, uses_of(caller.f_code, caller.f_lasti)) if is_told else (None, ())
-
-
-def _whole(frame: FrameType) -> FrameType:
-    """The frame of the function that runs in this one: converted functions run in parts of their own."""
-    code, around = frame.f_code, frame
-    while original_code(around.f_code) is None:
-        outer = program_frame(around.f_back)
-        if outer is None or outer.f_code.co_name != code.co_name or outer.f_code.co_filename != code.co_filename:
-            break
-        around = outer
-    return around

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.dtype_questions import alike_for
+from graphwright.capture.conversion.conversion import original_code
 from graphwright.capture.proxies.calls_as_written import AS_MANY_AS_DIMENSIONS
 from graphwright.capture.proxies.tensor_names import row_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -126,3 +127,14 @@ def program_frame(frame: FrameType | None, between: tuple[CodeType | None, ...] 
 
 
 _FUNCTIONS = frozenset({"result_type", "can_cast"})  # which ask what no method does
+
+
+def whole_frame(frame: FrameType) -> FrameType:
+    """The frame of the function that runs in this one: converted functions run in parts of their own."""
+    code, around = frame.f_code, frame
+    while original_code(around.f_code) is None:
+        outer = program_frame(around.f_back)
+        if outer is None or outer.f_code.co_name != code.co_name or outer.f_code.co_filename != code.co_filename:
+            break
+        around = outer
+    return around
