@@ -193,6 +193,14 @@ def test_a_function_is_a_node_wherever_the_program_has_it(program: Program, kept
         assert torch.equal(gm(mine), program(theirs)) and torch.equal(mine, theirs)
 
 
+def test_an_object_of_another_module_calls_it() -> None:
+    from tests.capture.rearranged_elsewhere import Heads
+
+    heads = Heads(2)
+    gm = trace(lambda x: heads.split(x) * 2, (torch.randn(2, 6, 8),))
+    assert names_of(gm) == ["rearrange"] and "1 pass, 1 path" in str(gm.report)
+
+
 def test_another_rank_is_taken_only_where_nobody_asked_for_it() -> None:
     gm = trace(lambda x: rearrange(x, "b ... -> ... b"), (torch.ones(2, 3),))
     assert gm(torch.ones(2, 3, 4)).shape == (3, 4, 2)

@@ -52,8 +52,12 @@ class Globals:
         if id(names) not in self._searched:
             self._searched.add(id(names))
             self.search(names)
-            heard = [entry for entry in aliases(names) if not is_seen_with_examples(entry[2])]
-            self.overheard.update({(id(names), entry[1]): entry for entry in heard})
+            self.hear_in(names)
+
+    def hear_in(self, names: dict[str, Any]) -> None:
+        """Note what functions of the capture's interest are called there."""
+        heard = [entry for entry in aliases(names) if not is_seen_with_examples(entry[2])]
+        self.overheard.update({(id(names), entry[1]): entry for entry in heard})
 
     def follow(self, function: FunctionType) -> None:
         """Look into the variables of a function's module, and of those whose functions it calls by a name."""

@@ -107,6 +107,8 @@ class Callers:
                 self._have_converted({each.__code__})
             if stored_globals(each.__code__):
                 self._globals.note(each.__code__, each.__globals__)
+        for names in {id(each.__globals__): each.__globals__ for each in world.functions.values()}.values():
+            self._globals.hear_in(names)
         for each in functions if world.unknown else ():
             owner, inner = getattr(each, "__self__", None), getattr(each, "__func__", each)
             if type(inner) is FunctionType:
