@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -49,6 +50,24 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 8) -> str:
     return f"there are {', '.join(map(repr, names[:most]))}" if names else "there are none"
 
 
+_CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of Unicode
+
+
+def on_screen(text: str) -> str:
+    r"""A text that may come from a file, for a screen: what would control it, but for new lines, is written as `\x1b`.
+
+    >>> print(on_screen("red: \x1b[31m, then\nplain"))
+    red: \x1b[31m, then
+    plain
+    """
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    parts = [
+        char if char in "\n\t" or unicodedata.category(char) not in _CONTROLS else repr(char)[1:-1] for char in text
+    ]
+    return "".join(parts)
+
+
 class Place(Protocol):
     """Whatever can say where in the user's program it is; `ir.Origin` does."""
 
@@ -76,7 +95,7 @@ class GraphwrightError(Exception):
             lines.append(f"  at {self.at}")
         if self.fix is not None:
             lines.append(f"  fix: {self.fix}")
-        return "\n".join(lines)
+        return on_screen("\n".join(lines))
 
     def __reduce__(self) -> tuple[object, ...]:
         at = None if self.at is None else str(self.at)

@@ -15,8 +15,9 @@ from torch import nn
 
 from graphwright import Graph, Node, symbolic_trace, trace
 from graphwright.codegen import compile_source, graph_to_readable_source, graph_to_source
+from graphwright.codegen.readable import nesting
 from graphwright.codegen.spelling.wrapping import wrap
-from graphwright.ir import Origin
+from graphwright.ir import Origin, nodes_in
 from graphwright.ops import cond, enter_context, exit_context, unpack
 from graphwright.runtime import shared
 
@@ -700,3 +701,12 @@ def test_families_of_torch_are_written_by_their_public_names() -> None:
     code = graph_to_readable_source(graph).src
     assert all(name in code for name in ("torch.linalg.cholesky(x)", "torch.fft.rfft(x)", "torch.erf(x)"))
     assert "_C" not in code
+
+
+def test_what_reads_very_many_values_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, looked = Graph(), []
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(torch.stack, ([graph.call_function(torch.relu, (x,)) for _ in range(100)],)))
+    monkeypatch.setattr(nesting, "nodes_in", lambda value: looked.append(value) or nodes_in(value))
+    text(graph)
+    assert len(looked) < 1000

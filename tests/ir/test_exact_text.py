@@ -171,6 +171,18 @@ UNREADABLE = [
     ("graph():\n" + GOOD.replace("()", "(slice(1, 2, 3, 4),)"), "cannot make slice.1, 2, 3, 4.: .*"),
     ("graph():\n" + GOOD[:-1], "the line ends early|this is no line of a graph: .*"),
     ("graph():\n" + GOOD + " 3", "did not expect '3'"),
+    *[
+        ("graph():\n" + GOOD.replace("()", f"({value},)"), message)
+        for value, message in [
+            ("[" * 5000 + "]" * 5000, "this is no line of a graph: .*"),  # nested deeper than Python reads
+            ("9" * 5000, "this is no line of a graph: .*"),
+            ("{[]: 1}", "this is no line of a graph: .*"),
+            ("graph(3)", "this is no line of a graph: .*"),
+            ("graph()", "this is no line of a graph: .*"),
+            (r"'\N{no}'", "this is no line of a graph: .*"),
+            ("set(range(0, 1000000000000, 1))", "reading a graph does not call <class 'set'> with a range"),
+        ]
+    ],
     ("graph():\n" + GOOD.replace("()", "('a"), 'this is no line of a graph: .*|did not expect "\'"'),
 ]
 

@@ -19,7 +19,7 @@ from tests.runtime import saved_models
 from torch import nn
 
 import graphwright
-from graphwright.errors import LoadError
+from graphwright.errors import GuardError, LoadError
 from graphwright.runtime.packaging.weights import save_tensors
 from graphwright.runtime.saving import saving
 
@@ -322,6 +322,27 @@ def test_what_is_not_allowed_is_named_with_the_way_to_allow_it(tmp_path: Path) -
     graphwright.save(graphwright.trace(saved_models.Branching(), (torch.ones(2, 3),)), file)
     with pytest.raises(LoadError, match=r"saved_models(.|\n)*allow=\['tests'\]"):
         graphwright.load(file)
+
+
+def test_texts_of_a_file_control_no_terminal(good: Path, tmp_path: Path) -> None:
+    said = "\x1b[31m\r\u202e\x9b"
+    program, tensors = parts_of(good)
+    program["modules"][1]["attributes"]["in_features"] = said  # which torch shows as it is
+    captured(attempt=said, place=said)(program)
+    compared(1, said)(program)
+    node(program, "call_function")[3] = [said]  # where it is
+    trace = f'  File "{said}", line 1, in f\n    {said}\n'
+    node(program, "call_function")[6] = {"stack_trace": trace, "opaque_calls": said}
+    save_tensors(tensors, tmp_path / "red.gw", {saving.NOTE: json.dumps(program)})
+    gm = graphwright.load(tmp_path / "red.gw")
+    texts = [repr(gm), str(gm), gm._repr_html_(), str(gm.report), *map(str, gm.guards), *map(str, gm.report.entries)]
+    texts += [gm.code, str(gm.graph), gm.print_readable(print_output=False)]
+    for call in (gm, graphwright.Interpreter(gm).run):
+        with pytest.raises(GuardError) as caught:
+            call(torch.ones(1, 2))
+        texts += [str(caught.value), *getattr(caught.value, "__notes__", [])]
+    assert len(texts) > 10
+    assert [text for text in texts if not text.replace("\n", "").isprintable()] == []
 
 
 # ---- damage

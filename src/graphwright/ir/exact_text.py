@@ -187,6 +187,8 @@ class _NodeWriter:
 
 # ---- reading
 
+# What a value that is none can be in Python; an argument of a type that is none, a key that has no hash.
+_MISREAD = (TypeError, ValueError, IndexError, AttributeError, SyntaxError, RecursionError, OverflowError)
 _WORDS = {"None": None, "True": True, "False": False, "inf": math.inf, "nan": math.nan}
 
 
@@ -203,7 +205,11 @@ def text_to_graph(text: str, spelling: Spelling = _PLAIN, owning_module: Any = N
     nodes: dict[str, Node] = {}
     for number, line in enumerate(lines[1:], 2):
         if line.strip():
-            _NodeReader(line.strip(), f"line {number}: {line.strip()}", nodes, spelling).read_into(graph)
+            place = f"line {number}: {line.strip()}"
+            try:
+                _NodeReader(line.strip(), place, nodes, spelling).read_into(graph)
+            except _MISREAD as error:
+                raise GraphError(f"this is no line of a graph: {error}", at=place) from error
     graph.lint()
     return graph
 
@@ -303,8 +309,8 @@ class _NodeReader:
             return value
         self._next()
         args = self._items(")")
-        if not self._spelling.may_call(value):
-            self._fail(f"reading a graph does not call {value!r}")
+        if not self._spelling.may_call(value) or any(type(arg) is range for arg in args):  # whose items may be many
+            self._fail(f"reading a graph does not call {value!r}" + " with a range" * self._spelling.may_call(value))
         try:
             return value(*args)
         except (TypeError, ValueError) as error:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 import torch
 
-from graphwright.errors import GraphError, GuardError
+from graphwright.errors import GraphError, GuardError, on_screen
 from graphwright.ir import Graph, Node
 from graphwright.ops import has_no_side_effect
 from graphwright.runtime.graph_facts import facts_of_modules
@@ -353,7 +353,7 @@ class Guard:
     name: str = ""
 
     def __str__(self) -> str:
-        return self.text
+        return on_screen(self.text)
 
 
 def is_guard(node: Node) -> bool:

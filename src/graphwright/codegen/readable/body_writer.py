@@ -9,6 +9,7 @@ import contextlib
 import operator
 import re
 import types
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -119,6 +120,7 @@ class BodyWriter(Writer):
         self.expressions: dict[Node, tuple[str, int]] = {}  # branches that are expressions
         self.never: set[Node] = set()  # what is False where the end is reached: a loop would have returned
         self.decided: dict[Node, Node] = {}  # loops, each with the branch after it that is written with it
+        self.mentions: dict[Node, Counter[Node]] = {}  # how often nodes read each value, of those that were asked
         self.renewed: set[Node] = set()  # values of branches that have the variable of what they leave as it is
         self.lists = comprehensions(self.nodes)  # loops, each with the list that it makes as a comprehension
         last = self.nodes[-1] if self.nodes else None

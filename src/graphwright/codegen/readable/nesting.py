@@ -8,6 +8,7 @@ operations wait on a stack, and only its top, in order, may go inside the next o
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from typing import Any
 
 from graphwright.codegen.function import is_plain_name
@@ -229,7 +230,9 @@ def _may_stand_inside(node: Node, writer: ReadableWriter) -> bool:
     if node._target is unpack and unpacked_items(node):  # `a, = value`
         return False
     (user,) = readers
-    times = sum(used is node for used in (*nodes_in(user._args), *nodes_in(user._kwargs)))
+    if user not in writer.mentions:  # once: it may read very many
+        writer.mentions[user] = Counter((*nodes_in(user._args), *nodes_in(user._kwargs)))
+    times = writer.mentions[user][node]
     is_test = writer.is_test and user._op == "output"  # which gives the test alone
     if times != 1 and not is_test and not (times == 2 and user._target is cond and writer.is_and_or(user)):
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -98,6 +99,7 @@ class ReadableWriter(Protocol):
     never: set[Node]  # what is False where the end is reached: a loop would have returned
     decided: dict[Node, Node]  # loops, each with the branch after it that is written with it
     renewed: set[Node]  # values of branches that have the variable of what they leave as it is
+    mentions: dict[Node, Counter[Node]]  # how often nodes read each value, of those that were asked
     lists: dict[Node, Node]  # loops, each with the list that it makes as a comprehension
     appended: dict[Node, str]  # calls of `append`, each with what it appends
 

@@ -45,7 +45,8 @@ def write_package(module: nn.Module, folder: str | Path, module_name: str, progr
     _check_free(target)
     source = PackageSource(module, module_name, programs_of)
     tensors = stored_tensors(module, source.build())
-    init = _INIT.format(original=type(module).__name__, mark=_MARK, package=target.name, name=module_name)
+    original = type(module).__name__ if type(module).__name__.isidentifier() else module_name
+    init = _INIT.format(original=original, mark=_MARK, package=target.name, name=module_name)
     texts = (init, _LOADING, source.text)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as room:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from graphwright.errors import on_screen
 from graphwright.ir import Graph, Node, Origin
 from graphwright.ops import is_region
 from graphwright.runtime.guards import CAPTURE, Guard, guards_of, summed_up
@@ -41,7 +42,7 @@ class ReportEntry:
     at: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.text}" + (f"\n  at {self.at}" if self.at else "")
+        return on_screen(f"{self.kind}: {self.text}" + (f"\n  at {self.at}" if self.at else ""))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class CaptureReport:
             if entries:
                 lines.append(f"{title}:")
                 lines += [f"  {entry.text}" + (f"\n    at {entry.at}" if entry.at else "") for entry in entries]
-        return "\n".join(lines)
+        return on_screen("\n".join(lines))
 
 
 def report_of(graph: Graph) -> CaptureReport:

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from typing import Any
 
-from graphwright.errors import ExportError, GraphError, LoadError
+from graphwright.errors import ExportError, GraphError, LoadError, on_screen
 from graphwright.ir import Graph, Node, Origin, nodes_in
 from graphwright.ops import (
     read_variable,
@@ -226,7 +226,8 @@ class GraphReader:
             if key == "parameter_kind":
                 meta[key] = inspect._ParameterKind[value["parameter_kind"]]
             else:
-                meta[key] = self._values.value(value)
+                read = self._values.value(value)
+                meta[key] = on_screen(read) if isinstance(read, str) else read
         return meta
 
     def _origin(self, record: Any) -> Origin:
