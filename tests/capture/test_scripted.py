@@ -272,3 +272,22 @@ def test_what_torch_fx_lets_torchscript_compile_it_compiles(program: Callable[..
             compiled.append(False)
     assert compiled[0] == compiled[1]
     assert compiled[0] == (program not in REFUSED)
+
+
+class Halves(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.squash = jit_traced(nn.Hardsigmoid())
+
+    def forward(self, x: Tensor) -> Tensor:
+        while x.sum() > 7:
+            x = self.squash(x)
+        return x
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_loop_on_data_calls_what_torchscript_has_compiled() -> None:
+    model = Halves()
+    gm = graphwright.trace(model, torch.ones(4, 3))
+    for x in (torch.ones(4, 3), torch.zeros(4, 3), torch.full((4, 3), 3.0)):
+        assert torch.equal(gm(x), model(x))

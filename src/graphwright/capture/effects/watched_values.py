@@ -69,7 +69,7 @@ class WatchedValues:
             if isinstance(value, nn.Module):
                 self._see(value)
                 tables = vars(value)
-                containers = [tables, *[tables[name] for name in _TABLES if name in tables]]
+                containers = [tables, *[tables[name] for name in _TABLES if isinstance(tables.get(name), dict)]]
                 others = [tables[name] for name in tables if name not in _TABLES]
                 waiting += [other for other in others if type(other) not in _ATOMS][::-1]
             elif containers:
