@@ -157,3 +157,11 @@ def test_a_guard_is_erased_like_any_node() -> None:
     assert torch.equal(gm(torch.zeros(1, 3)), torch.ones(1, 3))
     assert len(gm.guards) == 2
     assert gm.graph.find_nodes(op="call_method") == []
+
+
+def test_what_an_attribute_was_asked_for_is_named() -> None:
+    graph = Graph()
+    asked = graph.call_function(hasattr, (graph.placeholder("x"), "scale"), name="is_there")
+    graph.call_function(expect, (asked, False, "model.py:3"))
+    graph.output(None)
+    assert [guard.what for guard in guards_of(graph)] == ["hasattr(x, 'scale') was False"]

@@ -397,6 +397,8 @@ def _several(guards: list[Guard]) -> Guard:
 
 def _of_one(node: Node) -> list[Guard]:
     value, captured, where = node.args
+    if isinstance(value, Node) and value.target is hasattr:
+        value = f"hasattr({value.args[0]}, {value.args[1]!r})"
     what = f"{value} was {captured!r}"
     return [Guard(f"{where} [{what}]", node, what, str(where))]
 
