@@ -35,6 +35,7 @@ GIVES_NO_FLOATS = GIVES_DTYPE - {"float", "double", "half", "bfloat16"} | {
 }  # fmt: skip
 # Whose result has the dtype of their operands under `torch.autocast`, too; that of all others may be another there.
 LIKE_OPERANDS = frozenset({
+    "Buffer", "Parameter",
     "abs", "add", "and_", "append", "arange", "chunk", "clone", "cond", "contiguous", "detach", "dict", "dropout",
     "embedding", "empty", "empty_like", "expand", "expand_as", "extend", "flatten", "floordiv", "for_loop",
     "full", "full_like", "gelu", "getattr", "getitem", "iadd", "identity", "imul", "insert", "invert",
