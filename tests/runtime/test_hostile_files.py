@@ -595,3 +595,12 @@ def test_a_chain_to_the_interpreter_is_refused_at_each_step(good: Path, tmp_path
         save_tensors(tensors, tmp_path / "bad.gw", {saving.NOTE: json.dumps(program)})
         with pytest.raises(LoadError, match=message):
             graphwright.load(tmp_path / "bad.gw", allow=ALLOWED)
+
+
+def test_a_layer_that_torch_cannot_show_is_refused(tmp_path: Path) -> None:
+    graphwright.save(graphwright.symbolic_trace(nn.Sequential(nn.Conv2d(1, 1, 1))), tmp_path / "conv.gw")
+    program, tensors = parts_of(tmp_path / "conv.gw")
+    program["modules"][1]["attributes"]["padding"] = None
+    save_tensors(tensors, tmp_path / "conv.gw", {saving.NOTE: json.dumps(program)})
+    with pytest.raises(LoadError, match="damaged: TypeError: object of type 'NoneType' has no len"):
+        graphwright.load(tmp_path / "conv.gw")

@@ -163,6 +163,8 @@ class _Rebuilding:
             name = missing_in(type(module), itertools.chain(module.__dict__, *own))
             if name is not None:
                 raise damaged(f"a {type(module).__name__} in it has no {name!r}")
+            if type(module).extra_repr.__module__.startswith("torch.nn.modules."):
+                module.extra_repr()  # which shows settings that are there, and of their kind
         programs = [(record["program"], module) for record, module in self._rows() if "program" in record]
         for program, module in programs:
             self._adopt(program, module)
