@@ -439,3 +439,28 @@ def test_numbers_of_numpy_stay_so_beside_sizes(program: Callable[[Tensor], Any])
     for x in (torch.rand(3, 2), torch.rand(7, 2)):
         found, expected = gm(x), program(x)
         assert type(found) is type(expected) and repr(found) == repr(expected)
+
+
+ROWS = torch.ones(2)
+# Programs that ask of what kind an input is, an example, and inputs of another kind.
+ASKING: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...]]] = {
+    "tensor or not": (lambda x: x * 2 if isinstance(x, torch.Tensor) else x, (ROWS,), (3,)),
+    "class": (lambda x: x * 2 if type(x) is torch.Tensor else x, (ROWS,), (nn.Parameter(ROWS),)),
+    "given or not": (lambda x, y=None: x * 2 if y is None else x + y, (ROWS,), (ROWS, ROWS)),
+    "text": (lambda x, k: x * 2 if k == "s" else x, (ROWS, "s"), (ROWS, "t")),
+    "number": (lambda x, k: x * 2 if isinstance(k, int) else x, (ROWS, 3), (ROWS, 2.5)),
+    "dtype": (lambda x: x * 2 if x.dtype == torch.float32 else x, (ROWS,), (ROWS.half(),)),
+    "rank": (lambda x: x * 2 if x.dim() == 1 else x, (ROWS,), (torch.ones(2, 2),)),
+    "list": (lambda x: x[0] * 2 if isinstance(x, list) else x[0], ([ROWS],), ((ROWS,),)),
+    "layout": (lambda x: x * 2 if x.is_contiguous() else x, (torch.ones(2, 3),), (torch.ones(3, 2).t(),)),
+}
+
+
+@pytest.mark.parametrize(("program", "example", "other"), [pytest.param(*each, id=id) for id, each in ASKING.items()])
+def test_what_a_capture_takes_for_granted_one_of_it_does_too(
+    program: Callable[..., Any], example: tuple[Any, ...], other: tuple[Any, ...]
+) -> None:
+    gm = trace(trace(program, example), example)
+    torch.testing.assert_close(gm(*example), program(*example))
+    with pytest.raises(GuardError):
+        gm(*other)

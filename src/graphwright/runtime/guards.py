@@ -64,7 +64,8 @@ def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
                 continue
             name, value = unlike_ones[0], held[unlike_ones[0]]
         elif isinstance(kind, type):
-            if (isinstance(value, torch.Tensor) if kind is torch.Tensor else _class_of(value) is kind) or value is kind:
+            is_tensor = kind is torch.Tensor and issubclass(_class_asked(value), torch.Tensor)
+            if is_tensor or (kind is not torch.Tensor and _class_of(value) is kind) or value is kind:
                 continue
         elif value is kind or _is_like(value, kind):
             continue
@@ -109,6 +110,12 @@ def _tensor_kind(dtype: Any, rank: int | None) -> str:
     dtype = any_of(dtype) if type(dtype) is tuple else dtype
     kind = "a tensor" if dtype is None else f"a {dtype} tensor"
     return kind if rank is None else f"{kind} of {rank} dimension{'' if rank == 1 else 's'}"
+
+
+def _class_asked(value: Any, of_subclass: bool = False) -> type:
+    """The class of what may be a tensor; one of a program that is being captured is told that it is asked for."""
+    asked = getattr(type(value), "class_asked", None) if isinstance(value, torch.Tensor) else None
+    return type(value) if asked is None else asked(value, of_subclass)
 
 
 def _misfit(name: str, value: Any, *captured: Any) -> str:
@@ -243,7 +250,7 @@ def class_of_tensor(held: torch.Tensor | Iterable[torch.Tensor]) -> str:
     ('torch.Tensor', 'torch.nn.parameter.Parameter')
     """
     tensors = held if isinstance(held, list | tuple) else [held]  # of whatever else: the class that it is
-    kinds = [type(tensor) for tensor in tensors if type(tensor) is not torch.Tensor]
+    kinds = [_class_asked(tensor, of_subclass=True) for tensor in tensors if type(tensor) is not torch.Tensor]
     kind = next((kind for kind in kinds if not kind.__module__.startswith("torch._subclasses.")), torch.Tensor)
     return f"{kind.__module__}.{kind.__qualname__}"
 

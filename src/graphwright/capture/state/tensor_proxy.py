@@ -109,6 +109,13 @@ class TensorProxy(torch.Tensor):
     _stands_for: type = torch.Tensor  # a parameter that the program has made stands for one
     __class__ = property(operator.attrgetter("_stands_for"))  # in C: it is asked for often
 
+    def class_asked(self, of_subclass: bool) -> type:
+        """The class, for a check at the start of a captured program, which is a part of this one."""
+        self.recorder.ledger.kind_asked()
+        if of_subclass:
+            self.recorder.ledger.tensor(self, "class", self.recorder.where() or "")
+        return self._stands_for
+
     def __len__(self) -> int:  # torch's own is on the stack, and no function that asks
         self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         return operator.index(self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0)))
