@@ -113,3 +113,11 @@ def test_a_stage_without_data_is_refused(tmp_path: Path) -> None:
         assert torch.equal(stages.stage(1).submod.middle.weight, model.middle.weight)
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("shard", ["../model.safetensors", "/model.safetensors", "in/../../model.safetensors"])
+def test_an_index_names_files_of_its_folder(tmp_path: Path, shard: str) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"scale": shard}}))
+    with pytest.raises(LoadError, match="outside of its folder"):
+        stages_of_meta().load(index, 0)

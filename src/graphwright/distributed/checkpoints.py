@@ -43,9 +43,13 @@ class Checkpoint:
                 return Checkpoint(found, dict.fromkeys(file.keys(), found))
         try:
             names = json.loads(found.read_text())["weight_map"]
-            return Checkpoint(found, {name: found.parent / shard for name, shard in names.items()})
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            shards = {name: Path(shard) for name, shard in names.items()}
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise LoadError(f"{found} is no index of safetensors shards: it has no weight_map") from error
+        strange = next((shard for shard in shards.values() if shard.is_absolute() or ".." in shard.parts), None)
+        if strange is not None:
+            raise LoadError(f"{found} names {str(strange)!r}, which is outside of its folder")
+        return Checkpoint(found, {name: found.parent / shard for name, shard in shards.items()})
 
     def name_of(self, names: tuple[str, ...]) -> str | None:
         """The first of some names of a tensor under which the checkpoint has it."""
