@@ -652,3 +652,9 @@ def test_no_batch_has_a_way_out(make: Any) -> None:
     with pytest.raises(QuantizationError, match="no batch of calibration data") as caught:
         graphwright.quantize(nn.Linear(4, 4).eval(), static_int8(), make())
     assert "dynamic_int8()" in str(caught.value)
+
+
+def test_a_batch_that_fails_is_told_by_its_number() -> None:
+    batches = [torch.randn(2, 4), torch.randn(2, 5)]
+    with pytest.raises(QuantizationError, match=r"batch 1 fails: mat1 and mat2(.|\n)*fix: give batches like"):
+        graphwright.quantize(nn.Linear(4, 4).eval(), static_int8(), batches)

@@ -26,7 +26,7 @@ def calibrate(gm: GraphModule, batches: Iterable[Any] | Callable[[Any], Any]) ->
     are, for the algorithms of `convert` that look at data. What the program writes to its own state and to its
     arguments is as it was afterwards. Gives the module.
 
-    Raises QuantizationError where there is no batch, and for values that are no finite numbers.
+    Raises QuantizationError where there is no batch, for one that fails, and for values that are no finite numbers.
 
     >>> import graphwright
     >>> from torch import nn
@@ -43,10 +43,15 @@ def calibrate(gm: GraphModule, batches: Iterable[Any] | Callable[[Any], Any]) ->
         return _calibrate_in(gm, preparation, batches)
     count = 0
     with torch.no_grad(), as_it_was(gm, gm):
-        for batch in followed(batches, "batch"):
+        for i, batch in enumerate(followed(batches, "batch")):
             call = call_of_batch(batch)
             args, kwargs = fresh(call)
-            gm(*args, **kwargs)
+            try:
+                gm(*args, **kwargs)
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:
+                if isinstance(error, QuantizationError):
+                    raise
+                raise QuantizationError(f"batch {i} fails: {error}", fix="give batches like the example") from error
             if len(preparation.batches) < _KEPT:
                 preparation.batches.append(call)
             count += 1
