@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import pickle
 from collections.abc import Callable
@@ -587,3 +588,22 @@ def test_arguments_of_forward_itself_are_taken() -> None:
 
     for example in [(torch.ones(2),), (torch.ones(2), 5)]:
         assert trace(Hides(), example)(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, scale: float = 1.0) -> torch.Tensor:
+        y = self.linear(x)
+        return y * scale if mask is None else y * mask * scale
+
+
+def test_a_module_that_is_given_some_arguments_takes_the_others() -> None:
+    x = torch.ones(2, 3)
+    program = functools.partial(Masked(), mask=x * 2)
+    gm = trace(program, x)
+    assert [*inspect.signature(gm.forward).parameters] == ["x", "mask", "scale"]
+    assert torch.equal(gm(x=x), program(x))
+    assert torch.equal(gm(x, mask=x, scale=3.0), program(x, mask=x, scale=3.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -274,7 +275,7 @@ class Subject:
                 fix="capture a function that runs it: lambda x: asyncio.run(f(x))",
             )
         try:
-            return inspect.signature(function)
+            return inspect.signature(_forward_given(function))
         except (TypeError, ValueError):
             name = torch.overrides.resolve_name(function) or self.name(entry)
             raise CaptureError(
@@ -403,6 +404,14 @@ def held_by(value: Any) -> list[tuple[Any, Any]]:
     if held is None:
         held = attributes_of(value) if is_object(value) else {}
     return list(held.items())
+
+
+def _forward_given(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a program takes is what its `forward` takes, where it is a module that is given some arguments already."""
+    module = function.func if isinstance(function, functools.partial) else None
+    if not isinstance(module, nn.Module) or type(module).__call__ is not nn.Module.__call__:
+        return function
+    return functools.partial(module.forward, *function.args, **function.keywords)  # type: ignore[attr-defined]
 
 
 def path_to(path: str, key: Any, parameters: Mapping[str, Any] | None = None) -> str:
