@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
 import types
 import weakref
 from collections.abc import Iterable
@@ -75,23 +76,43 @@ def may_be_bound(value: functools.partial[Any], trust: Trust) -> bool:
 def missing_in(kind: type, held: Iterable[str]) -> str | None:
     """Name an attribute that layers of torch's or ours have, and read, but a module has not: it has `held`.
 
+    Layers that are made of others may have lost some that nobody calls.
+
     >>> missing_in(nn.Dropout, ["inplace"]), missing_in(nn.Dropout, ["p", "inplace"]), missing_in(nn.Module, [])
     ('p', None, None)
+    >>> missing_in(nn.TransformerEncoderLayer, []) is None
+    True
     """
-    return next((name for name in sorted(_expected(kind) - {*held}) if not hasattr(kind, name)), None)
+    bases = [base for base in kind.__mro__ if base not in GraphModule.__mro__ and _is_ours(base)]
+    made, read = (set[str]().union(*names) for names in zip(*map(_names_of, bases), strict=True)) if bases else ((), ())
+    return next((name for name in sorted({*made} & {*read} - {*held}) if not hasattr(kind, name)), None)
+
+
+def _is_ours(kind: type) -> bool:
+    """Tell whether a class is one of torch's layers, or of ours, by its name."""
+    home = kind.__module__
+    return home.startswith(("torch.nn.modules.", "graphwright.")) and (
+        getattr(sys.modules.get(home), kind.__name__, None) is kind
+    )
 
 
 @functools.cache
-def _expected(kind: type) -> set[str]:
-    """The attributes that layers of torch and of ours declare, or are made with, and that their methods read."""
-    bases = [base for base in kind.__mro__ if base not in GraphModule.__mro__]
-    own = [vars(base) for base in bases if base.__module__.startswith(("torch.nn.modules.", "graphwright."))]
-    functions = [value for base in own for value in base.values() if isinstance(value, types.FunctionType)]
-    made = [step for each in functions if each.__name__ == "__init__" for step in dis.get_instructions(each)]
-    known = {step.argval for step in made if step.opname == "STORE_ATTR"}
-    known |= {name for base in own for part in ("__annotations__", "__constants__") for name in base.get(part, ())}
-    read = {name for each in functions if each.__name__ != "__init__" for name in each.__code__.co_names}
-    return (known & read) - MODULE_TABLES
+def _names_of(kind: type) -> tuple[set[str], set[str]]:
+    """The attributes that a class declares, or makes its objects with, and the names that its methods read."""
+    functions = [value for value in vars(kind).values() if isinstance(value, types.FunctionType)]
+    makers = [each for each in functions if each.__name__ == "__init__"]
+    if any(_names_layers(each) for each in makers):
+        return set(), set()
+    made = {step.argval for each in makers for step in dis.get_instructions(each) if step.opname == "STORE_ATTR"}
+    made |= {name for part in ("__annotations__", "__constants__") for name in vars(kind).get(part, ())}
+    read = {name for each in functions if each not in makers for name in each.__code__.co_names}
+    return made - MODULE_TABLES, read
+
+
+def _names_layers(function: types.FunctionType) -> bool:
+    """Tell whether a function names classes of modules, which it makes."""
+    found = [function.__globals__.get(name, getattr(nn, name, None)) for name in function.__code__.co_names]
+    return any(nn.Module in getattr(each, "__mro__", ()) for each in found)
 
 
 def _gives_data(value: Any, trust: Trust) -> bool:
