@@ -621,3 +621,21 @@ def test_the_arguments_of_an_error_of_the_program_s_own_class_may_be_read(tmp_pa
     graphwright.save(graphwright.trace(program, (torch.ones(2),)), tmp_path / "program.gw")
     loaded = graphwright.load(tmp_path / "program.gw", allow=[__name__])
     assert torch.equal(loaded(torch.ones(2)), torch.ones(2) * 3) and torch.equal(loaded(-torch.ones(2)), -torch.ones(2))
+
+
+class InPart(nn.Module):
+    """Uses one of the layers that another is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(4, 1, 8)
+        del self.layer.norm1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer.linear1(x)
+
+
+def test_a_layer_that_is_made_of_others_may_have_lost_some(tmp_path: Path) -> None:
+    model, x = InPart(), torch.randn(2, 4)
+    graphwright.save(graphwright.trace(model, x), tmp_path / "model.gw")
+    assert torch.equal(graphwright.load(tmp_path / "model.gw", allow=[__name__])(x), model(x))
