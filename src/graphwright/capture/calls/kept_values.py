@@ -114,11 +114,16 @@ class _Expected(threading.local):
     kept: KeptValue | None = None
     place: tuple[int, int] = (0, 0)
 
-    def put(self, owner: Any, name: str, kept: KeptValue | None, frame: FrameType | None) -> None:
+    def put(self, owner: Any, name: str, kept: KeptValue, frame: FrameType) -> None:
         """Expect a store of a frame, in the line that it is in."""
-        if self.kept is not None:  # which did not come
-            self.kept.taken()
+        self.miss()
         self.owner, self.name, self.kept, self.place = owner, name, kept, _place(frame)
+
+    def miss(self) -> None:
+        """The store did not come: nobody knows what was done with the value."""
+        missed, self.owner, self.kept = self.kept, None, None
+        if missed is not None:
+            missed.taken()
 
     def pop(self, owner: Any, name: str, frame: FrameType) -> KeptValue | None:
         """What is expected to be stored, if it is this store."""
@@ -128,8 +133,8 @@ class _Expected(threading.local):
         return kept
 
 
-def _place(frame: FrameType | None) -> tuple[int, int]:
-    return (0, 0) if frame is None else (id(frame), frame.f_lineno)
+def _place(frame: FrameType) -> tuple[int, int]:
+    return id(frame), frame.f_lineno
 
 
 _expected = _Expected()
@@ -193,7 +198,7 @@ class KeptValues:
 
     def leave_classes(self) -> None:
         """The program has ended: leave classes as if there had been none of it. A store that did not come will not."""
-        _expected.put(None, "", None, None)
+        _expected.miss()
         while self._opened:
             (kind, name), attribute = self._opened.popitem()
             with _lock:

@@ -478,8 +478,6 @@ class Inputs:
         asked = Settling(self._recorder, sources | numbers, of_tensors, dtypes)
         asked.follow(ledger.reads.values())
         ledger.reads.clear()
-        ledger.asks_autocast |= asked.follows_autocast
-        ledger.note_autocast(asked.autocast)
         for path, facts in asked.found.items():
             ledger.asked.setdefault(path, set()).update(facts)
 

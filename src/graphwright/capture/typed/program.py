@@ -361,10 +361,8 @@ class Program:
 
     def _watch(self, recorder: Recorder) -> contextlib.AbstractContextManager[None]:
         """Have the recorder told of calls that it must not miss."""
-        leaves, keeping = (
-            tuple([each for each in recorder.plan.leaves if not is_library_function(each)]),
-            recorder.keeping,
-        )
+        leaves = tuple([each for each in recorder.plan.leaves if not is_library_function(each)])
+        keeping = recorder.keeping
         names = frozenset() if keeping is None else keeping.names_of_optionals
         looks = recorder.questions.optionals.function_entered if recorder.plan.looks_into_arguments else None
         if not leaves and not names and looks is None:

@@ -71,8 +71,6 @@ class Settling:
         self._todo: list[tuple[Node, Fact]] = []
         self._owners: dict[Graph, Node] | None = None
         self.found: dict[str, set[Fact]] = {}
-        self.follows_autocast = False  # whether a dtype that was read is another one under `torch.autocast`
-        self.autocast: frozenset[torch.dtype] | None = None  # to which it may cast, where one of some dtypes was read
 
     def follow(self, reads: Iterable[Read]) -> None:
         """Follow what was read of tensors to the inputs."""
@@ -181,10 +179,11 @@ class Settling:
 
     def _note_autocast(self, fact: Fact) -> None:
         """An operation gives what `torch.autocast` casts to, or float32, where it is on."""
+        ledger = self._recorder.ledger
         if fact == "dtype" or (not isinstance(fact, str) and torch.float32 not in fact):
-            self.follows_autocast = True
+            ledger.asks_autocast = True
         elif not isinstance(fact, str):
-            self.autocast = fact if self.autocast is None else self.autocast & fact
+            ledger.note_autocast(fact)
 
     def _is_item_of_region(self, node: Node) -> bool:
         region, index = node.args
