@@ -64,8 +64,9 @@ def unlike_inputs(**inputs: tuple[Any, ...]) -> str:
                 continue
             name, value = unlike_ones[0], held[unlike_ones[0]]
         elif isinstance(kind, type):
-            is_tensor = kind is torch.Tensor and issubclass(_class_asked(value), torch.Tensor)
-            if is_tensor or (kind is not torch.Tensor and _class_of(value) is kind) or value is kind:
+            if kind is torch.Tensor:
+                _class_asked(value)
+            if (isinstance(value, torch.Tensor) if kind is torch.Tensor else _class_of(value) is kind) or value is kind:
                 continue
         elif value is kind or _is_like(value, kind):
             continue
