@@ -77,7 +77,7 @@ def test_blocks_numbers_containers_and_changed_shapes() -> None:
     model = Mixed()
     x = torch.randn(5, 4)
     gm = graphwright.trace(model, (x,))
-    shapes = Shapes(gm, x, times=3)
+    shapes = Shapes(gm, x, {"times": 3})
     wanted = ShapeProp(gm)
     wanted.run(x, times=3)
     for node in gm.graph.nodes:
@@ -100,7 +100,7 @@ def halving(x: Tensor, n: int) -> Tensor:
 
 def test_bodies_of_branches_loops_and_transforms() -> None:
     gm = graphwright.trace(halving, (torch.ones(2, 64), 3))
-    shapes = Shapes(gm, torch.ones(2, 64), 4)
+    shapes = Shapes(gm, (torch.ones(2, 64), 4))
     output = gm.graph.output_node()
     assert shapes[output].shape == (8,)
     flat = next(node for node in gm.graph.all_nodes() if node.target == "flatten")
@@ -269,7 +269,7 @@ def test_what_data_decides_is_not_known() -> None:
 
 def test_wrong_questions() -> None:
     gm = graphwright.symbolic_trace(lambda x, y: (x @ y).relu())
-    shapes = Shapes(gm, torch.ones(2, 3), torch.ones(4, 3))
+    shapes = Shapes(gm, (torch.ones(2, 3), torch.ones(4, 3)))
     matmul, relu = named(gm, "matmul"), named(gm, "relu")
     with pytest.raises(GraphError, match=r"matmul fails with these inputs: .*same reduction dim"):
         shapes[relu]
@@ -341,7 +341,7 @@ def test_a_body_that_no_round_runs_has_no_values() -> None:
 
     inputs = torch.ones(4, 2), torch.tensor([0, 2, 4])
     gm = graphwright.trace(longest, inputs)
-    shapes = Shapes(gm, *inputs)
+    shapes = Shapes(gm, tuple(inputs))
     assert [shapes.known_value(node) for node in gm.graph.all_nodes() if node.target == "new_zeros"] == [None]
 
 
@@ -376,7 +376,7 @@ def test_what_a_program_does_to_objects_outside_of_it_is_not_done() -> None:
 
     gm = graphwright.trace(counting, (torch.ones(2),))
     for args in ((torch.ones(3),), (torch.ones(4),)):
-        shapes = Shapes(gm, *args)
+        shapes = Shapes(gm, args)
         assert shapes[gm.graph.output_node()].shape == (1, len(args[0]))
     assert (outside.calls, outside.inner.calls, outside.sizes, total.tolist()) == (0, 0, {"rows": 0}, [0, 0])
     assert [gm(torch.ones(3)).shape[0] for _ in range(3)] == [1, 3, 6]

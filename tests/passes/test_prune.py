@@ -42,7 +42,7 @@ def check(model: nn.Module, *args: Any, least: int = 1, every: int = 3, grads: b
     model.eval()
     gm = graphwright.trace(model, args)
     text, state = str(gm.graph), {name: value.clone() for name, value in gm.state_dict().items()}
-    groups = channel_groups(gm, *args)
+    groups = channel_groups(gm, args)
     possible = [group for group in groups if group.reason is None and len(group) > 1]
     assert len(possible) >= least, str(groups)
     for group in possible:
@@ -60,7 +60,7 @@ def check(model: nn.Module, *args: Any, least: int = 1, every: int = 3, grads: b
     together = prune(gm, {group: range(0, len(group), 4) for group in possible})
     assert count(together) < count(model) and first(together(*args)).isfinite().all()
     assert str(gm.graph) == text and all(torch.equal(gm.state_dict()[name], value) for name, value in state.items())
-    again = channel_groups(together, *args)
+    again = channel_groups(together, args)
     assert [group.reason is None for group in again].count(True)
 
 
@@ -306,7 +306,19 @@ def test_the_side_that_the_example_does_not_take() -> None:
 
 def of(model: nn.Module, *args: Any) -> Any:
     gm = graphwright.trace(model.eval(), args)
-    return gm, channel_groups(gm, *args)
+    return gm, channel_groups(gm, args)
+
+
+def test_groups_are_shown_on_a_line_and_masks_are_refused() -> None:
+    blocks = (nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)) for _ in range(3))
+    gm, x = graphwright.trace(nn.Sequential(*blocks), torch.ones(2, 4)), torch.ones(2, 4)
+    group = channel_groups(gm, x)["0.0"]
+    assert repr(group) == "<0.0.weight: 4 channels of 0.0.weight[0] 0.0.bias[0] 0.1.weight[0] 0.1.bias[0] and 1 more>"
+    for mask in ([True, False, False, False], torch.tensor([True, False, False, False])):
+        with pytest.raises(PassError, match=r"by a mask\n  fix: pass their numbers: mask.nonzero\(\).flatten\(\)"):
+            prune(gm, group, mask)
+    with pytest.raises(graphwright.UnknownNameError, match=r"did you mean '0\.0\.weight'"):
+        channel_groups(gm, (x,))["0.0.wight"]
 
 
 def test_reasons() -> None:

@@ -110,6 +110,24 @@ def test_stages_by_name() -> None:
     check(model, split(gm, at="norm"), IDS)
 
 
+def test_what_only_reads_is_in_any_order() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 2)
+            self.register_buffer("total", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x)
+            self.total += x[0, 0]  # reads what the second stage and the slice read, too
+            return self.second(x) + x[:, :2]
+
+    model, x = Counting(), torch.randn(3, 4)
+    stages = split(graphwright.trace(model, (x,)), by={"first": 0, "second": 1})
+    assert len(stages) == 2
+    check(model, stages, x)
+
+
 @pytest.mark.parametrize("balance", ["flops", "params", "memory", "time"])
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_stages_of_like_cost(balance: Any, parts: int) -> None:

@@ -64,7 +64,7 @@ CASES = [
 def test_what_is_opened_computes_the_same(options: dict[str, Any], args: tuple[Any, ...], needs_weights: bool) -> None:
     model = Attending(needs_weights, **options).eval()
     gm = graphwright.trace(model, args)
-    assert open_attention(gm, Shapes(gm, *args)) == 1
+    assert open_attention(gm, Shapes(gm, args)) == 1
     gm.graph.lint()
     gm.recompile()
     torch.testing.assert_close(gm(*args), model(*args), equal_nan=True)

@@ -439,6 +439,21 @@ def test_a_rule_that_never_ends_is_stopped() -> None:
     assert gm.code == code
 
 
+def branching(x: torch.Tensor) -> torch.Tensor:
+    if x.mean() > 0:
+        return torch.relu(x)
+    return torch.clamp(x, min=0)
+
+
+def test_a_replacement_with_branches_is_captured_and_what_it_holds_comes_of_its_rule() -> None:
+    gm = symbolic_trace(lambda x: torch.relu(x) + 1)
+    result = rewrite(gm, rule(lambda x: torch.relu(x), symbolic_trace(branching)))  # has a relu of its own, in a branch
+    assert result.count == 1 and "if x.mean() > 0" in gm.code
+    assert torch.equal(gm(X), torch.relu(X) + 1)
+    with pytest.raises(gw.GraphwrightError, match=r"if x.mean\(\) > 0[^$]*graphwright.symbolic_trace\(replacement\)"):
+        rewrite(symbolic_trace(lambda x: torch.relu(x)), rule(lambda x: torch.relu(x), branching))
+
+
 def test_a_rule_that_fails_leaves_everything_as_it_was() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     gm = symbolic_trace(model)

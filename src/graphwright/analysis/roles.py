@@ -98,7 +98,7 @@ def value_facts(gm: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None 
     softmax False False False
     """
     given = args if isinstance(args, tuple) else (args,)
-    shapes = Shapes(gm, *given, **dict(kwargs or {}))
+    shapes = Shapes(gm, given, kwargs)
     found = _Uses(gm, shapes)
     found.note_inputs(given, dict(kwargs or {}))
     found.find()

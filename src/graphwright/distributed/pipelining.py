@@ -68,7 +68,7 @@ def pipeline(
         raise PassError("what crosses a cut is told by an example", fix="pass the inputs of a step: args=(x,)")
     with torch.enable_grad():
         try:
-            crossings = Crossings(gm, cut, Shapes(gm, *given, **named))
+            crossings = Crossings(gm, cut, Shapes(gm, given, named))
             value = map_arg(returned.args[0], crossings.value)
         except GraphError as error:
             raise PassError(

@@ -110,7 +110,7 @@ class _Planning:
     def plan(self) -> TensorParallelPlan:
         """Make the plan."""
         args, kwargs = self._given
-        groups = list(channel_groups(self._gm, *args, **kwargs))
+        groups = list(channel_groups(self._gm, args, kwargs))
         pairs: list[_Pair] = []
         taken: set[str] = set()
         for group in groups:
@@ -237,7 +237,7 @@ class _Planning:
     def _fitting(self, pairs: list[_Pair]) -> list[_Pair]:
         """Those pairs with a part of whose channels the program runs."""
         args, kwargs = self._given
-        before = Shapes(self._gm, *args, **kwargs)
+        before = Shapes(self._gm, args, kwargs)
         while pairs:
             found = _misfit(self._gm, self._part(pairs), pairs, before, args, kwargs)
             if found is None:
@@ -286,7 +286,7 @@ def _misfit(
     gm: nn.Module, part: nn.Module, pairs: list[_Pair], before: Shapes, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Node, str] | None:
     """The first node that does not run with a part of the channels, or gives something else behind them."""
-    after = Shapes(part, *args, **kwargs)
+    after = Shapes(part, args, kwargs)
     ends = {path for pair in pairs for path in pair.second}
     for node, its in zip(graph_of(gm).nodes, graph_of(part).nodes, strict=True):
         is_end = node.op == "output" or (node.op == "call_module" and node.target in ends)

@@ -212,7 +212,7 @@ def _is_in(target: Any, functions: frozenset[Any]) -> bool:
 def shapes_with(gm: GraphModule, facts: Sequence[Any]) -> Shapes:
     """What the nodes of a program give for inputs of these facts, one for each parameter."""
     args, kwargs = by_parameter(gm.graph, [example_of(fact) for fact in facts])
-    return Shapes(gm, *args, **kwargs)
+    return Shapes(gm, args, kwargs)
 
 
 def runs_with(gm: GraphModule, facts: Sequence[Any]) -> bool:

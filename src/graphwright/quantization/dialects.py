@@ -62,7 +62,7 @@ def in_dialect(gm: GraphModule, dialect: str) -> GraphModule:
         return made
     _strip(made)
     args, kwargs = example_of(gm)
-    program = Program(made, Shapes(made, *args, **kwargs))
+    program = Program(made, Shapes(made, args, kwargs))
     decisions = _decisions(program, record, backend)
     ranges = _ranges(program, record)
     _leave_unknown(decisions, ranges)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -275,7 +275,7 @@ class _Driver:
                 f"the replacement of {rule.name} failed at {match.roots[0].name}: {type(error).__name__}: {error}",
                 at=rule.replacement.where or rule.where,
             ) from error
-        for node in edit.made:
+        for node in _with_bodies(edit.made):
             self._origins[node] = origin
         self.log.applications.append(
             Application.of(rule, match, edit, self._numbers.setdefault(graph, len(self._numbers)))
@@ -314,11 +314,8 @@ class _Driver:
 
     def _look_again(self, edit: Edit) -> None:
         """What is new is looked at, and what reads it, as far as a pattern reaches."""
-        for node in edit.made:
-            for body in bodies_of(node) if node.graph.has_bodies else ():
-                for graph in body.all_graphs():
-                    for inner in graph.nodes:
-                        self._wait_if_wanted(inner)
+        for node in _with_bodies(edit.made):
+            self._wait_if_wanted(node)
         level: dict[Node, None] = dict.fromkeys([*edit.made, *edit.values])
         for _ in range(self._depth):
             for node in level:
@@ -330,6 +327,15 @@ class _Driver:
     def _wait_if_wanted(self, node: Node) -> None:
         if self._rules_for(node):
             self._wait(node)
+
+
+def _with_bodies(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Nodes, and those inside of branches and loops among them."""
+    for node in nodes:
+        yield node
+        for body in bodies_of(node) if node.graph.has_bodies else ():
+            for graph in body.all_graphs():
+                yield from graph.nodes
 
 
 def _identity(value: Any) -> Hashable:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from graphwright.capture import GraphAppendingTracer, Proxy, find_tracer
-from graphwright.errors import PatternError
+from graphwright.errors import PatternError, TraceError
 from graphwright.ir import ATOMS, Graph, Node, candidate_for, map_aggregate, map_arg
 from graphwright.ops import draws_alone
 from graphwright.rewrite import words
@@ -71,8 +71,15 @@ class Function:
                 args.append(value)
             else:
                 kwargs[parameter.name] = value
-        with _Draws(tracer):
-            return tracer.create_arg(self._function(*args, **kwargs))
+        try:
+            with _Draws(tracer):
+                return tracer.create_arg(self._function(*args, **kwargs))
+        except TraceError as error:
+            raise PatternError(
+                f"a replacement is called on values that are not known: {error.message}",
+                at=error.at or self.where,
+                fix="branches and loops can be in one that is captured: graphwright.symbolic_trace(replacement)",
+            ) from error
 
 
 class _Draws(TorchFunctionMode):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,10 @@ from graphwright.analysis.channels.operator_rules import RULES as OPERATORS
 from graphwright.analysis.channels.values import Knowledge, shape_of, untracked
 from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.report import format_columns
-from graphwright.errors import UnknownNameError
+from graphwright.errors import UnknownNameError, did_you_mean
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import call_of, cond, is_plain_module, module_call, unpack
+from graphwright.runtime import call_of as example_call
 from graphwright.runtime import graph_of, is_guard, read_attribute
 
 RULES = {**OPERATORS, **LAYOUTS}
@@ -45,7 +46,13 @@ class Member:
         return f"{self.name}[{self.dim}]"
 
 
-@dataclass(frozen=True, slots=True)
+def _few(members: Sequence[Member], most: int = 4) -> str:
+    """Members on one line, the first ones where there are many."""
+    more = [f"and {len(members) - most} more"] if len(members) > most else []
+    return " ".join([*map(str, members[:most] if more else members), *more])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class ChannelGroup:
     """Channels of a program, each of which is the same elements of several parameters.
 
@@ -64,6 +71,10 @@ class ChannelGroup:
 
     def __len__(self) -> int:
         return self.size
+
+    def __repr__(self) -> str:
+        reason = f", cannot be pruned: {self.reason}" if self.reason else ""
+        return f"<{self.name}: {self.size} channels of {_few(self.members)}{reason}>"
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.size} channels"]
@@ -107,20 +118,21 @@ class ChannelGroups:
             ]
             if found:
                 return found
-        raise UnknownNameError(
-            f"dimension {dim} of {name!r} has no channels", fix="print the groups to see which parameters have"
-        )
+        known = {
+            each for group in self._groups for member in group.members for each in member.names if member.dim == dim
+        }
+        fix = did_you_mean(name, sorted(known))
+        raise UnknownNameError(f"dimension {dim} of {name!r} has no channels", fix=fix)
 
     def __str__(self) -> str:
-        rows = [
-            (group.name, str(group.size), " ".join(map(str, group.members)), group.reason or "")
-            for group in self._groups
-        ]
+        rows = [(group.name, str(group.size), _few(group.members), group.reason or "") for group in self._groups]
         return "\n".join(format_columns(("group", "channels", "members", "cannot be pruned"), rows))
 
 
-def channel_groups(gm: nn.Module, *args: Any, **kwargs: Any) -> ChannelGroups:
+def channel_groups(gm: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> ChannelGroups:
     """Run a captured module once on these inputs, and find out which channels go together.
+
+    `args` is the tuple of its inputs, or the only one, and `kwargs` are those by name.
 
     Channels are elements of dimensions of parameters and buffers that the program reads. Operators carry them on:
     layers, norms, sums, `cat`, `split`, `chunk`, `view` and their like, attention. Where an operator is not known, or
@@ -135,16 +147,17 @@ def channel_groups(gm: nn.Module, *args: Any, **kwargs: Any) -> ChannelGroups:
     0.weight  4         0.weight[1]                        input_2 combines it with something that no parameter makes
     2.weight  2         2.weight[0] 2.bias[0]              the program gives it back
     """
+    given, named = example_call(args, kwargs)
     walk = _Walk(gm)
     buffers = {name: buffer.detach().clone() for name, buffer in gm.named_buffers()}
     try:
         with torch.no_grad(), same_randomness():
-            walk.run(*args, **kwargs)
+            walk.run(*given, **named)
     finally:
         for name, buffer in gm.named_buffers():
             if name in buffers:
                 buffer.data.copy_(buffers[name])
-    return ChannelGroups(gm, walk.known, args, kwargs)
+    return ChannelGroups(gm, walk.known, given, named)
 
 
 class _Walk(BothSides):

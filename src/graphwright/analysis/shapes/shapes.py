@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from graphwright.analysis.shapes.stand_ins import StandIns
 from graphwright.analysis.shapes.value_facts import Gap, gap_in, public_part
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
-from graphwright.runtime import as_captured, graph_of
+from graphwright.runtime import as_captured, call_of, graph_of
 
 
 class Shapes:
@@ -41,10 +41,10 @@ class Shapes:
     ((3, 3), device(type='cpu'))
     """
 
-    def __init__(self, gm: nn.Module, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, gm: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> None:
         gm = as_captured(gm)
         self.graph = graph_of(gm)
-        self._example = args, kwargs
+        self._example = call_of(args, kwargs)
         self._parts: dict[Graph, Evaluation] = {}
         self._runner = StandIns(gm, self._stand_in_for)
         self._root = Evaluation(self.graph, self._runner, self._parts)

@@ -28,7 +28,7 @@ class ShapesOfCalls(Shapes):
     """
 
     def __init__(self, gm: nn.Module, calls: Sequence[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> None:
-        self._calls = [Shapes(gm, *args, **kwargs) for args, kwargs in calls]
+        self._calls = [Shapes(gm, args, kwargs) for args, kwargs in calls]
         self.graph = self._calls[0].graph
 
     def value(self, node: Node) -> Any:

@@ -89,7 +89,7 @@ class InsertCheckpoints:
         report = memory(gm, self.args, self.kwargs, backward=True)
         weights = {use.node: max(0, use.kept) for use in report.nodes if use.node and not bodies_of(use.node)}
         args = self.args if isinstance(self.args, tuple) else (self.args,)
-        shapes = Shapes(gm, *args, **self.kwargs)
+        shapes = Shapes(gm, args, self.kwargs)
         nodes = [node for node in graph_of(gm).all_nodes() if node.op.startswith("call")]
         return Segments(gm, weights, {node: _bytes(shapes, node) for node in nodes})
 

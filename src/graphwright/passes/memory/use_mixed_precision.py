@@ -56,7 +56,7 @@ class UseMixedPrecision:
         """Edit a captured module in place; return the number of nodes that run in low precision."""
         rules = PrecisionRules(gm, self.dtype, self.rules)
         args = self.args if isinstance(self.args, tuple) else (self.args,)
-        facts = _Facts(gm, Shapes(gm, *args, **self.kwargs), rules)
+        facts = _Facts(gm, Shapes(gm, args, self.kwargs), rules)
         plan = facts.plan()
         if not plan:
             return 0

@@ -77,6 +77,10 @@ def _checked(gm: nn.Module, group: ChannelGroup, numbers: list[int]) -> set[int]
         raise PassError("the graph has changed since its groups were found", fix="find them again: channel_groups")
     if group.reason is not None:
         raise PassError(f"the channels of {group.name} cannot be pruned: {group.reason}", fix="choose another group")
+    if any(isinstance(number, bool) or getattr(number, "dtype", None) == torch.bool for number in numbers):
+        raise PassError(
+            f"the channels of {group.name} are given by a mask", fix="pass their numbers: mask.nonzero().flatten()"
+        )
     for number in numbers:
         if not -len(group) <= number < len(group):
             raise PassError(f"{group.name} has no channel {number}, but {len(group)}", fix="count from 0")

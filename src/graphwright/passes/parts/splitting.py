@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-import torch
 from torch import nn
 
 from graphwright.analysis import costs, seconds_of_nodes
@@ -18,7 +17,7 @@ from graphwright.passes.parts.stage_modules import Split, make_stages
 from graphwright.passes.parts.stage_order import labelled_stages
 from graphwright.passes.parts.wanted_values import close_names
 from graphwright.passes.support.node_names import module_paths, node_names
-from graphwright.runtime import as_captured, graph_of, read_attribute
+from graphwright.runtime import as_captured, call_of, graph_of, read_attribute
 
 Balance = Literal["flops", "params", "memory", "time"]
 _FREE = ("placeholder", "get_attr", "output")
@@ -37,10 +36,10 @@ def split(
     """Cut a captured module into stages: modules that have its modules and tensors under their names.
 
     Say where in one of three ways. `at` names modules or values (see `node_names`) that stages begin with, where they
-    first run. `parts` is how many stages to make, of like `balance`: elements of parameters, floating-point
-    operations, bytes of parameters and of what nodes give, or measured time; all but the first need example inputs,
-    `args` and `kwargs`. `by` tells the stage of each module, as a dict from paths to labels, or of each node, as a
-    function; what it does not name goes with what it reads.
+    first run. `parts` is how many stages to make, of like `balance`: "params", elements of parameters; "flops",
+    floating-point operations; "memory", bytes of parameters and of what nodes give; or "time", measured. All but the
+    first need example inputs, `args` and `kwargs`. `by` tells the stage of each module, as a dict from paths to labels,
+    or of each node, as a function; what it does not name goes with what it reads.
 
     What a stage takes from others, or from the inputs of the program, are its inputs, a value that skips stages too;
     parameters that several stages use are in each of them, and reported. The state_dict of each stage is a part of the
@@ -48,6 +47,7 @@ def split(
     has; PassError for a cut inside of a branch, a loop or a `with` block, for stages that need each other, for an empty
     stage, and where there are too few places to cut.
 
+    >>> import torch
     >>> from graphwright import trace
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> stages = split(trace(model, torch.ones(3, 4)), at=["1"])
@@ -148,8 +148,8 @@ def _unknown(graph: Graph, name: str, known: Iterable[str]) -> Exception:
 
 
 def _balanced(nodes: list[Node], blocks: list[Node | None], weights: list[float], parts: int) -> list[int]:
-    if parts < 1:
-        raise PassError(f"a program cannot be cut into {parts} stages", fix="pass a positive number")
+    if not isinstance(parts, int) or parts < 1:
+        raise PassError(f"a program cannot be cut into {parts!r} stages", fix="pass a positive number")
     place = {node: i for i, node in enumerate(nodes)}
     changes = [0] * (len(nodes) + 1)  # how many more values are needed further on
     for i, node in enumerate(nodes):
@@ -177,8 +177,7 @@ def _weights(
         raise PassError(f"there is no balance by {balance!r}", fix="pass flops, params, memory or time")
     if balance == "params":
         return _parameters(gm, nodes, lambda parameter: parameter.numel())
-    inputs = (args,) if isinstance(args, torch.Tensor) else tuple(args)
-    named = dict(kwargs or {})
+    inputs, named = call_of(args, kwargs)
     if not inputs and not named and graph.find_nodes(op="placeholder"):
         raise PassError(f"to balance by {balance} the program has to run", fix="pass example inputs: args=(x,)")
     if balance == "time":

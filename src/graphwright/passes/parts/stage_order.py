@@ -8,9 +8,10 @@ from typing import Any
 
 from torch import nn
 
+from graphwright.analysis import Effects
 from graphwright.errors import PassError, UnknownNameError
 from graphwright.ir import Node
-from graphwright.ops import enter_context, exit_context, is_impure, is_inplace, sources_of
+from graphwright.ops import enter_context, exit_context, is_impure
 from graphwright.passes.parts.wanted_values import close_names
 from graphwright.passes.support.bodies import module_of
 from graphwright.runtime import is_guard
@@ -99,17 +100,16 @@ def _effects(gm: nn.Module, nodes: list[Node]) -> list[tuple[Node, Node]]:
     acting = [node for node in nodes if not is_guard(node) and is_impure(node, find(node), in_any_mode=True)]
     acting = [node for node in acting if node.target not in (enter_context, exit_context)]
     pairs = list(itertools.pairwise(acting))
-    writers = [node for node in acting if is_inplace(node) or node.op == "call_module"]
-    written = {source for node in writers for used in node.all_input_nodes for source in sources_of(used, find)}
-    if not written:
-        return pairs
-    last: dict[Any, Node] = {}
-    for node in nodes:
-        touched = {source for used in node.all_input_nodes for source in sources_of(used, find)} & written
-        for source in touched:
-            if source in last:
-                pairs.append((last[source], node))
-            last[source] = node
+    effects = Effects(gm)
+    written = {node: [place for place in effects.writes(node) if place.name] for node in acting}
+    writers = {node: places for node, places in written.items() if places}
+    if writers:
+        used = {node: effects.reads(node).union(written.get(node, ())) for node in nodes}
+        for writer, places in writers.items():
+            for each in nodes:
+                pairs_of_places = itertools.product(places, used[each])
+                if each is not writer and any(effects.may_be_same(one, other) for one, other in pairs_of_places):
+                    pairs.append((writer, each) if writer < each else (each, writer))
     return pairs
 
 
