@@ -43,6 +43,18 @@ class Reversed(torch.autograd.Function):
         return -ctx.alpha * gradient, None
 
 
+class Halved(torch.autograd.Function):
+    """Gives back what it gets, with half of its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient / 2
+
+
 class Pair(torch.autograd.Function):
     """Product and sum, in the form with setup_context, with a gradient of its own; it may be batched."""
 
@@ -78,12 +90,24 @@ def quantize(x: Tensor) -> Tensor:
     return StraightThrough.apply(x)
 
 
+half = Halved.apply
+
+
 def straight(self: Any, x: Tensor) -> Any:
     return StraightThrough.apply(x * self.weight) + StraightThrough.apply(self.weight, 2.0)
 
 
 def reversal(self: Any, x: Tensor) -> Any:
     return Reversed.apply(self.layer(x), self.alpha) * self.weight
+
+
+def halved(self: Any, x: Tensor) -> Any:
+    return Halved.apply(x) * Halved.apply(self.weight + 1)
+
+
+def halved_by_a_helper(self: Any, x: Tensor) -> Any:
+    y = x * self.weight
+    return torch.relu(half(y)) + half(y)
 
 
 def pair(self: Any, x: Tensor) -> Any:
@@ -134,7 +158,9 @@ def outcome(model: nn.Module, x: Tensor) -> Any:
 
 
 @pytest.mark.parametrize(
-    "program", [straight, reversal, pair, batched, in_a_branch, through_a_helper, renamed], ids=lambda f: f.__name__
+    "program",
+    [straight, reversal, halved, halved_by_a_helper, pair, batched, in_a_branch, through_a_helper, renamed],
+    ids=lambda f: f.__name__,
 )
 def test_values_and_gradients_are_eagers(program: Any, tmp_path: Path) -> None:
     model = Net(program)

@@ -50,6 +50,7 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
     "inference": lambda: torch.inference_mode(),
     "no inference": lambda: torch.inference_mode(False),
     "a level": lambda: torch.autograd.forward_ad.dual_level(),
+    "no forward mode": lambda: torch.autograd.forward_ad._set_fwd_grad_enabled(False),
     "the order of einsum": lambda: torch.backends.opt_einsum.flags(enabled=False),
 }
 if hasattr(torch.autograd, "enforce_grad_layout_policy"):  # which older releases lack
@@ -62,6 +63,7 @@ def state() -> tuple[Any, ...]:
         torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled(), torch.is_inference_mode_enabled(),
         torch.backends.cuda.math_sdp_enabled(), torch.backends.cuda.flash_sdp_enabled(),
         torch.backends.cudnn.enabled, torch.backends.mkldnn.enabled, torch.autograd.forward_ad._current_level,
+        torch._C._is_fwd_grad_enabled(),
     )  # fmt: skip
 
 

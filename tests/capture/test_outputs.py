@@ -108,6 +108,17 @@ class Holder:
         return self.tensor
 
 
+def highest(found: Any) -> Any:
+    return found.values
+
+
+def test_a_function_kept_as_one_node_gets_a_named_result() -> None:
+    x = torch.randn(3, 2)
+    gm = trace(lambda x: highest(x.max(0)), (x,), leaf_functions=[highest])
+    assert "return highest(x.max(0))" in gm.code
+    assert torch.equal(gm(x), x.max(0).values)
+
+
 def test_a_function_that_closes_over_values_is_made_again() -> None:
     gm = trace(lambda x: lambda y: x + y, (torch.ones(2),))
     assert torch.equal(gm(torch.zeros(3))(torch.ones(3)), torch.ones(3))

@@ -255,12 +255,18 @@ def numbers_from_a_checkpoint(self: Any, x: Tensor) -> Any:
     return y / count
 
 
+def function_of_torch_after_another_operation(self: Any, x: Tensor) -> Any:
+    y = x * 1
+    return torch.func.jvp(torch.sin, (y,), (y,))
+
+
 PROGRAMS = [
     rows, gradient_of_rows, per_sample_gradients, several_inputs, tree_of_dims, made_before, through_a_helper,
     closed_over, different_randomness, two_values, auxiliary, jacobians, forward_mode, reverse_mode,
     jacobian_of_autograd, branch_inside_grad, branch_on_a_size, branch_on_what_is_outside, inside_a_branch, by_name,
     decorated, module_as_function, nested, changed_containers, in_a_loop, in_place, sizes_of_data, without_gradient,
     checkpoints, reentrant_checkpoint, checkpoint_of_a_module, numbers_from_a_checkpoint,
+    function_of_torch_after_another_operation,
 ]  # fmt: skip
 INPUTS = [sign * torch.rand(n, 8, generator=torch.Generator().manual_seed(n)) for n in (3, 6) for sign in (1, -1)]
 
@@ -478,6 +484,15 @@ def test_what_eager_refuses_is_refused(program: Any, kind: Any, message: str) ->
         Net(program)(INPUTS[0])
     with pytest.raises(kind, match=message):
         trace(Net(program), (INPUTS[0],))
+
+
+def test_a_named_result_of_the_body_keeps_its_class() -> None:
+    def program(x: Tensor) -> Any:
+        return vmap(lambda v: v.max(0))(x)
+
+    gm = trace(program, (torch.randn(3, 4),))
+    assert "return a.max(0)" in gm.code or "return v.max(0)" in gm.code
+    assert type(gm(INPUTS[0])) is torch.return_types.max
 
 
 def test_a_value_of_the_body_is_not_used_outside() -> None:

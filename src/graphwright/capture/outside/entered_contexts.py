@@ -147,7 +147,6 @@ def contexts_of(module: ModuleType) -> list[str]:
         name
         for name, value in vars(module).items()
         if isinstance(value, type | FunctionType)
-        and not name.startswith("_")
         and name not in _SEEN_OTHERWISE
         and (hasattr(value, "__exit__") if isinstance(value, type) else value.__code__ is _MANAGER)
         and value.__module__.startswith((*_MODULES, "torch.backends"))

@@ -159,6 +159,11 @@ class Callers:
                     fix="bound it by a number, or keep the function as one node: leaf_functions=[...]",
                 )
             )
+        inner = sys._getframe(1)
+        while inner is not frame:  # what torch itself does for such a call, as for a forward that gives what it got
+            if id(inner.f_code) in _SEEN:
+                self._met_between(inner, frame)
+            inner = inner.f_back  # type: ignore[assignment]
         if frame is not self._last:
             self._last = frame
             self._recorder.attempts.forget()
@@ -170,6 +175,11 @@ class Callers:
             if _is_of_program(frame, sys._getframe(1)):
                 self._globals.note(frame.f_code, frame.f_globals)
                 self._look_around(frame)
+
+    def _met_between(self, frame: FrameType, last: FrameType) -> None:
+        found = _between(frame, last)
+        if found is not None:
+            self._met(found)
 
     def _look_for_generators(self, frame: FrameType) -> None:
         """See which generators of random numbers a function closes over; have one that makes or sets one converted."""
@@ -297,6 +307,17 @@ class Callers:
             name = BY_CODE.get(found.f_code) or MADE.get(found.f_code) or "torch.func.functional_call"
             error = CaptureError(f"a call of {name} cannot be recorded from here", at=recorder.where(), fix=_FIX)
             raise refusal(error)
+
+    def viewed_as_itself(self) -> None:
+        """See whether C viewed a tensor as itself: the forward of an autograd function gave back what it got.
+
+        No frame tells of that where `apply` is written in C.
+        """
+        frame = None if APPLY is not None else user_frame(sys._getframe(1))
+        if frame is not None and "view_as" not in frame.f_code.co_names:
+            staging = self._recorder.questions.staging
+            staging.convert_all(staging.convertible(frame))
+            self.follow(torch.autograd.Function)
 
     def hashed(self, tensor: TensorProxy) -> None:
         """A tensor becomes the key of a dict or the item of a set: it is told from other ones."""

@@ -57,7 +57,6 @@ from graphwright.capture.proxies.calls_as_written import (
     operator_call,
     spoken,
 )
-from graphwright.capture.proxies.constructors import is_named_result
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, holds_objects, object_example, object_node
 from graphwright.capture.proxies.objects import Change
@@ -305,6 +304,8 @@ class Recorder:
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
             given = self.to_examples(args), self.to_examples(kwargs)
             return data_of(self, name, owner, lambda: self.examples.run(function, *given))
+        if name == "view_as" and args[-1] is owner:
+            self.callers.viewed_as_itself()
         target = operator_call(name, user_frame(sys._getframe(1)), args)
         if target is not None:
             return self.record("call_function", target[0], target[0], target[1], {})
@@ -461,7 +462,10 @@ class Recorder:
                 for i, item in enumerate(value)
             ]
             kind = type(value)
-            return kind(items) if kind is list or kind is tuple else sequence(kind, items)
+            if kind is list or kind is tuple:
+                return kind(items)
+            made = sequence(kind, items)
+            return self.transforms.know_whole(made, lambda: node) if node.target is not unpack else made
         if isinstance(value, dict):
             return type(value)(
                 (key, self._items(item, self.item_node(node, key), (), gives_data)) for key, item in value.items()
@@ -548,8 +552,6 @@ class Recorder:
         if is_named_tuple(kind) and not getattr(value, "__dict__", None):
             items = [self.argument(item) for item in value]
             return self.node("call_function", kind, tuple(items), {}) if checks_items(kind) else kind(*items)
-        if is_named_result(value) and not self.is_finishing:
-            return tuple([self.argument(item) for item in value])
         if kind is dict:
             return {key: self.argument(item) for key, item in value.items()}
         if is_growing(value):
