@@ -33,14 +33,39 @@ def table(x: Tensor) -> Any:
     return {0: 1.0, 2: x.sum()}[int(x.argmax())] * x
 
 
+class RoutedByATensor(nn.Module):
+    """Tensors of integers are indices of lists as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+        self.scales = nn.ParameterList([nn.Parameter(torch.full((3,), float(i))) for i in range(3)])
+
+    def forward(self, x: Tensor) -> Any:
+        place = x.argmax()
+        return self.layers[place](x) * self.scales[place] + [1, 3, 5][place]
+
+
+def one_of_tensors(x: Tensor) -> Any:
+    parts = [x, x * 2, -x]
+    parts[x.argmax()].add_(1)
+    return torch.stack(parts) + (x.sin(), x.cos(), x)[int(x.argmin())]
+
+
+def one_of_functions(x: Tensor) -> Any:
+    return [torch.sin, torch.cos, torch.tanh][x.argmax()](x)
+
+
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("program", [Routed(), RoutedByName(), table])
+@pytest.mark.parametrize(
+    "program", [Routed(), RoutedByName(), RoutedByATensor(), table, one_of_tensors, one_of_functions]
+)
 def test_data_chooses(program: Any) -> None:
     gm = trace(program, (torch.tensor([3.0, 1.0, 2.0]),))
     torch.manual_seed(0)
     for x in [torch.tensor([1.0, 2.0, 5.0]), -torch.ones(3), *torch.randn(12, 3).unbind()]:
         try:
-            wanted = program(x)
+            wanted = program(x.clone())
         except KeyError as error:
             with pytest.raises(KeyError, match=str(error)):
                 gm(x)

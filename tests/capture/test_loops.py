@@ -170,6 +170,25 @@ def keyed(x: torch.Tensor) -> Any:
     return found
 
 
+def recurrence(x: torch.Tensor) -> Any:
+    rows: list[torch.Tensor] = []
+    for i in range(x.size(0)):
+        if i == 0:
+            row = x[i]
+        else:
+            row = x[i] - torch.stack(rows).sum(0)  # there is nothing to stack in the first iteration
+        rows.append(row)
+    return torch.stack(rows)
+
+
+def test_an_answer_of_one_iteration_is_none_of_the_others() -> None:
+    gm = trace(recurrence, torch.ones(3, 2))
+    x = torch.rand(3, 2)
+    torch.testing.assert_close(gm(x), recurrence(x), rtol=0, atol=0)
+    with pytest.raises(GuardError, match="was 3; now it is 2"):
+        gm(torch.ones(2, 2))
+
+
 def test_a_loop_over_a_size_that_cannot_be_kept_is_unrolled_under_a_guard() -> None:
     gm = trace(keyed, torch.ones(3, 2))
     torch.testing.assert_close(gm(torch.rand(3, 2) * 0 + 2), keyed(torch.full((3, 2), 2.0)), rtol=0, atol=0)

@@ -34,6 +34,28 @@ class Rows(tuple):  # type: ignore[type-arg]
     pass
 
 
+class Items(list):  # type: ignore[type-arg]
+    note: Any
+
+
+class Table(dict):  # type: ignore[type-arg]
+    pass
+
+
+T = typing.TypeVar("T")
+
+
+class Box(typing.Generic[T]):
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+def noted(x: Tensor) -> Any:
+    items = Items([x])
+    items.note = x * 2
+    return items
+
+
 class Kind(enum.Enum):
     FIRST = 1
 
@@ -59,11 +81,16 @@ OUTPUTS: dict[str, Callable[[Tensor], Any]] = {
     "a namespace": lambda x: types.SimpleNamespace(a=x, n=x.shape[0]),
     "an object with slots": lambda x: Slots(x * 2),
     "a tuple of a class of its own": lambda x: Rows([x, x + 1]),
+    "an object of a class with parameters": lambda x: Box[Tensor](x * 2),
+    "a dict of a class with parameters": lambda x: typing.OrderedDict([("a", x * 2)]),
     "an enumeration": lambda x: (x, Kind.FIRST),
     "a named result": lambda x: x.max(0),
     "a deque": lambda x: collections.deque([x, x + 1], maxlen=4),
     "a ChainMap": lambda x: collections.ChainMap({"a": x}, {"b": x + 1}),
 }
+
+
+OF_PARAMETERS = "a dict of a class with parameters"
 
 
 def plain(value: Any) -> Any:
@@ -81,6 +108,8 @@ def plain(value: Any) -> Any:
         return kind, plain(value.both())
     if isinstance(value, types.SimpleNamespace):
         return kind, plain(vars(value))
+    if isinstance(value, Box):
+        return kind, plain(value.value)
     return kind, value
 
 
@@ -93,6 +122,13 @@ def test_outputs_have_the_class_and_content_that_eager_gives(what: str, tmp_path
     assert plain(Interpreter(gm).run(x)) == plain(program(x))
     save(gm, tmp_path / "program.gw")
     assert plain(load(tmp_path / "program.gw", allow=[__name__, "collections"])(x)) == plain(program(x))
+
+
+def test_containers_of_classes_of_their_own_keep_these_without_examples() -> None:
+    x = torch.ones(2)
+    for program in (lambda x: Items([x]), lambda x: Table(a=x), lambda x: Rows([x]), noted, OUTPUTS[OF_PARAMETERS]):
+        assert plain(symbolic_trace(program)(x)) == plain(program(x))
+    assert torch.equal(symbolic_trace(noted)(x).note, x * 2)
 
 
 def test_a_partial_function_has_the_values_of_a_run() -> None:

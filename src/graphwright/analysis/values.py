@@ -138,6 +138,7 @@ def _attributes(value: Any) -> dict[str, Any] | None:
         if name not in ("__dict__", "__weakref__") and hasattr(value, name)
     ]
     state = {name: getattr(value, name) for name in slots} | dict(getattr(value, "__dict__", {}))
+    state.pop("__orig_class__", None)  # which typing notes
     return state or None
 
 

@@ -24,6 +24,8 @@ def attribute_names(value: Any) -> list[str]:
 def attributes_of(value: Any) -> dict[str, Any]:
     """Read the attributes that an object has of its own, those in slots included.
 
+    Not the class that typing notes of what is made by calling one with parameters, as `Box[int](x)`.
+
     >>> class Pair:
     ...     __slots__ = ("one", "other")
     >>> pair = Pair()
@@ -32,6 +34,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
     {'one': 1}
     """
     held = dict(state_of(value))
+    held.pop("__orig_class__", None)
     for name in slots_of(type(value)):
         try:
             held[name] = object.__getattribute__(value, name)

@@ -51,7 +51,7 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
     call = call_without_attributes(value)
     if call is not None:
         made = recorder.node("call_function", call[0], tuple([recorder.argument(arg) for arg in call[1]]), {})
-        for name, item in vars(value).items():
+        for name, item in attributes_of(value).items():
             recorder.node("call_function", set_attribute, (made, name, recorder.argument(item)), {})
         return made
     view = viewed(value)

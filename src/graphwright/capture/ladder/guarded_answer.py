@@ -30,6 +30,10 @@ class Guards:
     def guard(self, symbol: Symbol, where: str = "") -> Any:
         """Take the answer of the example, and check when the program runs that it is this."""
         capture = self._capture
+        questions = capture.questions
+        restart = questions.refusals.unroll_around("it asks for its counter") if comes_from_loop(symbol) else None
+        if restart is not None:  # the answer is another in other iterations
+            raise questions.restart(restart)
         key = "guard", _key(symbol)
         if not any(key in region.attributes for region in capture.region.all()):
             node = with_examples(capture).numbers.node_of_symbol(symbol)
@@ -70,6 +74,16 @@ class Guards:
             self._capture.log,
         )
         return answer
+
+
+def comes_from_loop(subject: QuestionSubject) -> bool:
+    """Tell whether a value may be another in each iteration of a loop without being data of a tensor."""
+    symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
+    if symbol is None:
+        return not isinstance(subject, TensorProxy)
+    if symbol.function == "opaque":
+        return True
+    return any(comes_from_loop(arg) for arg in symbol.args if isinstance(arg, Symbol))
 
 
 def _key(symbol: Symbol) -> Hashable:

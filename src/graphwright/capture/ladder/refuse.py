@@ -12,13 +12,12 @@ import torch
 
 from graphwright.capture.calls.refusals import is_misfit, is_refused_value, is_unknown_key
 from graphwright.capture.conversion.conversion import may_ask, original_code
+from graphwright.capture.ladder.guarded_answer import comes_from_loop
 from graphwright.capture.ladder.outline import outline
 from graphwright.capture.ladder.slices import is_of_slice
 from graphwright.capture.state.obstacles import Category
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import Refusal, refusal
-from graphwright.capture.state.symbols import Symbol, symbol_of
-from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ops import draws_alone
 from graphwright.source import CallSite
@@ -72,7 +71,7 @@ class Refusals:
     def _cut_out(self, subject: QuestionSubject, why: str, frame: FrameType) -> None:
         """Start again with a loop around what asks run plainly, or with the function that asks as one node."""
         ways = [functools.partial(self.unroll_around, why), functools.partial(self.outline, frame, why)]
-        if not _comes_from_loop(subject):
+        if not comes_from_loop(subject):
             ways.reverse()
         restart = next((found for way in ways if (found := way()) is not None), None)
         if restart is not None:
@@ -177,13 +176,3 @@ class Refusals:
         raised = error.error.with_traceback(error.__traceback__) if isinstance(error, Refusal) else error
         plan.obstacles.note_failure(raised)
         return restart(plan.change(place, "follow", f"one side raises {type(raised).__name__}"))
-
-
-def _comes_from_loop(subject: QuestionSubject) -> bool:
-    """Tell whether a value may be another in each iteration of a loop without being data of a tensor."""
-    symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
-    if symbol is None:
-        return not isinstance(subject, TensorProxy)
-    if symbol.function == "opaque":
-        return True
-    return any(_comes_from_loop(arg) for arg in symbol.args if isinstance(arg, Symbol))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from graphwright.capture.proxies.calls_as_written import is_tensor_method
-from graphwright.capture.proxies.constructors import made_by
+from graphwright.capture.proxies.constructors import call_without_attributes, made_by
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.made_parameters import MARKS, erase_steps, made_in
 from graphwright.capture.proxies.objects import constructor_fields, late_fields
@@ -39,6 +39,7 @@ from graphwright.ir import (
     has_preserved_node_meta,
     nodes_in,
 )
+from graphwright.ops import set_attribute
 from graphwright.runtime import attributes_of, new_object
 from graphwright.source import CallSite, Scope, is_internal, user_frame
 from graphwright.values import is_named_tuple, is_record
@@ -289,6 +290,15 @@ class TracerBase:
             return tuple([self.create_arg(item) for item in a])
         if is_growing(a):
             return a.node_of()
+        if kind is list:
+            return [self.create_arg(item) for item in a]
+        if not kind.__module__.startswith("graphwright."):
+            own = call_without_attributes(a)
+            if own is not None:
+                made = self.create_node("call_function", own[0], tuple(map(self.create_arg, own[1])), {})
+                for name, item in attributes_of(a).items():
+                    self.create_node("call_function", set_attribute, (made, name, self.create_arg(item)), {})
+                return made
         if isinstance(a, list):
             return [self.create_arg(item) for item in a]
         if isinstance(a, slice):

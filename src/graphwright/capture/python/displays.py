@@ -44,15 +44,31 @@ def item(values: Any, key: Hashable) -> Any:
     if _is_by_array(values, key):
         return record_foreign_call(values.recorder, operator.getitem, (values, key), {})
     _open(values, key)
+    if type(key) is TensorProxy and isinstance(values, _INDEXED):
+        key = _index(key)
     if isinstance(key, Proxy) and type(values) in DICTS and key not in values:
         return key.tracer.record(operator.getitem, (dict(values), key))
     found = chosen(values, key) if is_symbolic(key) else NotImplemented
     recorder = running() if found is NotImplemented and _is_of_data(key) else None
-    if recorder is not None and isinstance(values, nn.ModuleList):
+    if recorder is not None and isinstance(values, nn.ModuleList | nn.Sequential):
         return _Chosen(recorder.questions.staging.converted, values, key)
     if recorder is not None and _is_small_table(values):
         return recorder.questions.staging.converted(value_at)(values, key)
+    if recorder is not None and type(values) in _LISTS and 0 < len(values) <= _MOST:
+        return recorder.questions.staging.converted(item_at)(values, key)
     return values[key] if found is NotImplemented else found
+
+
+_LISTS = (list, tuple, nn.ParameterList)
+_INDEXED = (*_LISTS, range, str, nn.ModuleList, nn.Sequential)
+
+
+def _index(key: TensorProxy) -> Any:
+    """The number that a tensor is as an index: `operator.index(key)`."""
+    if key.example.is_floating_point() or key.example.is_complex():
+        return key  # an error
+    key.recorder.ledger.tensor(key, "dtype", key.recorder.where() or "")
+    return key.recorder.numbers.computed(int, (key,), {})
 
 
 def _is_by_array(values: Any, *others: Any) -> bool:
@@ -87,7 +103,7 @@ def _is_key(key: Hashable) -> bool:
 class _Chosen:
     """A module of a list whose place only a run knows: its call is a branch for each of them."""
 
-    def __init__(self, converted: Callable[[Any], Any], values: nn.ModuleList, index: Hashable) -> None:
+    def __init__(self, converted: Callable[[Any], Any], values: nn.ModuleList | nn.Sequential, index: Hashable) -> None:
         self._converted, self._place = converted, (values, index)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
