@@ -8,7 +8,6 @@ one kind, become values of the branch; what cannot be joined makes the capture s
 from __future__ import annotations
 
 import dataclasses
-import functools
 import sys
 from collections.abc import Callable, Collection
 from types import CellType
@@ -21,6 +20,7 @@ from graphwright.capture.effects.branch_state import State, set_cell
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.flow.caught_errors import divides_by_zero
 from graphwright.capture.flow.joined_values import Join, Leaving
+from graphwright.capture.flow.shared_ends import mark_rest
 from graphwright.capture.flow.watched import check_end, run_watched
 from graphwright.capture.numbers.classes import is_flag
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
@@ -31,7 +31,7 @@ from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import Symbol, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import GraphwrightError
-from graphwright.ops import write_branch
+from graphwright.ops import cond, write_branch
 from graphwright.source import EMPTY, HIDDEN, content_of
 from graphwright.values import Container, Given, Slot, filled
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import QuestionSubject
-    from graphwright.ir import Argument
+    from graphwright.ir import Argument, Node
 
 
 def branch(
@@ -338,7 +338,14 @@ def _finish(
     origin = recorder.site()
     wishes = [(names or {}).get(i) or ("cond" if len(leaves) == 1 else "value") for i in range(len(leaves))]
     regions = [side.region for side in sides]
-    make = functools.partial(recorder.make, "call_function")
+    has_rest = recorder.plan.ways.get(sides[0].region.place) == "wait"
+
+    def make(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Node:
+        node = recorder.make("call_function", function, args, name)
+        if has_rest and function is cond:
+            mark_rest(node)
+        return node
+
     nodes = write_branch(make, test.pred, regions, results, wishes, (origin, origin), "cond")
     place, raised = sides[0].region.place, sides[0].raised
     values = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from graphwright.capture.flow.shared_ends import mark_rest
 from graphwright.capture.state.calls import Calls
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node
@@ -71,6 +72,7 @@ def merge(run: Run, other: Run, number: int) -> None:
     node = graph.create_node("call_function", cond, (fork.pred, *bodies, tuple(operands)), {}, "result")
     node._origin = fork.site
     mark_fork(node)
+    mark_rest(node)
     run.calls.add(other.calls, its.calls)
     graph.output(node)
 

@@ -49,6 +49,7 @@ class Forking:
         pred = capture.numbers.predicate(subject)
         after, site, calls = capture.graph._root.prev, capture.site(), capture.calls.copy()
         decider = questions.knowledge.conditions.decider(subject)
+        capture.plan.has_rests = True
         self.forks.append(Fork(after, pred, answer, site, place, is_data, hint, calls, decider))
         questions.knowledge.learn(subject, answer)
         capture.keep.append(subject)  # known by its id

@@ -134,6 +134,7 @@ class Plan:
     is_uncompiled: bool = False  # whether functions of torch.compile are to run as they were written
     ways: dict[Any, Way] = dataclasses.field(default_factory=dict)
     reasons: dict[Any, str] = dataclasses.field(default_factory=dict)  # why the ways are what they are
+    has_rests: bool = False  # whether both sides of some branch have what follows it
     outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
     entered: set[str] = dataclasses.field(default_factory=set)  # modules that would be one node
     asking: dict[tuple[int, ...], tuple[Any, Any]] = dataclasses.field(
@@ -195,6 +196,7 @@ class Plan:
             at = _line(*place[:2]) if place and place[0] != "attribute" else None
             raise CaptureError(f"this cannot be captured: {why}", at=at, fix="write the program so that this is not so")
         self.ways[place] = way
+        self.has_rests = self.has_rests or way in ("wait", "fork")
         self.reasons[place] = why
         return Restart(f"{_WAYS[way]}: {why}", _line(*place[:2]) if place and place[0] != "attribute" else "")
 

@@ -46,6 +46,27 @@ def _shared(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Noted:
+    """What a node has for its type while it is captured, which its copies have, too: the tensor that it computes."""
+
+    tensor: TensorProxy
+    annotation: Any  # its type
+
+    @property
+    def kind(self) -> Any:
+        """What tells the tensor from others; None where it may be no tensor in a run."""
+        example = self.tensor.example
+        is_sure = self.tensor.optional is None and not self.tensor.is_mixed
+        return (example.dtype, example.dim(), example.device) if is_sure else None
+
+
+def note_tensor(node: Node, tensor: TensorProxy) -> None:
+    """Note which tensor a node computes."""
+    if type(node.type) is not Noted:
+        node.type = Noted(tensor, node.type)
+
+
 class TensorProxy(torch.Tensor):
     """A tensor that the program computes: a real `torch.Tensor` to isinstance and to C++, without data.
 
@@ -93,6 +114,8 @@ class TensorProxy(torch.Tensor):
             recorder=recorder, example=example, _node=node, _make=make, optional=None, is_none=False, sizes=sizes,
             loose=_NONE, is_mixed=False, mixed_at=None,
         )  # fmt: skip
+        if node is not None and recorder.plan.has_rests:
+            note_tensor(node, proxy)
         return proxy
 
     def node_of(self) -> Node:
@@ -100,6 +123,8 @@ class TensorProxy(torch.Tensor):
         if self._node is None:
             assert self._make is not None
             self._node = self._make()
+            if self.recorder.plan.has_rests:
+                note_tensor(self._node, self)
         return self._node
 
     def __iter__(self) -> Iterator[Any]:  # torch's own does not ask the function mode

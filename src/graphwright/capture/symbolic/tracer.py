@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from graphwright.capture.calls.modes import INFERENCE
 from graphwright.capture.flow.forked_runs import all_paths
+from graphwright.capture.flow.shared_ends import share_ends
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.library_calls import watch_libraries
 from graphwright.capture.outside.overheard import aliases, stand_ins
@@ -305,6 +306,8 @@ class Tracer(TracerBase):
             finally:
                 self._recorder = None
             if self.graph.has_bodies:
+                erase_unused(self.graph)
+                share_ends(self.graph)
                 erase_unused(self.graph)
                 output = self.graph.output_node()
                 output.origin = output.prev.origin if is_returned(output.prev) else None

@@ -20,6 +20,7 @@ from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.tags import Tags
 from graphwright.capture.effects.unread_items import drop_unread_items
 from graphwright.capture.flow.forked_runs import merge
+from graphwright.capture.flow.shared_ends import forget_tensors, share_ends
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.library_calls import watch_libraries
 from graphwright.capture.outside.named import is_foreign_definition
@@ -152,6 +153,13 @@ class Program:
         graph = run.recorder.root.graph
         run.inputs.guard()
         erase_unused(graph)
+        if plan.has_rests:
+            if plan.leaves_copies:
+                write_out(graph)
+            if plan.obstacles is None:
+                share_ends(graph)
+                erase_unused(graph)
+            forget_tensors(graph)
         while drop_unread_items(graph) or (plan.leaves_copies and drop_unused_inputs(graph)):
             erase_unused(graph)
         graph.lint()

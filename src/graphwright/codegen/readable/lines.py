@@ -111,8 +111,8 @@ class _Lines:
                 out.append(Line(node, "", indent, wrap(clause.header, indent)))
                 comments = copy.copy(self._comments)
                 out += self._inside(node, clause.body, indent + "    ") or [Line(node, "", f"{indent}    ", "pass")]
-                if clause.keyword == "def":  # what comes after it goes on with the statement before it
-                    self._comments = comments
+                if clause.keyword == "def" or comments.function == self._comments.function:
+                    self._comments = comments  # what comes after it goes on with the statement before it
         return out
 
     def _inside(self, node: Node, body: list[ReadableWriter | str], indent: str) -> list[Line]:
@@ -166,7 +166,7 @@ class _Comments:
     """The comments before statements: which function the code comes from, and the source line, each said once."""
 
     def __init__(self) -> None:
-        self._function: tuple[Any, ...] | None = None
+        self.function: tuple[Any, ...] | None = None
         self._statement: tuple[Any, ...] | None = None
 
     def before(self, node: Node, indent: str) -> str:
@@ -176,10 +176,10 @@ class _Comments:
             return ""
         lines = []
         function = function_key(node)
-        if function != self._function:
+        if function != self.function:
             where = f", {function[2]}" if function[2] else ""
             lines += ["", f"# {origin.function} ({os.path.basename(origin.file)}){where}"]
-            self._function, self._statement = function, None
+            self.function, self._statement = function, None
         if statement_key(node) != self._statement and origin.source:
             lines.append(f"# {origin.statement}: {origin.source}")
             self._statement = statement_key(node)
