@@ -25,7 +25,8 @@ import torch
 from graphwright.capture.state.tensor_proxy import Noted
 from graphwright.ir import ATOMS, Graph, Node, bodies_of, map_arg, nodes_in
 from graphwright.ops import cond
-from graphwright.runtime import mark_fork
+from graphwright.runtime import is_fork, mark_fork
+from graphwright.source import is_returned
 
 _COMPARED = frozenset({*ATOMS, torch.dtype, torch.device, torch.layout, torch.memory_format, range})
 _HAS_REST = "has rest"  # in the meta of a branch: each side has what follows it
@@ -94,7 +95,11 @@ def _share_end(branch: Node) -> bool:
         with branch.graph.inserting_after(last):
             last = values[step.one] = branch.graph.node_copy(step.one, reading(step))
     result = map_arg(end.one.args[0], reading(end))
-    _hand_out(branch, readers, result, last._origin if result is last else None)
+    _hand_out(branch, readers, result)
+    returned = last if result is last and is_returned(last) else end.one if is_fork(branch) else None
+    for reader in readers:
+        if reader.op == "output" and returned is not None:
+            reader._origin = returned._origin
     for number, body in enumerate((one, other)):
         left = tuple(pair[number] for pair in pairs)
         output, *own = (step[:2][number] for step in (end, *reversed(steps)))
@@ -158,7 +163,7 @@ def _items(branch: Node, values: list[Node]) -> list[Node]:
     return made
 
 
-def _hand_out(branch: Node, readers: list[Node], result: Any, origin: Any) -> None:
+def _hand_out(branch: Node, readers: list[Node], result: Any) -> None:
     """Give those who read a branch what it gave, which is now computed after it."""
 
     def replaced(node: Node, value: Any) -> Callable[[Node], Any]:
@@ -171,8 +176,6 @@ def _hand_out(branch: Node, readers: list[Node], result: Any, origin: Any) -> No
                 user.args, user.kwargs = map_arg(user.args, found), map_arg(user.kwargs, found)
             reader.graph.erase_node(reader)
         else:
-            if origin is not None and reader.op == "output":
-                reader._origin = origin
             reader.args = map_arg(reader.args, replaced(branch, result))
 
 

@@ -230,10 +230,15 @@ def mark_fork(node: Node, is_one: bool = True) -> None:
         node.meta[_FORK] = True
 
 
+def is_fork(node: Node) -> bool:
+    """Tell whether a branch is one from which on the program has two ends."""
+    return _FORK in (node._meta or {})
+
+
 def _entry(node: Node) -> ReportEntry | None:
     meta = node._meta or {}
     if is_region(node) and CAPTURE not in meta:  # else it chooses among captures
-        kind = "fork" if _FORK in meta else "region"
+        kind = "fork" if is_fork(node) else "region"
         return ReportEntry(kind, f"{node.target.__name__} on {_decider(node.args[0])}", _place(node.origin))
     if _OPAQUE in meta:
         calls = _count(meta[_OPAQUE], "torch call")
