@@ -146,6 +146,7 @@ def test_bodies_are_boxes_in_boxes(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(trace(Loop(), (x,)), tmp_path, x))
     shown = boxes(browser)
     outer = next(name for name in shown if name.endswith("/body]"))
+    assert not {"input", "output"} & set(text(browser, "#details .dearest").split())  # what bodies take and give is no work
     assert outer.replace("/body]", "/test]") in shown
     browser.press("u")
     inside = [name for name in boxes(browser) if name.startswith(f"{outer[:-1]}/")]
@@ -182,6 +183,8 @@ def test_heat_follows_what_is_measured(browser: Browser, tmp_path: Path) -> None
         assert max(heats) == 100 or measure == "seconds"
         assert measure == "seconds" or heats[0] < heats[1]
     assert not browser.run("document.querySelector('#legend').hidden")
+    costly = "[...document.querySelectorAll('#details .dearest [data-go]')].map((each) => each.firstChild.data)"
+    assert sorted(browser.run(costly)) == ["0", "1", "2"]  # modules by their paths, as in the picture
 
     browser.open(page_of(trace(model, (torch.ones(1, 8),)), tmp_path))
     assert browser.run("document.querySelector('[data-heat=flops]').disabled")

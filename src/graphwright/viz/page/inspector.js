@@ -11,11 +11,11 @@ function row(name, ...content) {
   return html("div", { class: "row" }, html("dt", {}, name), html("dd", {}, ...content));
 }
 
-function nodeLink(app, id) {
+function nodeLink(app, id, name = undefined) {
   const node = app.pane.version.nodes.get(id);
   if (!node) return html("code", {}, id);
   const value = node.value ? html("span", { class: "value" }, ` ${shortened(node.value, 40)}`) : null;
-  return html("button", { class: "link", "data-go": id, onclick: () => app.go(id) }, node.name, value);
+  return html("button", { class: "link", "data-go": id, onclick: () => app.go(id) }, name ?? node.name, value);
 }
 
 function linkList(app, ids) {
@@ -178,7 +178,7 @@ function groupDetails(app, box) {
 function dearest(app, nodes) {
   const measure = app.heat || "flops";
   const found = nodes
-    .filter((node) => node[measure])
+    .filter((node) => node[measure] && node.op.startsWith("call"))
     .sort((a, b) => b[measure] - a[measure])
     .slice(0, 8);
   if (!found.length) return [];
@@ -186,7 +186,7 @@ function dearest(app, nodes) {
     html(
       "tr",
       {},
-      html("td", {}, nodeLink(app, node.id)),
+      html("td", {}, nodeLink(app, node.id, node.op === "call_module" ? shortened(node.target, 40) : node.name)),
       html("td", { class: "number" }, MEASURES[measure].text(node[measure])),
     ),
   );
@@ -196,7 +196,8 @@ function dearest(app, nodes) {
 function overview(app) {
   const { tree, version } = app.pane;
   const counts = new Map();
-  for (const node of version.nodes.values()) counts.set(node.call, (counts.get(node.call) ?? 0) + 1);
+  for (const node of version.nodes.values())
+    if (node.op.startsWith("call")) counts.set(node.call, (counts.get(node.call) ?? 0) + 1);
   const common = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 10);
   const rows = [row("nodes", `${version.nodes.size}`), ...costRows(app, tree.root.totals, tree.root.totals)];
   rows.push(
