@@ -146,7 +146,7 @@ def test_bodies_are_boxes_in_boxes(browser: Browser, tmp_path: Path) -> None:
     browser.open(page_of(trace(Loop(), (x,)), tmp_path, x))
     shown = boxes(browser)
     outer = next(name for name in shown if name.endswith("/body]"))
-    assert not {"input", "output"} & set(text(browser, "#details .dearest").split())  # what bodies take and give is no work
+    assert not {"input", "output"} & set(text(browser, "#details .dearest").split())
     assert outer.replace("/body]", "/test]") in shown
     browser.press("u")
     inside = [name for name in boxes(browser) if name.startswith(f"{outer[:-1]}/")]
