@@ -170,6 +170,56 @@ def keyed(x: torch.Tensor) -> Any:
     return found
 
 
+def goes_on(x: torch.Tensor, n: int) -> Any:
+    for i in range(x.size(0)):
+        state, count = x[i] * 2, i
+    total = state * 0
+    for _ in range(n):
+        total = total + state
+        state, count = state + 1, count + 2
+    return total, state, count
+
+
+def goes_on_sometimes(x: torch.Tensor, n: int) -> Any:
+    for row in x:
+        state = row
+    for i in range(n):
+        if x.sum() > i:
+            state = state * 2
+    return state
+
+
+def goes_on_in_a_while(x: torch.Tensor, n: int) -> Any:
+    for row in x:
+        state = row
+    while n > 0:
+        state, n = state + n, n - 1
+    return state
+
+
+def goes_on_in_a_container(x: torch.Tensor, n: int) -> Any:
+    for row in x:
+        states = [row]
+    for i in range(n):
+        states.append(states[0] * i)
+    return states
+
+
+GOING_ON = [goes_on, goes_on_sometimes, goes_on_in_a_while, goes_on_in_a_container]
+
+
+@pytest.mark.parametrize("program", GOING_ON, ids=lambda program: program.__name__)
+def test_a_loop_goes_on_with_what_a_loop_before_it_left(program: Any) -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    gm = trace(program, (x, 3))
+    calls = [(x, 3), (-x, 1), (x, 0), (x[:1], 2), (torch.cat([x, x]), 4)]
+    for call in calls if program is not goes_on_in_a_container else calls[:1]:
+        for run in (gm, Interpreter(gm).run):
+            torch.testing.assert_close(run(*call), program(*call), rtol=0, atol=0)
+    with pytest.raises((UnboundLocalError, GuardError)):
+        gm(x[:0], 2)
+
+
 def recurrence(x: torch.Tensor) -> Any:
     rows: list[torch.Tensor] = []
     for i in range(x.size(0)):

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 import graphwright
-from graphwright import CaptureError, GraphModule, Interpreter, Transformer, trace
+from graphwright import CaptureError, GraphModule, GuardError, Interpreter, Transformer, trace
 from graphwright.ops import transformed
 from graphwright.passes import ShapeProp
 
@@ -484,6 +484,14 @@ def test_what_eager_refuses_is_refused(program: Any, kind: Any, message: str) ->
         Net(program)(INPUTS[0])
     with pytest.raises(kind, match=message):
         trace(Net(program), (INPUTS[0],))
+
+
+def test_a_list_among_the_inputs_is_given_whole_and_has_as_many_items() -> None:
+    gm = trace(lambda items: vmap(lambda each: sum(each))(items), ([torch.ones(3), torch.ones(3)],))
+    x = torch.arange(3.0)
+    assert torch.equal(gm([x, x + 1]), 2 * x + 1)
+    with pytest.raises(GuardError, match="was 2; now it is 3"):
+        gm([x, x, x])
 
 
 def test_a_named_result_of_the_body_keeps_its_class() -> None:

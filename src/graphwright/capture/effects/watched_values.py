@@ -15,6 +15,7 @@ from graphwright.capture.effects.reach import leads_to, seen_state
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import Container, changeable, content, is_still, is_unchanged
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.unbound import BoundIfRun
 from graphwright.capture.state.symbols import NUMBERS
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import content_of
@@ -48,7 +49,7 @@ class WatchedValues:
         Of a module, its submodules are noted too, and theirs whose names are `mentioned` by whoever has it; all others
         are noted when they are called.
         """
-        waiting = [value]
+        waiting = [value.value() if type(value) is BoundIfRun else value]
         if isinstance(value, nn.Module):
             waiting = [*_reached_submodules(value, mentioned)[::-1], value]
         while waiting:

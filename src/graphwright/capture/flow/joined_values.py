@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import copy
-import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from graphwright.capture.effects.branch_state import Bound, OneSided, State
 from graphwright.capture.effects.choices import Choice
 from graphwright.capture.proxies.contents import changeable
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Unbound
+from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Ran, Unbound
 from graphwright.capture.state.regions import Region
 from graphwright.capture.state.samples import MISSING, UNSET, Unlike
 from graphwright.capture.state.tensor_proxy import is_uncertain
@@ -33,8 +32,6 @@ from graphwright.values import (
     OneWay,
     Path,
     Slot,
-    Template,
-    filled,
     is_record,
     parts,
 )
@@ -43,19 +40,6 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
 
 _T = TypeVar("_T")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Ran(Template):
-    """In joined values: a variable that has a value where a loop ran."""
-
-    about: BoundIfRun
-    value: Any
-
-    def filled(self, given: Given) -> BoundIfRun:
-        """The variable with its value."""
-        value = filled(self.value, given)
-        return self.about.with_value(value, value)
 
 
 class Leaves:

@@ -16,10 +16,10 @@ from graphwright.capture.containers.opening import OPENABLE
 from graphwright.capture.flow.loop_state import Born, Carried
 from graphwright.capture.proxies.contents import changeable
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.unbound import Unbound
+from graphwright.capture.proxies.unbound import BoundIfRun, Ran, Unbound
 from graphwright.capture.state.samples import UNSET, Grows, Unlike
 from graphwright.source import EMPTY, HIDDEN
-from graphwright.values import INSIDE, Container, HasParts, Joiner, Path, Template, parts
+from graphwright.values import INSIDE, Container, HasParts, Joiner, OptionalKind, Path, Template, parts
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -65,6 +65,8 @@ class LoopJoin(Joiner):
     def leaf(self, entry: Any, after: Any, path: Path) -> Any:
         """What becomes of two values, but for what they hold. Raises Unlike, and Grows of a list that gets longer."""
         joining, known = self._recorder.joining, self._templates.get(path, entry)
+        if type(entry) is BoundIfRun and after is not entry:
+            return self._bound_if_run(entry, after, path)
         if entry is EMPTY or entry is UNSET or isinstance(entry, Unbound):
             return Born(entry, after, self._name(path)) if after is not entry else known
         if isinstance(known, Carried):
@@ -83,6 +85,24 @@ class LoopJoin(Joiner):
         return (
             self._carried(initial, entry, after, path) if verdict == "join" else self._alike(known, entry, after, path)
         )
+
+    def _bound_if_run(self, entry: BoundIfRun, after: Any, path: Path) -> Template:
+        """A variable that a loop before may have given its value, which each iteration finds as the one before left it.
+
+        One of another kind, that each iteration sets before it reads it, has its first value in this loop.
+        """
+        inner = after.value() if type(after) is BoundIfRun else after
+        try:
+            if not entry.tells():
+                raise Unlike("a value of a loop before it that is made of several")
+            value = self.join(entry.value(), inner, (*path, BoundIfRun))
+            if isinstance(value, Carried) and isinstance(value.sample, OptionalKind):
+                raise Unlike("a value of a loop before it that may be None")
+        except Unlike:
+            if entry.is_read() or after is not inner or isinstance(self._templates.get(path), Ran):
+                raise
+            return Born(entry, after, self._name(path))
+        return Ran(entry, value)
 
     def pairs(self, entry: Any, after: HasParts, path: Path) -> dict[Any, tuple[Any, Any]]:
         """What two containers hold. Raises Unlike, and Grows where one has got longer."""
@@ -103,7 +123,7 @@ class LoopJoin(Joiner):
         return known if all(items[key] is held[key] for key in held) else Container(entry, items)
 
     def _name(self, path: Path) -> str:
-        if len(path) == 1:
+        if len(path) == 1 or path[1:] == (BoundIfRun,):
             return self._names[path[0]]
         return path[-1] if isinstance(path[-1], str) else ""
 

@@ -29,6 +29,7 @@ from graphwright.capture.flow.loop_births import Births
 from graphwright.capture.flow.loop_joins import LoopJoin
 from graphwright.capture.flow.loop_state import Carried, is_same, note
 from graphwright.capture.flow.watched import check_end, run_watched
+from graphwright.capture.proxies.unbound import BoundIfRun
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.regions import Region, Writing
@@ -259,7 +260,7 @@ class LoopRegion:
             region.flags = {node for slot, node in zip(self._slots, nodes, strict=True) if slot.is_flag}
             pairs = zip(self._slots, nodes, strict=True)
             given = Given([recorder.joining.stand_in(slot.sample, node, self._place) for slot, node in pairs])
-        run.entry = [filled(tree, given) for tree in template]
+        run.entry = [tree.afresh() if type(tree) is BoundIfRun else filled(tree, given) for tree in template]
         self._state.write(run.entry, lambda: None, self._place)
         self._note_choices(given, lambda value: is_held(value, sys._getframe(1)))
         for grown, content in self._grown if is_first else ():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from graphwright.capture.proxies.unbound import BoundIfRun, Ran
 from graphwright.values import Container, Given, Kind, Slot, Template, parts
 
 
@@ -39,6 +40,8 @@ def note(template: Any, value: Any) -> None:
     """Note what an iteration of the example leaves for each slot."""
     if isinstance(template, Carried | Born):
         template.last = value
+    elif isinstance(template, Ran):
+        note(template.value, value.value() if type(value) is BoundIfRun else value)
     elif isinstance(template, Container):
         held = parts(value) or {}
         for key, item in template.items.items():

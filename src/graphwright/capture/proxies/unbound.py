@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.state.running import refusal, running
 from graphwright.errors import CaptureError
 from graphwright.ops import expect_bound
+from graphwright.values import Given, Template, filled
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -73,10 +75,26 @@ class BoundIfRun(Unbound):
         super().__init__(name, where, place)
         object.__setattr__(self, "_held", (value, witness))
         object.__setattr__(self, "_checked", [])  # the regions that begin with knowing it
+        object.__setattr__(self, "_is_read", [])
 
     def value(self) -> Any:
         """The value that the last iteration gave it."""
         return object.__getattribute__(self, "_held")[0]
+
+    def tells(self) -> bool:
+        """Tell whether it is the value itself that is None where there is none."""
+        value, witness = object.__getattribute__(self, "_held")
+        return value is witness
+
+    def afresh(self) -> BoundIfRun:
+        """The same variable, as one that nobody has read."""
+        made = self.with_value(*object.__getattribute__(self, "_held"))
+        object.__setattr__(made, "_checked", object.__getattribute__(self, "_checked"))
+        return made
+
+    def is_read(self) -> bool:
+        """Tell whether the program has read it."""
+        return bool(object.__getattribute__(self, "_is_read"))
 
     def with_value(self, value: Any, witness: Any) -> BoundIfRun:
         """The same variable, with its value as it is elsewhere."""
@@ -91,11 +109,25 @@ class BoundIfRun(Unbound):
         """The value, where the program reads the variable: a node sees that there is one."""
         capture, checked = running(), object.__getattribute__(self, "_checked")
         value, witness = object.__getattribute__(self, "_held")
+        object.__getattribute__(self, "_is_read").append(True)
         if capture is not None and not any(region in checked for region in capture.region.all()):
             checked.append(capture.region)
             name = object.__getattribute__(self, "_about")[0]
             capture.node("call_function", expect_bound, (capture.argument(witness), name), {}, "", "check")
         return value
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Ran(Template):
+    """In joined values: a variable that has a value where a loop ran."""
+
+    about: BoundIfRun
+    value: Any
+
+    def filled(self, given: Given) -> BoundIfRun:
+        """The variable with its value."""
+        value = filled(self.value, given)
+        return self.about.with_value(value, value)
 
 
 def bound(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.python.calls import call
 from graphwright.capture.python.transformed_functions import code_of, parameters_of
 from graphwright.capture.state.regions import Writing
@@ -88,6 +89,11 @@ class _Feed:
             if mark is not None:
                 example = examples.run(self._narrow, (example, mark), {})
             return TensorProxy.make(self._recorder, example, None, make)
+        if isinstance(value, Holder):  # of which the function sees the items that the example has
+            with Writing(self._recorder, self._region.outer or self._region):
+                self._recorder.questions.guards.guard_sizes([value])
+            node, value = value.node_of(), value.base(value.content())
+            self._recorder.transforms.note(node, self._recorder.to_examples(value))
         kind, know = type(value), self._recorder.transforms.know_whole
         maker = functools.partial(item_maker, self._recorder, self._region, make)
         if isinstance(value, tuple | list):
