@@ -332,3 +332,37 @@ def hooked(fx: Any, hook: str) -> list[str]:
 @pytest.mark.parametrize("hook", ["create_arg", "create_node", "create_proxy", "proxy"])
 def test_hooks_get_the_arguments_of_torch_fx(hook: str) -> None:
     assert hooked(graphwright, hook) == hooked(torch.fx, hook)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_a_tracer_keeps_on_its_proxies_is_no_part_of_the_program(package: ModuleType) -> None:
+    class Known(package.Proxy):  # type: ignore[name-defined, misc]
+        def __init__(self, node: Any, tracer: Any) -> None:
+            super().__init__(node, tracer)
+            self.uses = 0
+            self.fact: Any = None
+
+        @property
+        def shape(self) -> Any:
+            self.uses += 1
+            return self.fact.shape
+
+    class Keeping(package.Tracer):  # type: ignore[name-defined, misc]
+        proxy_buffer_attributes = True
+
+        def proxy(self, node: Any) -> Any:
+            return Known(node, self)
+
+        def create_proxy(self, kind: str, target: Any, *args: Any, **kwargs: Any) -> Any:
+            made = super().create_proxy(kind, target, *args, **kwargs)
+            made.fact = torch.ones(2)
+            return made
+
+    class Asking(Model):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) + self.block.offset / self.block.offset.shape[0]
+
+    graph = Keeping().trace(Asking())
+    assert not graph.find_nodes(op="call_function", target=setattr)
+    (divided,) = graph.find_nodes(op="call_function", target=operator.truediv)
+    assert divided.args[1] == 2

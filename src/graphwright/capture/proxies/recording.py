@@ -259,7 +259,8 @@ class TracerBase:
     def set_attribute(self, proxy: Proxy, name: str, value: Any, frame: FrameType) -> bool:
         """Record that the program sets an attribute of a tensor; tell whether it does, and the proxy has none then.
 
-        What torch sets while it makes a parameter is one operation of the program.
+        What torch sets while it makes a parameter is one operation of the program. What methods of the tracer and of
+        the proxy's own class set is theirs, such as facts about values that a tracer keeps beside them.
         """
         if not self.is_tracing:
             return False
@@ -271,6 +272,8 @@ class TracerBase:
                 erase_steps(steps)
             return False
         if user_frame(frame) is not frame or not (hasattr(torch.Tensor, name) or proxy.node.op == "get_attr"):
+            return False
+        if _is_method_of(frame, self) or _is_method_of(frame, proxy):
             return False
         self.create_proxy("call_function", setattr, (proxy, name, value), {})
         return True
@@ -442,6 +445,15 @@ class GraphAppendingTracer(TracerBase):
 def assert_fn(value: Any, message: str = "") -> None:
     """What `trace_asserts` records of an assert statement."""
     assert value, message
+
+
+def _is_method_of(frame: FrameType, owner: TracerBase | Proxy) -> bool:
+    """Tell whether a method of an object's class runs, for this object."""
+    code = frame.f_code
+    if not code.co_argcount or frame.f_locals.get(code.co_varnames[0]) is not owner:
+        return False
+    held = [vars(kind).get(code.co_name) for kind in type(owner).__mro__]
+    return any(getattr(getattr(each, "fget", each), "__code__", None) is code for each in held)
 
 
 def _assert_message(code: CodeType, instruction: int) -> str | None:
