@@ -196,6 +196,23 @@ def test_lists_keep_their_places(tmp_path: Path) -> None:
     assert "self.parts[2](x)" in source
 
 
+def test_numbers_that_are_keys_are_quoted(tmp_path: Path) -> None:
+    class Keyed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heads = nn.ModuleDict({"0": nn.Sequential(nn.Linear(2, 2)), "1": nn.Linear(2, 2)})
+            self.scales = nn.ParameterDict({"0": torch.ones(2), "1": torch.ones(2)})
+            for frozen in (self.heads["0"][0].weight, self.scales["1"]):  # type: ignore[index]
+                frozen.requires_grad_(False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.heads["1"](self.heads["0"](x)) * self.scales["0"] + self.scales["1"]
+
+    gm = graphwright.trace(Keyed(), torch.ones(1, 2))
+    assert 'self.heads["0"][0].weight.requires_grad_(False)' in source_of(gm, tmp_path)
+    assert 'self.scales["1"].requires_grad_(False)' in graphwright.source(gm)
+
+
 def test_flags_take_the_fewest_statements(tmp_path: Path) -> None:
     model = nn.Sequential(*[nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)) for _ in range(3)])
     model[1].eval()

@@ -181,21 +181,21 @@ class ModuleWriter:
         self.classes: list[WrittenClass] = []  # each before the first one that uses it
         self.paths: dict[int, str] = {}  # where each module was written first
         self.shared: list[tuple[str, str]] = []  # (another path of a module, its first path)
-        self._lists: set[str] = set()  # the paths of what is written as a container of torch.nn
+        self._by_key: dict[str, bool] = {}  # of what is written as a container of torch.nn: whether it is a dict
         self._code_of = code_of
         self._class_names: dict[tuple[str, str], str] = {}
 
     def place(self, path: str) -> str:
         """Write how the constructor of the root reaches a dotted path.
 
-        A path through what is written as a list has numbers in brackets: `self.layer[0].weight`.
+        A path through what is written as a container has brackets: `self.layer[0].weight`, `self.heads["0"].bias`.
         """
         text, above = "self", ""
         for atom in path.split(".") if path else ():
             if atom.isidentifier() and not keyword.iskeyword(atom):
                 text = f"{text}.{atom}"
-            elif above in self._lists:
-                text = f"{text}[{atom if atom.isdigit() else quoted(atom)}]"
+            elif (is_dict := self._by_key.get(above)) is not None:
+                text = f"{text}[{quoted(atom) if is_dict else atom}]"
             else:
                 text = f"getattr({text}, {quoted(atom)})"
             above = f"{above}.{atom}" if above else atom
@@ -312,7 +312,7 @@ class ModuleWriter:
         if kind is nn.ModuleList and not is_numbered:
             return None
         if is_numbered or kind is nn.ModuleDict:
-            self._lists.add(path)
+            self._by_key[path] = kind is nn.ModuleDict
         items = [self._item(child, f"{path}.{name}") for name, child in module._modules.items()]
         head = f"torch.nn.{kind.__name__}"
         if kind is nn.ModuleDict:
@@ -332,8 +332,7 @@ class ModuleWriter:
         return Call(head, tuple(_collapsed(runs_of_equals)), brackets)
 
     def _list_of_parameters(self, module: nn.Module, path: str) -> Expression:
-        self._lists.add(path)
-        is_dict = own_class(module) is nn.ParameterDict
+        is_dict = self._by_key[path] = own_class(module) is nn.ParameterDict
         prefixes = [f"{quoted(name)}: " if is_dict else "" for name in module._parameters]
         items = tuple(zip(prefixes, map(_parameter, module._parameters.values()), strict=True))
         return Call(f"torch.nn.{own_class(module).__name__}", items, ("({", "})") if is_dict else ("([", "])"))
