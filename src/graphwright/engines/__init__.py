@@ -52,7 +52,7 @@ from graphwright.engines.optimizing import (
     optimize_for_inference,
 )
 from graphwright.engines.pack import itself
-from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_written_sum, only_user
+from graphwright.engines.reading import activation_after, activation_of, arguments_of, only_user
 from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_region
 from graphwright.engines.reporting import OptimizedReport, RunsOn, add_notes
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched, together
@@ -82,6 +82,7 @@ __all__ = [
     "Site",
     "TensorEffects",
     "activated",
+    "activation_after",
     "activation_of",
     "arguments_of",
     "add_notes",
@@ -98,8 +99,6 @@ __all__ = [
     "fastest_form",
     "inline",
     "installed",
-    "is_sum",
-    "is_written_sum",
     "itself",
     "launch",
     "off_by",

@@ -68,3 +68,10 @@ def activation_of(node: Node) -> str | None:
         return "relu6" if (given["min_val"], given["max_val"]) == (0.0, 6.0) else None
     name = _NAMES.get(node.target)
     return name if name is not None and len(node.args) == 1 and not node.kwargs else None
+
+
+def activation_after(value: Node) -> tuple[Node, str] | None:
+    """The one operation that reads a value, and its name, where it is an activation."""
+    node = only_user(value)
+    name = None if node is None else activation_of(node)
+    return None if node is None or name is None or node.args[0] is not value else (node, name)

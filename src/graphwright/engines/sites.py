@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphwright.analysis import Shapes
 from graphwright.engines.alternatives import Convolution, Linear, Site
-from graphwright.engines.reading import activation_of, arguments_of, is_sum, is_written_sum, only_user
+from graphwright.engines.reading import activation_after, arguments_of, is_sum, is_written_sum, only_user
 from graphwright.ir import Node
 from graphwright.rewrite import Calls, GraphEffects
 from graphwright.runtime import GraphModule
@@ -69,6 +69,33 @@ class Searched:
         expected = _shape_in(self.shapes, value)
         return not self.is_open and all(_shape_in(shapes, value) == expected for shapes in self.others)
 
+    def shape_of(self, node: Any, dtype: torch.dtype = torch.float32) -> tuple[int, ...] | None:
+        """The sizes of a tensor of a dtype on the processor, where it has elements."""
+        value = self.shapes.known_value(node) if type(node) is Node else None
+        if not isinstance(value, Tensor) or value.dtype is not dtype or value.device.type != "cpu":
+            return None
+        sizes = tuple(value.shape)
+        return sizes if all(type(size) is int and size > 0 for size in sizes) else None
+
+    def path_of(self, node: Any) -> str | None:
+        """The path of a tensor of the program on the processor."""
+        path = str(node.target) if type(node) is Node and node.op == "get_attr" else None
+        tensor = None if path is None else self.tensors.get(path)
+        return path if tensor is not None and tensor.device.type == "cpu" and tensor.layout is torch.strided else None
+
+    def added_to(self, found: Found) -> tuple[Node, Node] | None:
+        """The sum that alone reads what a site gives, where that may belong to the site, and the other value in it."""
+        node = only_user(found.last)
+        if node is None or not is_sum(node):
+            return None
+        other: Any = node.args[1] if node.args[0] is found.last else node.args[0]
+        if other is found.last or self.shape_of(other) is None:
+            return None
+        if not self.are_of_one_shape(other, found.last, node):
+            return None
+        is_other_written = is_written_sum(node) and node.args[0] is not found.last
+        return None if is_other_written else (node, other)
+
 
 def _is_one_shape(shapes: Shapes, values: Sequence[Node]) -> bool:
     found = [_shape_in(shapes, value) for value in values]
@@ -113,8 +140,7 @@ class _Finding:
     """Looks for sites in one program."""
 
     def __init__(self, program: Searched) -> None:
-        self._program, self._shapes = program, program.shapes
-        self._tensors, self._counters = program.tensors, program.counters
+        self._program, self._tensors, self._counters = program, program.tensors, program.counters
         self._calls = Calls(program.gm)
         self._effects: dict[Any, GraphEffects] = {}
         self._images = _images(program)
@@ -132,7 +158,11 @@ class _Finding:
 
     def _linear(self, node: Node) -> Found | None:
         given = arguments_of(node, ("input", "weight", "bias"))
-        shape, weight, bias = self._shape(given["input"]), self._path(given["weight"]), self._path(given["bias"])
+        shape, weight, bias = (
+            self._program.shape_of(given["input"]),
+            self._path(given["weight"]),
+            self._path(given["bias"]),
+        )
         if not shape or weight is None or (bias is None and given["bias"] is not None):
             return None
         sizes = self._tensors[weight].shape
@@ -145,7 +175,11 @@ class _Finding:
 
     def _convolution(self, node: Node) -> Found | None:
         given = arguments_of(node, ("input", "weight", "bias", "stride", "padding", "dilation", "groups"))
-        shape, weight, bias = self._shape(given["input"]), self._path(given["weight"]), self._path(given["bias"])
+        shape, weight, bias = (
+            self._program.shape_of(given["input"]),
+            self._path(given["weight"]),
+            self._path(given["bias"]),
+        )
         if shape is None or len(shape) != 4 or weight is None or (bias is None and given["bias"] is not None):
             return None
         numbers = [_pair(given[name], default) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))]
@@ -185,16 +219,10 @@ class _Finding:
         return replace(found, site=site, nodes=(*found.nodes, node))
 
     def _with_sum(self, found: Found) -> Found:
-        node = only_user(found.last)
-        if node is None or not is_sum(node):
+        added = self._program.added_to(found)
+        if added is None:
             return found
-        other: Any = node.args[1] if node.args[0] is found.last else node.args[0]
-        if other is found.last or self._shape(other) is None:
-            return found
-        if not self._program.are_of_one_shape(other, found.last, node):
-            return found
-        if is_written_sum(node) and node.args[0] is not found.last:
-            return found  # the other one is written to
+        node, other = added
         effects = self._effects_of(node)
         first = found.nodes[0]
         if effects.writer_of(found.inputs[0], between=(first, node)) or not effects.are_together(first, node):
@@ -204,10 +232,10 @@ class _Finding:
         return replace(found, site=site, nodes=(*found.nodes, node), inputs=(*found.inputs, other))
 
     def _with_activation(self, found: Found) -> Found:
-        node = only_user(found.last)
-        name = None if node is None else activation_of(node)
-        if node is None or name is None or node.args[0] is not found.last:
+        activation = activation_after(found.last)
+        if activation is None:
             return found
+        node, name = activation
         assert isinstance(found.site, Linear | Convolution)
         return replace(found, site=replace(found.site, activation=name), nodes=(*found.nodes, node))
 
@@ -229,21 +257,10 @@ class _Finding:
             self._effects[node.graph] = GraphEffects(node.graph, self._calls)
         return self._effects[node.graph]
 
-    def _shape(self, node: Any) -> tuple[int, ...] | None:
-        """The sizes of a tensor of single precision on the processor."""
-        value = self._shapes.known_value(node) if type(node) is Node else None
-        if not isinstance(value, Tensor) or value.dtype is not torch.float32 or value.device.type != "cpu":
-            return None
-        sizes = tuple(value.shape)
-        return sizes if all(type(size) is int and size > 0 for size in sizes) else None
-
     def _path(self, node: Any) -> str | None:
-        """The path of a tensor of the program of single precision on the processor."""
-        path = str(node.target) if type(node) is Node and node.op == "get_attr" else None
-        tensor = None if path is None else self._tensors.get(path)
-        if tensor is None or tensor.dtype is not torch.float32 or tensor.device.type != "cpu":
-            return None
-        return path if tensor.layout is torch.strided else None
+        """The path of a tensor of the program of single precision."""
+        path = self._program.path_of(node)
+        return path if path is not None and self._tensors[path].dtype is torch.float32 else None
 
 
 def together(members: Sequence[Found], effects: GraphEffects) -> list[Found]:

@@ -135,29 +135,25 @@ def or_else(left: Condition, right: Callable[[], Any]) -> Any:
 
 def both(left: Condition, right: Callable[[], Any]) -> Any:
     """`left and right` where only the truth of the result counts."""
-    if type(left) not in _ARE_HELD and _own_truth(type(left)) is not None:
-        left = held(left)
-    recorder = recorder_of(left)
-    if recorder is None:
-        _note_truth(left)
-        return left and right()
-    parts = _Parts(recorder, left)
-    result = branch(left, lambda: parts.second(right()), lambda: parts.first())
-    recorder.questions.knowledge.conditions.note_parts(result, parts.found, True)
-    return result
+    return _joined(left, right, True)
 
 
 def either(left: Condition, right: Callable[[], Any]) -> Any:
     """`left or right` where only the truth of the result counts."""
+    return _joined(left, right, False)
+
+
+def _joined(left: Condition, right: Callable[[], Any], are_both: bool) -> Any:
     if type(left) not in _ARE_HELD and _own_truth(type(left)) is not None:
         left = held(left)
     recorder = recorder_of(left)
     if recorder is None:
         _note_truth(left)
-        return left or right()
+        return (left and right()) if are_both else (left or right())
     parts = _Parts(recorder, left)
-    result = branch(left, lambda: parts.first(), lambda: parts.second(right()))
-    recorder.questions.knowledge.conditions.note_parts(result, parts.found, False)
+    sides = lambda: parts.second(right()), lambda: parts.first()
+    result = branch(left, *(sides if are_both else sides[::-1]))
+    recorder.questions.knowledge.conditions.note_parts(result, parts.found, are_both)
     return result
 
 

@@ -60,7 +60,6 @@ from graphwright.capture.python.messages import asserted, checked, printed, told
 from graphwright.capture.python.number_calls import (
     complex_number,
     divided,
-    extreme,
     extreme_of_numpy,
     length,
     looked_up,
@@ -166,7 +165,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),
     any: (_OVER_TABLE, found, every), all: (_OVER_TABLE, found, every), sum: (_OVER_TABLE, summed),
     sorted: (_OVER_TABLE, _ORDERED),
-    **dict.fromkeys((max, min), (extreme_of_numpy, _OVER_TABLE, _ORDERED, extreme)),
+    **dict.fromkeys((max, min), (extreme_of_numpy, _OVER_TABLE, _ORDERED)),
     iter: (_OVER_TABLE,), enumerate: (_OVER_TABLE, opened), zip: (_OVER_TABLE, opened),
     reversed: (_OVER_TABLE, opened), range: (opened,),
     map: (functools.partial(mapped, call),), filter: (functools.partial(filtered, call),),

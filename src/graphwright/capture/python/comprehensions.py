@@ -32,11 +32,7 @@ def listed(
     def body(item: Any) -> None:
         _where(condition, item, lambda: out__gw.append(element(item)), lambda: None)
 
-    if iterable_of(iterable) is not None:
-        recorder.loops.each(iterable, body, (), (), False, target)
-    else:
-        for item in iterable:
-            body(item)
+    _each(iterable, body, (), target)
     return out__gw
 
 
@@ -125,7 +121,6 @@ def chained(
 ) -> Any:
     """`[element for item in iterable for ... in ...]`: `elements` gives those of an item; the rest is as above."""
     elements, condition = _of_items(is_tuple, elements, condition)
-    recorder = running()
     out__gw: list[Any] = []
 
     def add(item: Any) -> None:
@@ -135,12 +130,18 @@ def chained(
     def body(item: Any) -> None:
         _where(condition, item, lambda: add(item), lambda: None, ("out__gw",))
 
+    _each(iterable, body, ("out__gw",), target)
+    return out__gw
+
+
+def _each(iterable: Iterable[Any], body: Callable[[Any], None], names: tuple[str, ...], target: str) -> None:
+    """Go over what a comprehension goes over: in the graph, where only a run knows that."""
+    recorder = running()
     if recorder is not None and iterable_of(iterable) is not None:
-        recorder.loops.each(iterable, body, ("out__gw",), (), False, target)
+        recorder.loops.each(iterable, body, names, (), False, target)
     else:
         for item in iterable:
             body(item)
-    return out__gw
 
 
 def _of_items(is_tuple: bool, *functions: Callable[..., Any] | None) -> Any:

@@ -147,15 +147,6 @@ def extreme_of_numpy(
     return typed.record("call_function", function, function, args, {})
 
 
-def extreme(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`max(a, b)` and `min(a, b)` of numbers."""
-    if is_known(args):
-        return NotImplemented
-    if len(args) > 1 and not kwargs:
-        return recorder.numbers.computed(function, args, kwargs)
-    return function(*args, **kwargs)
-
-
 def _broadcasting(function: Callable[..., torch.Size]) -> Callable[..., torch.Size]:
     """`torch.broadcast_shapes(x.shape, y.shape)`, by whomever it is called: torch's own distributions call it, too."""
 

@@ -56,6 +56,13 @@ class Capture(Protocol):
 
     pending: BaseException | None  # what ends the capture, as long as the program has not let it through
     region: Region  # the graph that is being written to, and what is known in it; `Writing` has it be another
+    plan: Plan  # what earlier passes have learned
+    ledger: Ledger  # what Python saw of the outside as a plain value
+    states: list[Any]  # the states of the branches and loops whose bodies are being captured
+    keep: list[Any]  # values known by id, which must not die during the capture
+    calls: Calls  # how many calls of torch there were
+    has_objects: bool  # whether there are values outside of torch
+    is_running: bool  # whether the program runs
 
     @property
     def root(self) -> Region:
@@ -64,14 +71,6 @@ class Capture(Protocol):
     @property
     def graph(self) -> Graph:
         """The graph that is being written to."""
-
-    @property
-    def plan(self) -> Plan:
-        """What earlier passes have learned."""
-
-    @property
-    def ledger(self) -> Ledger:
-        """What Python saw of the outside as a plain value."""
 
     @property
     def log(self) -> Log | None:
@@ -86,22 +85,6 @@ class Capture(Protocol):
         """The stand-ins for modules that the program runs on."""
 
     @property
-    def states(self) -> list[Any]:
-        """The states of the branches and loops whose bodies are being captured."""
-
-    @property
-    def keep(self) -> list[Any]:
-        """Values known by id, which must not die during the capture."""
-
-    @property
-    def calls(self) -> Calls:
-        """How many calls of torch there were."""
-
-    @property
-    def has_objects(self) -> bool:
-        """Whether there are values outside of torch."""
-
-    @property
     def at_end(self) -> list[Callable[[], None]]:
         """What to check as the program ends: that what the graph has of a container or object is not changed."""
 
@@ -112,10 +95,6 @@ class Capture(Protocol):
     @property
     def keeping(self) -> Keeping | None:
         """What the program keeps in attributes, where the capture knows it."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the program runs."""
 
     @property
     def typed(self) -> TypedCapture | None:
@@ -280,6 +259,14 @@ class Dtypes(Protocol):
 class TypedCapture(Capture, Protocol):
     """A capture with example values: what `trace` makes."""
 
+    members: Members | None  # the modules of the program, where it has any
+    module_calls: dict[str, int]  # how often each module was called, by path
+    is_finishing: bool  # whether the program has ended: nothing changes lists, dicts and objects any more
+    objects: dict[int, Callable[[], Node]]  # the objects of the user's classes among the inputs, by id
+    told_apart: set[int]  # the inputs of which the program asks which they are, by id
+    hashed: list[TensorProxy]  # the tensors by which the program knows something: keys of dicts, items of sets
+    generators: dict[int, Any]  # copies of the generators of Python and NumPy that the program draws from, by id
+
     @property
     def reads(self) -> Reads | None:
         """What the program reads of its modules, where it has any."""
@@ -324,36 +311,8 @@ class TypedCapture(Capture, Protocol):
     def tensors(self) -> HeldTensors:
         """The tensors that the program has, by where it has them."""
 
-    @property
-    def members(self) -> Members | None:
-        """The modules of the program, where it has any."""
-
-    @property
-    def module_calls(self) -> dict[str, int]:
-        """How often each module was called, by path."""
-
-    @property
-    def is_finishing(self) -> bool:
-        """Whether the program has ended: nothing changes lists, dicts and objects any more."""
-
     def finishing(self, values: Iterable[Any]) -> AbstractContextManager[None]:
         """What to enter to write values as they are at the end of the program, or of a way through it."""
-
-    @property
-    def objects(self) -> dict[int, Callable[[], Node]]:
-        """The objects of the user's classes among the inputs, by id."""
-
-    @property
-    def told_apart(self) -> set[int]:
-        """The inputs of which the program asks which they are, by id."""
-
-    @property
-    def hashed(self) -> list[TensorProxy]:
-        """The tensors by which the program knows something: keys of dicts, items of sets."""
-
-    @property
-    def generators(self) -> dict[int, Any]:
-        """Copies of the generators of Python and NumPy that the program draws from, by id."""
 
     def record(
         self,

@@ -107,9 +107,7 @@ class ReadableWriter(Protocol):
 
     plan: list[Statement]
 
-    @property
-    def is_outermost(self) -> bool:
-        """Whether this is the body of the function itself."""
+    is_outermost: bool  # whether this is the body of the function itself
 
     @property
     def is_expression(self) -> bool:

@@ -8,16 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from graphwright.engines import (
     Found,
     Searched,
     Site,
-    activation_of,
+    activation_after,
     arguments_of,
-    is_sum,
-    is_written_sum,
     only_user,
     together,
 )
@@ -108,8 +105,7 @@ class _Finding:
     """Looks for sites in one program."""
 
     def __init__(self, program: Searched) -> None:
-        self._program, self._shapes = program, program.shapes
-        self._tensors, self._gm = program.tensors, program.gm
+        self._program, self._tensors, self._gm = program, program.tensors, program.gm
         self._moving = Moving(program, ())
         self._effects: dict[Any, GraphEffects] = {}
 
@@ -148,7 +144,11 @@ class _Finding:
 
     def _conversion(self, node: Node, pair: tuple[Node, Steps] | None) -> Found | None:
         target = quantized(node) if is_quantize(node) else pair
-        shape = None if target is None else self._shape(target[0], None if is_quantize(node) else target[1].dtype)
+        shape = (
+            None
+            if target is None
+            else self._program.shape_of(target[0], torch.float32 if is_quantize(node) else target[1].dtype)
+        )
         if target is None or shape is None:
             return None
         return Found(Conversion(shape, target[1], pair is not None), (node,), (target[0],))
@@ -174,7 +174,7 @@ class _Finding:
     def _convolution(self, node: Node) -> Found | None:
         names = ("input", "weight", "scale", "bias", "stride", "padding", "dilation", "groups")
         given = arguments_of(node, names)
-        start, result = self._start(node, given), self._shape(node)
+        start, result = self._start(node, given), self._program.shape_of(node)
         if start is None or result is None:
             return None
         nodes, inputs, shape, steps, paths = start
@@ -210,8 +210,8 @@ class _Finding:
         function, (x, hx) = node.target, node.args
         states = () if hx is None else tuple(hx) if isinstance(hx, tuple | list) else (hx,)
         settings = {name: value for name, value in node.kwargs.items() if type(value) is not Node}
-        paths = {name: self._path(value) for name, value in node.kwargs.items() if name not in settings}
-        sizes = [self._shape(value) for value in (x, *states)]
+        paths = {name: self._program.path_of(value) for name, value in node.kwargs.items() if name not in settings}
+        sizes = [self._program.shape_of(value) for value in (x, *states)]
         kind, is_cell = _RECURRENT[function]
         if None in sizes or None in paths.values() or len(states) not in (0, 2 if kind == "lstm" else 1):
             return None
@@ -225,15 +225,15 @@ class _Finding:
 
     def _start(self, node: Node, given: dict[str, Any]) -> _Start | None:
         """The nodes that a layer begins with, what it reads, of which sizes and as what, and where its tensors are."""
-        weight, scale, bias = (self._path(given[name]) for name in ("weight", "scale", "bias"))
+        weight, scale, bias = (self._program.path_of(given[name]) for name in ("weight", "scale", "bias"))
         if weight is None or scale is None or (bias is None and given["bias"] is not None):
             return None
         paths = weight, scale, bias
         read, pair = given["input"], self._own_source(given["input"])
         if pair is not None:
-            shape = self._shape(pair[0], pair[1].dtype)
+            shape = self._program.shape_of(pair[0], pair[1].dtype)
             return None if shape is None else ((read, node), (pair[0],), shape, pair[1], paths)
-        shape = self._shape(read)
+        shape = self._program.shape_of(read)
         return None if shape is None else ((node,), (read,), shape, None, paths)
 
     def _own_source(self, node: Any) -> tuple[Node, Steps] | None:
@@ -243,16 +243,10 @@ class _Finding:
     # ---- what it goes on with
 
     def _with_sum(self, found: Found) -> Found:
-        node, site = only_user(found.last), found.site
-        if node is None or not is_sum(node):
+        added = self._program.added_to(found)
+        if added is None:
             return found
-        other: Any = node.args[1] if node.args[0] is found.last else node.args[0]
-        if other is found.last or self._shape(other) is None:
-            return found
-        if not self._program.are_of_one_shape(other, found.last, node):
-            return found
-        if is_written_sum(node) and node.args[0] is not found.last:
-            return found  # the other one is written to
+        (node, other), site = added, found.site
         assert isinstance(site, Convolution)
         pair = self._own_source(other)
         if pair is not None and other > found.last:
@@ -261,11 +255,11 @@ class _Finding:
         return Found(replace(site, is_added=True), (*found.nodes, node), (*found.inputs, other))
 
     def _with_activation(self, found: Found) -> Found:
-        node, site = only_user(found.last), found.site
-        name = None if node is None else activation_of(node)
-        if node is None or name is None or node.args[0] is not found.last:
+        activation = activation_after(found.last)
+        if activation is None:
             return found
-        return replace(found, site=_changed(site, activation=name), nodes=(*found.nodes, node))
+        node, name = activation
+        return replace(found, site=_changed(found.site, activation=name), nodes=(*found.nodes, node))
 
     def _with_output(self, found: Found) -> Found:
         node = only_user(found.last)
@@ -300,20 +294,6 @@ class _Finding:
         if node.graph not in self._effects:
             self._effects[node.graph] = GraphEffects(node.graph, Calls(self._gm))
         return self._effects[node.graph]
-
-    def _shape(self, node: Any, dtype: torch.dtype | None = None) -> tuple[int, ...] | None:
-        """The sizes of a tensor on the processor of a dtype, by default single precision."""
-        value = self._shapes.known_value(node) if type(node) is Node else None
-        if not isinstance(value, Tensor) or value.dtype is not (dtype or torch.float32) or value.device.type != "cpu":
-            return None
-        sizes = tuple(value.shape)
-        return sizes if all(type(size) is int and size > 0 for size in sizes) else None
-
-    def _path(self, node: Any) -> str | None:
-        """The path of a tensor of the program on the processor."""
-        path = str(node.target) if type(node) is Node and node.op == "get_attr" else None
-        tensor = None if path is None else self._tensors.get(path)
-        return path if tensor is not None and tensor.device.type == "cpu" and tensor.layout is torch.strided else None
 
 
 _LAYERS: dict[Any, Any] = {
