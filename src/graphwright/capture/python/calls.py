@@ -59,7 +59,6 @@ from graphwright.capture.python.membership import counted, searched
 from graphwright.capture.python.messages import asserted, checked, printed, told_format
 from graphwright.capture.python.number_calls import (
     complex_number,
-    divided,
     extreme_of_numpy,
     length,
     looked_up,
@@ -157,7 +156,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **{function: (number,) for function in vars(math).values() if type(function) is BuiltinFunctionType},
     int: (number,), float: (number,), round: (number,), abs: (number,), pow: (number,),
     id: (identity_asked,), operator.is_: (same_asked,), operator.is_not: (same_asked,),
-    bool: (truth,), len: (length,), divmod: (divided,), complex: (complex_number,),
+    bool: (truth,), len: (length,), complex: (complex_number,),
     str: (_OWN_TEXT, text_of_value, of_error), repr: (_OWN_TEXT, text_of_value, of_error), format: (text_as,),
     isinstance: (of_input, of_tensor, of_error), type: (of_input, of_tensor, of_error, class_of_value),
     torch.is_tensor: (of_input, of_tensor), **dict.fromkeys((hasattr, getattr), (by_name, of_input)),

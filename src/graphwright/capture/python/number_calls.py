@@ -105,11 +105,6 @@ def tensor_of_class(
 _TYPED = type(torch.FloatTensor)
 
 
-def divided(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`divmod(a, b)`, which the numbers themselves do."""
-    return NotImplemented if is_known(args) else divmod(args[0], args[1])
-
-
 def complex_number(
     recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:

@@ -20,7 +20,6 @@ from graphwright.capture.flow.deciding import (
     negation,
     or_else,
     same,
-    truth,
 )
 from graphwright.capture.outside.said import warn
 from graphwright.capture.proxies.unbound import bound, variables
@@ -58,7 +57,6 @@ class Runtime:
     both = staticmethod(both)
     either = staticmethod(either)
     negation = staticmethod(negation)
-    truth = staticmethod(truth)
     is_none = staticmethod(is_none)
     is_given = staticmethod(is_given)
     same = staticmethod(same)
