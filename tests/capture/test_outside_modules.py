@@ -71,6 +71,24 @@ def test_their_loops_are_captured(make: Callable[[], nn.Module], door: Callable[
     assert all(module.__dict__ == before[id(module)] for module in (OUTSIDE, OUTSIDE.inner))
 
 
+class Remembers(nn.Module):
+    def forward(self, x: Any) -> Any:
+        self.last = x * 2 if x.sum() > 0 else x
+        return self.last + 1
+
+
+@pytest.mark.parametrize("door", [lambda model: trace(model, (X[0],)), symbolic_trace], ids=["trace", "symbolic"])
+def test_what_they_keep_is_there_after_the_call(door: Callable[[Any], Any]) -> None:
+    module = Remembers()
+
+    def program(x: Any) -> Any:
+        return module(x) + module.last
+
+    gm = door(program)
+    for x in X:
+        assert torch.equal(gm(x), program(x))
+
+
 LAYER = nn.Linear(2, 2)
 
 

@@ -180,10 +180,6 @@ def _mixed(one: Kind, other: Kind, policy: Policy) -> Kind | None:
     return MIXED
 
 
-def _same(one: Kind, other: Kind, policy: Policy) -> Kind | None:
-    return one
-
-
 # ---- containers
 
 
@@ -260,7 +256,6 @@ _RULES: dict[tuple[type, type], Callable[[Any, Any, Policy], Kind | None]] = {
     (RecordKind, RecordKind): _records,
     **dict.fromkeys(((RecordKind, SequenceKind), (SequenceKind, RecordKind), (SequenceKind, SequenceKind)), _sequences),
     **dict.fromkeys(((RecordKind, MappingKind), (MappingKind, RecordKind), (MappingKind, MappingKind)), _mappings),
-    (AnyKind, AnyKind): _same,
     **{pair: _optional for kind in _CLASSES for pair in ((OptionalKind, kind), (kind, OptionalKind))},
     **{pair: _mixed for kind in _CLASSES for pair in ((MixedKind, kind), (kind, MixedKind))},
 }

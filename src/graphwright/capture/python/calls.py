@@ -59,7 +59,6 @@ from graphwright.capture.python.membership import counted, searched
 from graphwright.capture.python.messages import asserted, checked, printed, told_format
 from graphwright.capture.python.number_calls import (
     complex_number,
-    extreme_of_numpy,
     length,
     looked_up,
     number,
@@ -164,7 +163,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     list: (_OVER_TABLE, made_list), tuple: (_OVER_TABLE, made_list),
     any: (_OVER_TABLE, found, every), all: (_OVER_TABLE, found, every), sum: (_OVER_TABLE, summed),
     sorted: (_OVER_TABLE, _ORDERED),
-    **dict.fromkeys((max, min), (extreme_of_numpy, _OVER_TABLE, _ORDERED)),
+    **dict.fromkeys((max, min), (_OVER_TABLE, _ORDERED)),
     iter: (_OVER_TABLE,), enumerate: (_OVER_TABLE, opened), zip: (_OVER_TABLE, opened),
     reversed: (_OVER_TABLE, opened), range: (opened,),
     map: (functools.partial(mapped, call),), filter: (functools.partial(filtered, call),),

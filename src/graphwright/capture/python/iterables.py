@@ -139,12 +139,8 @@ def mapped(
 
     What gets a name may be gone over in parts, and is Python's own.
     """
-    is_named = bool(recorder.target_name()) and recorder.examples.are_there
-    if (
-        len(args) > 1
-        and callable(args[0])
-        and (is_named or not any(iterable_of(values) is not None for values in args[1:]))
-    ):
+    is_plain = _is_named(recorder) or all(iterable_of(values) is None for values in args[1:])
+    if is_plain and len(args) > 1 and callable(args[0]):
         return map(functools.partial(call, args[0]), *args[1:])
     if len(args) != 2:
         return NotImplemented

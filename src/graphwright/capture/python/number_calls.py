@@ -19,7 +19,6 @@ from graphwright.capture.flow.deciding import held, recorder_of
 from graphwright.capture.numbers.broadcasting import broadcast_shapes, widest
 from graphwright.capture.outside.overheard import hears, stand
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.python.messages import is_known
@@ -130,16 +129,6 @@ def truth(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...]
         return held(args[0])
     args = tuple(map(held, args))
     return NotImplemented if is_known(args) else recorder.numbers.truth(args[0])
-
-
-def extreme_of_numpy(
-    recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """`max(n, y)`, where y is a number of NumPy's: the one of them that it is, as a run has it."""
-    typed = recorder.typed
-    if typed is None or kwargs or len(args) < 2 or not any(type(arg) is ObjectProxy for arg in args):
-        return NotImplemented
-    return typed.record("call_function", function, function, args, {})
 
 
 def _broadcasting(function: Callable[..., torch.Size]) -> Callable[..., torch.Size]:

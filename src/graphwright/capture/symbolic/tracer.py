@@ -447,7 +447,6 @@ class Tracer(TracerBase):
             path = self._path_of_tensor(a)
             if path is None:
                 if isinstance(a, nn.Parameter):
-                    self._refuse_foreign_modules()
                     raise trace_error_and(NameError)(
                         f"parameter is not a member of this module: shape {tuple(a.shape)}; if a layer holds it, that "
                         "module is not installed as a submodule",
@@ -505,15 +504,6 @@ class Tracer(TracerBase):
     def _constants(self) -> dict[str, Any]:
         """The constants of the program; those of a branch are the program's."""
         return (self.graph if self._recorder is None else self._recorder.root.graph).constants
-
-    def _refuse_foreign_modules(self) -> None:
-        """Raise NameError where a parameter is read by a module that is not below the captured root."""
-        frame = sys._getframe(1)
-        while frame is not None and frame is not self._caller:
-            module = frame.f_locals.get("self")
-            if isinstance(module, nn.Module) and (self._shells is None or self._shells.path(module) is None):
-                self.path_of_module(module)
-            frame = frame.f_back  # type: ignore[assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tracer:
         other = object.__new__(type(self))
