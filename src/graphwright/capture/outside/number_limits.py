@@ -8,13 +8,11 @@ numbers of it, makes the dtype one that was asked for.
 from __future__ import annotations
 
 import functools
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from graphwright.capture.calls.dtype_questions import LIMITS
-from graphwright.capture.calls.facts import program_frame
 from graphwright.capture.calls.result_dtypes import is_fixed
 from graphwright.capture.outside.overheard import Heard, overhear_class
 from graphwright.capture.state.symbols import as_number
@@ -22,7 +20,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.source import uses_of
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.protocol import Capture, TypedCapture
+    from graphwright.capture.state.protocol import TypedCapture
     from graphwright.ir import Node
 
 
@@ -30,12 +28,6 @@ if TYPE_CHECKING:
 def watch_number_limits() -> None:
     """Have it heard where a program asks for the limits of a dtype's numbers."""
     overhear_class(torch, "finfo", _limits, {})
-
-
-def limits_asked(recorder: Capture, function: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The same, called by a converted function."""
-    frame, typed = program_frame(sys._getframe(1)), recorder.typed
-    return NotImplemented if frame is None or typed is None else _limits(Heard(typed, frame, function, args, kwargs))
 
 
 def _limits(call: Heard) -> Any:

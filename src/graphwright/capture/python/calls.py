@@ -27,7 +27,6 @@ from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.methods import HEAP
 from graphwright.capture.containers.tables import METHODS, container_of, heap, unbound_method
-from graphwright.capture.outside.number_limits import limits_asked
 from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.outside.unknown_calls import say_unknown, unknown_call
@@ -171,7 +170,6 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     **dict.fromkeys((*HEAP, heapq.merge, heapq.nlargest, heapq.nsmallest), (_HEAP,)),
     torch.tensor: (tensor_of_range,), torch.as_tensor: (tensor_of_range,),
     print: (functools.partial(printed, call),), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),
-    torch.finfo: (limits_asked,),
     **dict.fromkeys(MODES, (mode_asked,)),
 }  # fmt: skip
 
