@@ -73,13 +73,7 @@ class Compiler:
         function = node.func
         if isinstance(function, ast.Attribute) and _is_super(function.value):
             return self._of_base(c, function, node)
-        name = (
-            function.attr
-            if isinstance(function, ast.Attribute)
-            else function.id
-            if isinstance(function, ast.Name)
-            else ""
-        )
+        name = getattr(function, "attr", getattr(function, "id", ""))
         is_test = name == "bool" and len(node.args) == 1 and isinstance(node.args[0], ast.BoolOp | ast.UnaryOp)
         if is_test and isinstance(function, ast.Name):
             value, _ = condition(c, node.args[0])

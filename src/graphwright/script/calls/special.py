@@ -265,9 +265,7 @@ def _super(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AS
 def _type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
     if len(args) == 1 and isinstance(args[0], ModuleRef):
         return Reference(type(args[0].module))
-    if len(args) == 1 and isinstance(args[0], Instance):
-        return Reference(type(args[0].value))
-    if len(args) == 1 and isinstance(args[0], Const):
+    if len(args) == 1 and isinstance(args[0], Instance | Const):
         return Reference(type(args[0].value))
     return c.function(type, args, ANY, node, named)
 
