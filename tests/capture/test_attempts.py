@@ -14,7 +14,7 @@ import torch
 from tests.capture.programs_with_try import FUNCTIONS, INPUTS, Outer, helper
 from torch import nn
 
-from graphwright import CaptureError, GraphModule, GuardError, Interpreter, load, save, trace
+from graphwright import CaptureError, GraphModule, GuardError, Interpreter, load, save, symbolic_trace, trace
 from graphwright.ir import graph_to_text, text_to_graph
 from graphwright.ops import TorchSpelling
 
@@ -273,3 +273,22 @@ def test_the_class_that_a_handler_asks_for_is_guarded() -> None:
     assert torch.equal(gm(torch.zeros(2, 3)), program(torch.zeros(2, 3)))
     with pytest.raises(GuardError):
         gm(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("door", [lambda p: trace(p, (torch.ones(2),)), symbolic_trace], ids=["trace", "symbolic"])
+def test_a_loop_in_a_try_returns_from_the_function(door: Any) -> None:
+    def program(x: Any) -> Any:
+        try:
+            for i in range(3):
+                if x.sum() > i:
+                    return x * (i + 2)
+            if x.sum() < -5:
+                raise ValueError
+        except ValueError:
+            return -x
+        return x + 1
+
+    gm = door(program)
+    for value in (0.2, 1.0, 9.0, -1.0, -9.0):
+        x = torch.full((2,), value)
+        assert torch.equal(gm(x), program(x))
