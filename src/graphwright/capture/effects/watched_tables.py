@@ -33,32 +33,17 @@ def aside_of(shell: nn.Module) -> dict[str, Any]:
 class _Reads(Protocol):
     """Whoever is told what the program reads of modules: module_reads.py."""
 
-    def ready(self, shell: _Held) -> _Held:
-        """Fill a shell that waits for it."""
-
-    def is_program(self, frame: FrameType) -> bool:
-        """Tell whether a frame is one of the program, or of what it calls."""
-
-    def value(self, path: str, name: str, value: Any) -> None:
-        """A plain attribute was read."""
-
-    def tensor(self, path: str, name: str, value: Any) -> None:
-        """A parameter, buffer or submodule was read that may be None."""
-
-    def one(self, path: str, name: str, first: str) -> None:
-        """A module or tensor was read in one of several places."""
-
-    def walked(self, path: str, table: str, names: list[str]) -> None:
-        """A table was walked, or counted."""
-
-    def missed(self, path: str, name: str) -> None:
-        """A name was asked for that the module does not have."""
-
+    def ready(self, shell: _Held) -> _Held: ...
+    def is_program(self, frame: FrameType) -> bool: ...
+    def value(self, path: str, name: str, value: Any) -> None: ...
+    def tensor(self, path: str, name: str, value: Any) -> None: ...
+    def one(self, path: str, name: str, first: str) -> None: ...
+    def walked(self, path: str, table: str, names: list[str]) -> None: ...
+    def missed(self, path: str, name: str) -> None: ...
     def looked_for(self, path: str, name: str, frame: FrameType) -> None:
         """The program itself did so."""
 
-    def written(self, path: str, name: str) -> None:
-        """An attribute that stands aside is about to be written."""
+    def written(self, path: str, name: str) -> None: ...
 
 
 class _Watched(dict[str, Any]):

@@ -3,7 +3,7 @@
 `SymbolicRecorder` (symbolic/symbolic_branches.py) implements `Capture`, and `Recorder` (typed/recorder.py), which has
 example values, `TypedCapture`; nobody else imports these two. A value that only a run has knows its capture, and
 `running()` gives that of the thread. The parts of a capture know one thing each: what questions were asked, which
-numbers there are, what is joined how.
+numbers there are, what is joined how. What a method does is said where it is defined.
 """
 
 from __future__ import annotations
@@ -69,17 +69,13 @@ class Capture(Protocol):
         """The program's own graph."""
 
     @property
-    def graph(self) -> Graph:
-        """The graph that is being written to."""
-
+    def graph(self) -> Graph: ...
     @property
     def log(self) -> Log | None:
         """How the capture went so far."""
 
     @property
-    def scope(self) -> Scope:
-        """The module call that is running."""
-
+    def scope(self) -> Scope: ...
     @property
     def shells(self) -> Shells | None:
         """The stand-ins for modules that the program runs on."""
@@ -103,118 +99,68 @@ class Capture(Protocol):
     # ---- parts
 
     @property
-    def questions(self) -> Ladder:
-        """What Python asks."""
-
+    def questions(self) -> Ladder: ...
     @property
-    def numbers(self) -> Numbers:
-        """Numbers and truths."""
-
+    def numbers(self) -> Numbers: ...
     @property
-    def joining(self) -> Joining:
-        """How values become one."""
-
+    def joining(self) -> Joining: ...
     @property
-    def choices(self) -> Choices:
-        """Which objects data chose."""
-
+    def choices(self) -> Choices: ...
     @property
-    def loops(self) -> Loops:
-        """Loops."""
-
+    def loops(self) -> Loops: ...
     @property
-    def attempts(self) -> Attempts:
-        """`try` statements."""
-
+    def attempts(self) -> Attempts: ...
     @property
-    def writes(self) -> Writes:
-        """What is written in place."""
-
+    def writes(self) -> Writes: ...
     @property
-    def transforms(self) -> Transforms:
-        """Functions that take functions."""
-
+    def transforms(self) -> Transforms: ...
     @property
-    def ambient(self) -> Ambient:
-        """Regions of ambient state."""
+    def ambient(self) -> Ambient: ...
 
     # ---- nodes
 
     def make(
         self, op: str, target: Target, args: tuple[Any, ...], name: str, kwargs: dict[str, Any] | None = None
-    ) -> Node:
-        """Make a node for the user's running line."""
-
+    ) -> Node: ...
     def node(
         self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], part: str = "", name: str = ""
     ) -> Node:
         """Make a node that does all, or with `part` a part, of what the user's running line says."""
 
-    def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:
-        """The nodes of the items of a tuple."""
-
-    def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record one call of torch, or answer it from what is known."""
-
-    def argument(self, value: Any) -> Argument:
-        """Turn a value of the program into an argument of a node."""
-
-    def lifted(self, argument: Argument) -> Any:
-        """An argument as the region that is being written to knows it."""
-
-    def value(self, value: Any) -> Any:
-        """A tensor that the program has as one whose data only a run knows; other values as they are."""
-
+    def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]: ...
+    def torch_function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+    def argument(self, value: Any) -> Argument: ...
+    def lifted(self, argument: Argument) -> Any: ...
+    def value(self, value: Any) -> Any: ...
     def to_examples(self, value: Any, may_be_size: bool = True) -> Any:
         """A value of the program with the examples of what only a run has; any number does for what is no size."""
 
     # ---- places
 
-    def site(self) -> CallSite | None:
-        """Where in the program the capture is."""
-
-    def where(self) -> str | None:
-        """The user's line that is running."""
-
-    def target_name(self) -> str:
-        """What the user's running statement assigns its value to."""
-
-    def unpacked_names(self) -> Sequence[str]:
-        """The variables that the user's statement unpacks the running call's value into."""
+    def site(self) -> CallSite | None: ...
+    def where(self) -> str | None: ...
+    def target_name(self) -> str: ...
+    def unpacked_names(self) -> Sequence[str]: ...
 
     # ---- going back
 
-    def mark(self) -> Any:
-        """What is counted so far."""
-
-    def back_to(self, mark: Any) -> None:
-        """Forget what was counted after a mark: it is captured once more."""
+    def mark(self) -> Any: ...
+    def back_to(self, mark: Any) -> None: ...
 
 
 class HeldTensors(Protocol):
-    """The tensors that a program has, by where it has them."""
+    """The tensors that a program has, by where it has them: typed/held_tensors.py."""
 
-    def read(self, values: Iterable[Any]) -> None:
-        """Have those of the values that are tensors of the module read now: what holds one may be written over."""
-
-    def path(self, tensor: torch.Tensor) -> str | None:
-        """Where in the program a tensor is, None for one that is in none of its modules."""
-
-    def note(self, tensor: torch.Tensor, path: str) -> None:
-        """Note where in the program a tensor is; one that is in several places is at the first."""
-
-    def take_fact(self, tensor: torch.Tensor, fact: Fact, at: str = "") -> None:
-        """Take the dtype or shape of a tensor of the modules for granted."""
-
-    def take_fact_at(self, path: str, fact: Fact, at: str = "") -> None:
-        """The same of the tensor at a path, if it is one of the modules."""
-
-    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
-        """The device of a tensor, as an object of its own, whose identity tells its tensor."""
+    def read(self, values: Iterable[Any]) -> None: ...
+    def path(self, tensor: torch.Tensor) -> str | None: ...
+    def note(self, tensor: torch.Tensor, path: str) -> None: ...
+    def take_fact(self, tensor: torch.Tensor, fact: Fact, at: str = "") -> None: ...
+    def take_fact_at(self, path: str, fact: Fact, at: str = "") -> None: ...
+    def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device: ...
 
 
 class Reads(Protocol):
-    """What one run of a program reads of its modules."""
+    """What one run of a program reads of its modules: effects/module_reads.py."""
 
     @property
     def found_missing(self) -> dict[tuple[str, str], tuple[str, bool]]:
@@ -223,37 +169,25 @@ class Reads(Protocol):
         By the path of the module and the name; the code is one that its user cannot change, or not.
         """
 
-    def missed_key(self, path: str, key: Hashable) -> None:
-        """A key was asked for that a dict of a module does not have, to which the program adds others."""
+    def missed_key(self, path: str, key: Hashable) -> None: ...
 
 
 class Dtypes(Protocol):
-    """The dtypes that the program has read and not handed on yet."""
+    """The dtypes that the program has read and not handed on yet: calls/dtypes.py."""
 
     handed: dict[Any, Any]
 
     def let_keep(
         self, owner: Any, name: str, value: torch.dtype | torch.device, node: Callable[[], Node], ask: Callable[[], Any]
-    ) -> bool:
-        """Have an input keep a dtype or device that is read at the call; `ask`, where the program asks for it."""
-
-    def read(self, tensor: torch.Tensor, frame: FrameType | None, at: str) -> None:
-        """Note that the program reads the dtype of a tensor, in a frame of its own."""
-
+    ) -> bool: ...
+    def read(self, tensor: torch.Tensor, frame: FrameType | None, at: str) -> None: ...
     def tensor_given(self, dtype: Any, frame: FrameType, index: int, keyword: str | None) -> torch.Tensor | None:
         """The tensor whose dtype a frame's call gives as an argument; None for a plain dtype."""
 
-    def node_of(self, tensor: torch.Tensor) -> Node:
-        """The node that reads the dtype of a tensor."""
-
-    def given(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A converted function is about to call something."""
-
-    def have_arrived(self) -> bool:
-        """Tell whether all of them were handed on to calls of torch."""
-
-    def end_call(self) -> bool:
-        """Tell whether all were that functions handed on which have ended."""
+    def node_of(self, tensor: torch.Tensor) -> Node: ...
+    def given(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
+    def have_arrived(self) -> bool: ...
+    def end_call(self) -> bool: ...
 
 
 class TypedCapture(Capture, Protocol):
@@ -268,49 +202,27 @@ class TypedCapture(Capture, Protocol):
     generators: dict[int, Any]  # copies of the generators of Python and NumPy that the program draws from, by id
 
     @property
-    def reads(self) -> Reads | None:
-        """What the program reads of its modules, where it has any."""
-
+    def reads(self) -> Reads | None: ...
     @property
-    def examples(self) -> Examples:
-        """The example values."""
-
+    def examples(self) -> Examples: ...
     @property
-    def dtypes(self) -> Dtypes:
-        """The dtypes that the program has read, and not handed on yet."""
-
+    def dtypes(self) -> Dtypes: ...
     @property
-    def copied_calls(self) -> Sequence[Node]:
-        """The nodes each of which stands for a call of a module that is a copy of another."""
-
+    def copied_calls(self) -> Sequence[Node]: ...
     @property
-    def callers(self) -> Callers:
-        """Calls that are seen by what calls them."""
-
+    def callers(self) -> Callers: ...
     @property
-    def numbers(self) -> TypedNumbers:
-        """Numbers and truths."""
-
+    def numbers(self) -> TypedNumbers: ...
     @property
-    def attempts(self) -> TypedAttempts:
-        """`try` statements."""
-
+    def attempts(self) -> TypedAttempts: ...
     @property
-    def writes(self) -> TypedWrites:
-        """What is written in place."""
-
+    def writes(self) -> TypedWrites: ...
     @property
-    def transforms(self) -> TypedTransforms:
-        """Functions that take functions."""
-
+    def transforms(self) -> TypedTransforms: ...
     @property
-    def ambient(self) -> TypedAmbient:
-        """Regions of ambient state."""
-
+    def ambient(self) -> TypedAmbient: ...
     @property
-    def tensors(self) -> HeldTensors:
-        """The tensors that the program has, by where it has them."""
-
+    def tensors(self) -> HeldTensors: ...
     def finishing(self, values: Iterable[Any]) -> AbstractContextManager[None]:
         """What to enter to write values as they are at the end of the program, or of a way through it."""
 
@@ -330,15 +242,9 @@ class TypedCapture(Capture, Protocol):
     def item_node(self, owner: Node, key: Hashable, name: str = "") -> Node:
         """The node of one item."""
 
-    def opaque_items(self, value: Any, node: Node) -> Any:
-        """Give what an operation that is not looked into computes: its numbers are those of a run."""
-
-    def example(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The example of a tensor of the program."""
-
-    def call_module(self, module: nn.Module, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-        """What runs instead of a module's `__call__`: a node for a leaf, else its forward, hooks and all."""
-
+    def opaque_items(self, value: Any, node: Node) -> Any: ...
+    def example(self, tensor: torch.Tensor) -> torch.Tensor: ...
+    def call_module(self, module: nn.Module, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any: ...
     def is_leaf(self, module: nn.Module, path: str) -> bool:
         """Tell whether a module is one node."""
 
@@ -349,11 +255,8 @@ class SymbolicCapture(Capture, Protocol):
     last_frame: FrameType | None  # of the program that recorded something
 
     @property
-    def writes(self) -> SymbolicWrites:
-        """What the program writes in place."""
-
-    def look(self, frame: FrameType) -> None:
-        """See that an operation is not inside the forward of an autograd function, whose backward would be lost."""
+    def writes(self) -> SymbolicWrites: ...
+    def look(self, frame: FrameType) -> None: ...
 
 
 def with_examples(capture: Capture) -> TypedCapture:

@@ -1,7 +1,7 @@
 """What the parts of the readable form ask of the writer of a body, and the statements that they make.
 
 A branch holds bodies, a body holds loops, and each is written by its own part: they know this interface, and only
-`readable.py`, which implements it, knows them.
+`body_writer.py`, which implements it and says what a method does, knows them.
 """
 
 from __future__ import annotations
@@ -60,11 +60,8 @@ class Ending(Protocol):
     def conditions(self) -> frozenset[int]:
         """The values of which nothing but their truth counts."""
 
-    def pairs(self, values: Sequence[Any]) -> list[tuple[str, Any]]:
-        """The variables, each with what it gets."""
-
-    def write(self, writer: ReadableWriter, values: Sequence[Any]) -> Block | str:
-        """Write how a body ends."""
+    def pairs(self, values: Sequence[Any]) -> list[tuple[str, Any]]: ...
+    def write(self, writer: ReadableWriter, values: Sequence[Any]) -> Block | str: ...
 
 
 class ReadableWriter(Protocol):
@@ -106,74 +103,35 @@ class ReadableWriter(Protocol):
     # ---- what has been written
 
     plan: list[Statement]
-
     is_outermost: bool  # whether this is the body of the function itself
 
     @property
-    def is_expression(self) -> bool:
-        """Whether the body is nothing but the value that it gives."""
-
-    def written(self) -> list[Statement]:
-        """The statements that have code."""
+    def is_expression(self) -> bool: ...
+    def written(self) -> list[Statement]: ...
 
     # ---- values and expressions
 
-    def name(self, node: Node) -> str:
-        """The variable that holds a node's value."""
-
-    def holder(self, node: Node) -> Node:
-        """The value whose variable a node has: its own, or that of what it writes to and gives back."""
-
-    def stays_in_its_variable(self, node: Node) -> bool:
-        """Tell whether a node has the variable of what it writes to: `x.add_(1)`, not `y = x.add_(1)`."""
-
-    def node(self, node: Node) -> tuple[str, int]:
-        """Write a use of a node: its expression where that was kept to stand inside, else its name."""
-
-    def value(self, arg: Any) -> str:
-        """Write an argument where any expression may stand."""
-
-    def operand(self, arg: Any, strength: int) -> str:
-        """Write an argument as an operand, in parentheses where it binds less tightly than its place."""
-
-    def negation(self, pred: Any) -> str:
-        """Write that a condition does not hold."""
-
-    def call(self, args: Any, kwargs: Any) -> str:
-        """Write the arguments of a call."""
-
-    def keywords(self, kwargs: Any, texts: list[str]) -> None:
-        """Write keyword arguments, adding to the texts of the positional ones."""
-
-    def keep_inside(self, node: Node) -> None:
-        """Write what a node computes and keep it to stand inside another, where `not` may stand before it."""
-
-    def fresh(self, wish: str) -> str:
-        """Take a name for a variable that no value of the graph has."""
-
-    def shadowing(self, body: Graph, operands: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
-        """Let the variables of an expression that has its own be called as some around it that it does not read."""
+    def name(self, node: Node) -> str: ...
+    def holder(self, node: Node) -> Node: ...
+    def stays_in_its_variable(self, node: Node) -> bool: ...
+    def node(self, node: Node) -> tuple[str, int]: ...
+    def value(self, arg: Any) -> str: ...
+    def operand(self, arg: Any, strength: int) -> str: ...
+    def negation(self, pred: Any) -> str: ...
+    def call(self, args: Any, kwargs: Any) -> str: ...
+    def keywords(self, kwargs: Any, texts: list[str]) -> None: ...
+    def keep_inside(self, node: Node) -> None: ...
+    def fresh(self, wish: str) -> str: ...
+    def shadowing(self, body: Graph, operands: Sequence[Any]) -> contextlib.AbstractContextManager[None]: ...
 
     # ---- statements and bodies
 
-    def bind_parameter(self, node: Node) -> str:
-        """Note a placeholder as a parameter; answer with the assignment that renames it, if one is needed."""
-
-    def statement(self, node: Node) -> str:
-        """Write the statement that computes a node, without what frees values after it."""
-
-    def unpacking_targets(self, items: Sequence[Node | None]) -> str:
-        """Write the variables that the items of a value get, as they stand before `=`."""
-
-    def block(self, node: Node) -> Block | None:
-        """Write a region as a compound statement; None where it is an expression."""
-
-    def comprehension(self, loop: Node, made: Node) -> tuple[str, int] | None:
-        """Write the list that a loop makes as an expression; None where that takes statements."""
-
-    def result(self, node: Node) -> str | Block:
-        """Write the statement of the output node: `return`, or what a body gives to the variables around it."""
-
+    def bind_parameter(self, node: Node) -> str: ...
+    def statement(self, node: Node) -> str: ...
+    def unpacking_targets(self, items: Sequence[Node | None]) -> str: ...
+    def block(self, node: Node) -> Block | None: ...
+    def comprehension(self, loop: Node, made: Node) -> tuple[str, int] | None: ...
+    def result(self, node: Node) -> str | Block: ...
     def body(
         self,
         graph: Graph,
@@ -182,19 +140,11 @@ class ReadableWriter(Protocol):
         slots: Sequence[Slot] = (),
         names: dict[Node, str] | None = None,
         is_function: bool = False,
-    ) -> ReadableWriter:
-        """Make the writer of a body, whose inputs are written as `inputs` are here."""
+    ) -> ReadableWriter: ...
 
     # ---- questions about readers
 
-    def readers(self, node: Node) -> list[Node]:
-        """The nodes that read a value by its name: not the output, where a branch at the end decides instead."""
-
-    def read_with(self, block: Node, held: Sequence[Node]) -> list[Node]:
-        """The values that a block reads for what it writes with it: the branch after a loop, the end of the body."""
-
-    def ends_with_test(self, value: Node) -> bool:
-        """Tell whether all that is left to do in a round of a loop is to end it where a value is true."""
-
-    def is_and_or(self, node: Node) -> bool:
-        """Tell whether a branch is written as `p and a` or `p or a`."""
+    def readers(self, node: Node) -> list[Node]: ...
+    def read_with(self, block: Node, held: Sequence[Node]) -> list[Node]: ...
+    def ends_with_test(self, value: Node) -> bool: ...
+    def is_and_or(self, node: Node) -> bool: ...
