@@ -188,13 +188,11 @@ def join(a: Type, b: Type) -> Type | None:
         return None
 
 
-def _filled(hole: Hole, other: Type, policy: Policy) -> Type:
-    hole.known = other
-    return other
-
-
-def _filling(other: Type, hole: Hole, policy: Policy) -> Type:
-    return _filled(hole, other, policy)
+def _filled(one: Type, other: Type, policy: Policy) -> Type:
+    hole, kind = (one, other) if isinstance(one, Hole) else (other, one)
+    assert isinstance(hole, Hole)
+    hole.known = kind
+    return kind
 
 
 def _any(one: Type, other: Type, policy: Policy) -> Type:
@@ -247,8 +245,7 @@ _RULES: dict[tuple[type, type], Callable[[Any, Any, Policy], Type | None]] = {  
     **{pair: _optional for kind in _TYPES for pair in ((OptionalKind, kind), (kind, OptionalKind))},
     **{(ConstantKind, kind): _none for kind in _TYPES},
     **{pair: _any for kind in (*_TYPES, ConstantKind) for pair in ((AnyKind, kind), (kind, AnyKind))},
-    **{(kind, Hole): _filling for kind in (*_TYPES, ConstantKind)},
-    **{(Hole, kind): _filled for kind in (*_TYPES, ConstantKind)},
+    **{pair: _filled for kind in (*_TYPES, ConstantKind) for pair in ((kind, Hole), (Hole, kind))},
     **dict.fromkeys(((NumberKind, NumberKind), (NumberKind, AtomType)), _numbers),
     (SequenceKind, SequenceKind): _lists,
     (MappingKind, MappingKind): _dicts,

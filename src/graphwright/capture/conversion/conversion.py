@@ -184,11 +184,8 @@ def asks_class(code: CodeType) -> bool:
 
 
 def _looks_for_symbols(code: CodeType) -> bool:
-    return not _LOOKUPS.isdisjoint(code.co_names) and not OF_SYMBOLS.isdisjoint(filter(_is_text, code.co_consts))
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str
+    texts = {const for const in code.co_consts if type(const) is str}
+    return not _LOOKUPS.isdisjoint(code.co_names) and not OF_SYMBOLS.isdisjoint(texts)
 
 
 _SYMBOLIC = frozenset({"SymInt", "SymFloat", "SymBool"})

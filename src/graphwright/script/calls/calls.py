@@ -173,14 +173,8 @@ def _torch(c: Context, function: Any, args: list[Value], kwargs: dict[str, Value
     if bad:
         return c.problem(f"{name} is given a function or module, which cannot be scripted", node,
                          "use trace for programs with functions given to torch")  # fmt: skip
-    if _is_checkpoint(function):
-        return call(c, args[0], args[1:], {}, node, named)
     kinds = [value.type for value in args], {name: value.type for name, value in kwargs.items()}
     return c.make("call_function", function, args, function_result(function, *kinds), node, kwargs, named=named)
-
-
-def _is_checkpoint(function: Any) -> bool:
-    return False
 
 
 def _math(c: Context, function: Any, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:

@@ -36,7 +36,8 @@ def call_module(
     is_whole = is_compiled(module) or isinstance(module, GraphModule) or modifier_of(forward) == "ignore"
     if is_whole or c.is_leaf(module, ref.path):
         return _whole(c, ref, args, kwargs, node, named, _result(module))
-    if _has_backward_hooks(module) or _calls_itself(type(module)):  # which is around what its forward does
+    has_backward_hooks = module._backward_hooks or module._backward_pre_hooks
+    if has_backward_hooks or _calls_itself(type(module)):  # which is around what its forward does
         return _whole(c, ref, args, kwargs, node, named, annotated_method_result(type(module), "forward") or ANY)
     if type(module).forward is nn.Sequential.forward and len(args) == 1 and not kwargs and not _has_hooks(module):
         value = args[0]
@@ -80,7 +81,7 @@ def _whole(
     tables = [table for inside in module.modules() for table in _hook_tables(inside)]
     hooks = [hook for table in tables for hook in table.values()]
     inner = [inside for inside in module.modules() if not is_compiled(inside)]
-    kinds = [type(inside) for inside in inner if not _is_of_torch(type(inside))]
+    kinds = [type(inside) for inside in inner if not type(inside).__module__.startswith("torch.nn.")]
     own = [function for kind in kinds for function in (kind.forward, *([kind.__call__] if _calls_itself(kind) else []))]
     if hooks or own:
         c.attributes.run([*hooks, *own])
@@ -92,20 +93,12 @@ def _calls_itself(kind: type[nn.Module]) -> bool:
     return kind.__call__ is not nn.Module.__call__
 
 
-def _is_of_torch(kind: type) -> bool:
-    return kind.__module__.startswith("torch.nn.")
-
-
 def _hook_tables(module: nn.Module) -> tuple[dict[int, Any], ...]:
     return module._forward_pre_hooks, module._forward_hooks, module._backward_pre_hooks, module._backward_hooks
 
 
 def _has_hooks(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks)
-
-
-def _has_backward_hooks(module: nn.Module) -> bool:
-    return bool(module._backward_hooks or module._backward_pre_hooks)
 
 
 def _compiled_with_hooks(

@@ -259,7 +259,7 @@ def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: st
         return c.make("get_attr", path, (), BOOL, node, name=named or name)
     static = inspect.getattr_static(type(module), name, None)
     if isinstance(static, property):
-        if _is_parametrized(module, name):
+        if name in getattr(module, "parametrizations", ()):
             return c.make("get_attr", path, (), TENSOR, node, name=named or name)
         return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)  # type: ignore[arg-type]
     if name not in module.__dict__:
@@ -303,10 +303,6 @@ def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: a
     found = wrap(c, value, node, name)
     is_own = name in owner.module.__dict__ and not is_plain(value)
     return _held(c, value, (owner.path, name), found, node) if is_own else found
-
-
-def _is_parametrized(module: nn.Module, name: str) -> bool:
-    return name in getattr(module, "parametrizations", ())
 
 
 def child(c: Context, owner: ModuleRef, key: Any, node: ast.AST) -> Value:
