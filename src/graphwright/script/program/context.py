@@ -50,51 +50,24 @@ Kinds = frozenset[str]  # how a block of statements may end: "next", "return", "
 
 
 class Parts(Protocol):
-    """The parts of the compiler, which call each other through the context."""
+    """The parts of the compiler, which call each other through the context: the functions that compiler.py names."""
 
-    def expression(self, c: Context, node: ast.expr) -> Value:
-        """Compile an expression."""
-
-    def condition(self, c: Context, node: ast.expr) -> tuple[Value, tuple[dict[str, Type], dict[str, Type]]]:
-        """Compile a condition; say what is known of variables where it holds, and where it does not."""
-
-    def block(self, c: Context, statements: Sequence[ast.stmt]) -> Kinds:
-        """Compile statements, and say how they may end."""
-
-    def assign(self, c: Context, target: ast.expr, value: Value, at: ast.AST) -> None:
-        """Give a target of an assignment a value."""
-
+    def expression(self, c: Context, node: ast.expr) -> Value: ...
+    def condition(self, c: Context, node: ast.expr) -> tuple[Value, tuple[dict[str, Type], dict[str, Type]]]: ...
+    def block(self, c: Context, statements: Sequence[ast.stmt]) -> Kinds: ...
+    def assign(self, c: Context, target: ast.expr, value: Value, at: ast.AST) -> None: ...
     def call(
         self, c: Context, callee: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str = ""
-    ) -> Value:
-        """Compile a call."""
-
-    def module_items(self, c: Context, value: Value) -> list[Value] | None:
-        """What going over a container of modules gives; None for what is none."""
-
-    def augmented(self, c: Context, node: ast.AugAssign, left: Value) -> Value:
-        """Compile the value of `a += b`."""
-
-    def key(self, c: Context, node: ast.expr) -> Any:
-        """Compile what stands between brackets."""
-
-    def item(self, c: Context, owner: Value, key: Any, node: ast.AST) -> Value:
-        """Compile `owner[key]`, of which both are known."""
-
-    def wrap(self, c: Context, value: Any, at: ast.AST) -> Value:
-        """What a Python object stands for."""
-
-    def refining(self, c: Context, node: ast.expr) -> tuple[Value, tuple[dict[str, Type], dict[str, Type]]]:
-        """Compile an expression that may tell something of a variable."""
-
-    def special_call(self, c: Context, node: ast.Call) -> Value | None:
-        """Calls that are read from the source; None for every other."""
-
-    def sizes(self, c: Context, callee: Value, nodes: list[ast.expr]) -> Value | None:
-        """Sizes that are passed as `*shape, n`, in one; None for other arguments."""
-
-    def spread(self, c: Context, given: Value, callee: Value, is_alone: bool, node: ast.expr) -> list[Value] | None:
-        """What `*given` passes; None, with a problem noted, where that is not known."""
+    ) -> Value: ...
+    def module_items(self, c: Context, value: Value) -> list[Value] | None: ...
+    def augmented(self, c: Context, node: ast.AugAssign, left: Value) -> Value: ...
+    def key(self, c: Context, node: ast.expr) -> Any: ...
+    def item(self, c: Context, owner: Value, key: Any, node: ast.AST) -> Value: ...
+    def wrap(self, c: Context, value: Any, at: ast.AST) -> Value: ...
+    def refining(self, c: Context, node: ast.expr) -> tuple[Value, tuple[dict[str, Type], dict[str, Type]]]: ...
+    def special_call(self, c: Context, node: ast.Call) -> Value | None: ...
+    def sizes(self, c: Context, callee: Value, nodes: list[ast.expr]) -> Value | None: ...
+    def spread(self, c: Context, given: Value, callee: Value, is_alone: bool, node: ast.expr) -> list[Value] | None: ...
 
 
 class Context:
