@@ -29,6 +29,8 @@ def test_the_layer_that_reads_an_outlier_is_the_most_harmful() -> None:
     found = sensitivity(_model(), static_int8("minmax", smooth=False), _batches())
     assert found[0].path == "2"
     assert found[0].value < found[1].value
+    title, first, *_ = str(found).splitlines()
+    assert title.split() == ["layer", "op", "metric"] and first.split()[:2] == ["2", "linear"]
 
 
 def test_the_search_leaves_out_what_it_must() -> None:

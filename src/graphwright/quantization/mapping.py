@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from graphwright.analysis import format_columns
 from graphwright.errors import QuantizationError
 from graphwright.quantization.schemes import QConfig
 
@@ -61,6 +62,11 @@ class QConfigMapping:
     >>> config, rule = mapping.set_module_name("head", None).resolve("head", nn.Linear)
     >>> config, str(rule)
     (None, 'module name head')
+    >>> print(mapping)
+    rule                scheme
+    global              static uint8, weight int8 per channel
+    object type Linear  dynamic uint8 per token, weight int8 per channel
+    module name head    float
     """
 
     def __init__(self) -> None:
@@ -99,6 +105,10 @@ class QConfigMapping:
             )
         self.rules.append(Rule(kind, key, config))
         return self
+
+    def __str__(self) -> str:
+        rows = [(str(rule), "float" if rule.config is None else rule.config.summary) for rule in self.rules]
+        return "\n".join(format_columns(("rule", "scheme"), rows))
 
     def copy(self) -> QConfigMapping:
         """Copy the rules."""

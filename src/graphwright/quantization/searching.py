@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import tensors_in
+from graphwright.analysis import format_columns, tensors_in
 from graphwright.engines import Call
 from graphwright.errors import QuantizationError
 from graphwright.ir import Node
@@ -38,13 +38,20 @@ class Sensitivity:
     value: float
 
 
+class Sensitivities(list[Sensitivity]):
+    """Layers, the most harmful first. Printed, it is a table."""
+
+    def __str__(self) -> str:
+        return "\n".join(format_columns(("layer", "op", "metric"), [(e.path, e.op, f"{e.value:.6g}") for e in self]))
+
+
 def sensitivity(
     model: nn.Module,
     mapping: QConfigMapping | QConfig | None,
     calibration: Iterable[Any],
     metric: Metric = "cosine",
-) -> list[Sensitivity]:
-    """Quantize each layer alone, and give what the metric is then, the most harmful layer first.
+) -> Sensitivities:
+    """Quantize each layer alone, and give what the metric is then, the most harmful layer first, as a list.
 
     metric: "cosine" or "sqnr" of outputs on the calibration data; a function of an expected and a given output; or one
     of a module. More is better.
@@ -144,7 +151,7 @@ class _Trial:
         with torch.no_grad(), as_it_was(self.prepared, model):
             self._expected = [self._run(model, call) for call in self.calls]
 
-    def harm(self) -> list[Sensitivity]:
+    def harm(self) -> Sensitivities:
         """What the metric is with each layer alone quantized in the float program, the most harmful first."""
         parts = parts_of(self.prepared)
         by_path: dict[str, list[Node]] = {}
@@ -154,7 +161,7 @@ class _Trial:
             Sensitivity(path, parts.decisions[nodes[0]].site.kind, self._with(parts, nodes))
             for path, nodes in by_path.items()
         ]
-        return sorted(found, key=lambda each: each.value)
+        return Sensitivities(sorted(found, key=lambda each: each.value))
 
     def groups(self) -> list[_Group]:
         """The layers that lifting changes, those together that read one value, with what the metric loses by them."""
