@@ -133,7 +133,6 @@ class DetailedWriter(Writer):
     # ---- literals
 
     def value(self, arg: Any) -> str:
-        """Write an argument where any expression may stand."""
         if not self.details.colored or isinstance(arg, Node | enum.Enum) or callable(arg) or hasattr(arg, "_fields"):
             return super().value(arg)
         if isinstance(arg, list):
@@ -147,11 +146,9 @@ class DetailedWriter(Writer):
         return plain if type(arg) is tuple else f"{self.names.function(type(arg))}({plain})"
 
     def call(self, args: Any, kwargs: Any) -> str:
-        """Write the arguments of a call."""
         texts = [self.value(arg) for arg in args]
         self.keywords(kwargs, texts)
         return ", ".join(texts)
 
     def literal_operand(self, arg: Any, kind: type, strength: int) -> str:
-        """Write an operand that is no node."""
         return self.details.paint("blue", super().literal_operand(arg, kind, strength))

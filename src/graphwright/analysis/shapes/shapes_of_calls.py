@@ -43,17 +43,14 @@ class ShapesOfCalls(Shapes):
         return any(shapes.may_run(node) for shapes in self._calls)
 
     def why(self, node: Node) -> str:
-        """Say why the shape of a node is not known, empty where it is: where that began, and what was missing."""
         return self._of(node).why(node)
 
     def invalidate(self, node: Node) -> None:
-        """Say that a node does something else though the graph was not edited: its module or attribute changed."""
         for shapes in self._calls:
             shapes.invalidate(node)
 
     @property
     def count(self) -> int:
-        """How many nodes ran so far."""
         return sum(shapes.count for shapes in self._calls)
 
     def _found(self, node: Node) -> Any:

@@ -51,7 +51,6 @@ class _Item(Container):
         self.plain.__init__(self, self._all([key for key in self.kinds if key not in kind.loose]))  # for the example
 
     def stands_for(self) -> type:
-        """The class that the program takes it to be of."""
         return self.plain  # type: ignore[no-any-return]
 
     @property

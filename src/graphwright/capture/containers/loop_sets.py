@@ -37,7 +37,6 @@ class LoopSet(Keyed):
         return {item.known() for item in self.shown}
 
     def listed(self) -> LoopList:
-        """`list(self)`."""
         made = super().listed()
         made.is_certain &= len(self.shown) < 2  # its order is another one
         return made

@@ -319,7 +319,7 @@ class TypedTransforms(Transforms, Protocol):
 
 
 class Callers(Protocol):
-    """Looks for such calls on the stack of one capture: python/callers.py."""
+    """Looks for calls that nobody saw on the stack of one capture: python/callers.py."""
 
     generators: dict[int, Any]  # that the program can reach, by id
     overheard: dict[tuple[int, str], Any]  # stand-ins under names of the program's own, by namespace and name

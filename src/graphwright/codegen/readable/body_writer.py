@@ -416,16 +416,13 @@ class BodyWriter(Writer):
         return not (type(source) is Node and is_region(source))
 
     def name(self, node: Node) -> str:
-        """The variable that holds a node's value."""
         node = self.holder(node)
         return self.texts[node][0] if node in self.texts else node.name
 
     def declared(self, node: Node) -> str:
-        """Write the variable that gets a node's value, with its type where the program says that."""
         return self.name(node) if node.type is None else self.annotated(node)
 
     def statement(self, node: Node) -> str:
-        """Write the statement that computes a node, without what frees values after it."""
         if node in self.exits:
             return f"with {self.function_call(node._args[0], node._args[1:], node._kwargs)[0]}:"
         if node._target is raise_error and node._args:
@@ -460,7 +457,6 @@ class BodyWriter(Writer):
         return self.expression(node)[0] if node.type is None else self.assignment(node)
 
     def change(self, node: Node) -> str:
-        """Write an operator that works in place, and the variable of its value."""
         if self.stays_in_its_variable(node):
             return f"{self.name(node)} {INPLACE[node._target]} {self.value(node._args[1])}"  # type: ignore[index]
         if mentions(self.value(node._args[1]), self.name(node)):  # which would get another value first
@@ -495,18 +491,15 @@ class BodyWriter(Writer):
         return self.texts.get(node) or (node.name, ATOM)
 
     def value(self, arg: Any) -> str:
-        """Write an argument where any expression may stand."""
         return self.node(arg)[0] if type(arg) is Node else super().value(arg)
 
     def operand(self, arg: Any, strength: int) -> str:
-        """Write an argument as an operand, in parentheses where it binds less tightly than its place."""
         if type(arg) is not Node:
             return self.literal_operand(arg, type(arg), strength)
         text, binds = self.node(arg)
         return text if binds >= strength else f"({text})"
 
     def expression(self, node: Node) -> tuple[str, int]:
-        """Write what a node computes, and say how tightly the text binds."""
         if node._target is cond:
             return branch_expression(self, node) or super().expression(node)
         if node in self.expressions:
@@ -528,7 +521,6 @@ class BodyWriter(Writer):
             self.negated[node] = f"{self.operand(left, COMPARISON + 1)} {symbol} {self.operand(right, COMPARISON + 1)}"
 
     def function_call(self, target: Any, args: Any, kwargs: Any) -> tuple[str, int]:
-        """Write a call of a function, as the operator that it is where it is one."""
         if target is operator.not_ and len(args) == 1:
             inner = args[0]
             if type(inner) is Node and inner in self.inside:
@@ -550,7 +542,6 @@ class BodyWriter(Writer):
         return super().function_call(target, args, kwargs)
 
     def call(self, args: Any, kwargs: Any) -> str:
-        """Write the arguments of a call."""
         texts = [self.value(arg) for arg in args]
         self.keywords(kwargs, texts)
         return ", ".join(texts)
@@ -584,7 +575,6 @@ class BodyWriter(Writer):
         return self.callees.mark(owner, start, is_read=True) + text[len(start) :]
 
     def callee(self, target: str) -> str:
-        """Write the module that is called."""
         text = self._path(target)[0]
         return text if self.callees is None else self.callees.mark(target, text)
 
