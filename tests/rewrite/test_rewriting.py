@@ -321,6 +321,21 @@ def test_what_would_change_the_meaning_is_refused(program: Any, why: str | None)
         assert why in str(gw.explain(double, root))
 
 
+def across_a_border(x: torch.Tensor) -> torch.Tensor:
+    y = x.neg()
+    if x.sum() > 0:
+        return y.neg()
+    return y
+
+
+def test_a_match_lies_on_one_side_of_a_border() -> None:
+    gm = symbolic_trace(across_a_border)
+    double = rule(lambda x: x.neg().neg(), lambda x: x)
+    assert rewrite(gm, double).count == 0
+    inner = next(node for node in gm.graph.all_nodes() if node.target == "neg" and node.graph is not gm.graph)
+    assert "an input of a branch or loop, whose border no match crosses" in str(gw.explain(double, inner, gm))
+
+
 def relu_on_what_a_view_shows(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     view = y.view(-1)

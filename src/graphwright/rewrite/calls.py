@@ -108,4 +108,6 @@ class Calls:
             return f"a {type(self.module(node)).__name__}"
         if node.op in ("call_function", "call_method"):
             return f"a call of {getattr(node.target, '__name__', node.target)}"
+        if node.op == "placeholder" and node.graph.owning_module is None:
+            return "an input of a branch or loop, whose border no match crosses"
         return {"placeholder": "an input", "get_attr": "an attribute"}.get(node.op, "the output")
