@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from graphwright import CaptureError, GuardError, Interpreter, symbolic_trace, trace
-from graphwright.ops import is_region, while_loop
+from graphwright.ops import is_region, loop_parts, while_loop
 from graphwright.runtime import expect_outside, expect_tensors
 
 
@@ -205,7 +205,16 @@ def goes_on_in_a_container(x: torch.Tensor, n: int) -> Any:
     return states
 
 
-GOING_ON = [goes_on, goes_on_sometimes, goes_on_in_a_while, goes_on_in_a_container]
+def starts_by_an_error(x: torch.Tensor, n: int) -> Any:
+    for row in x:
+        try:
+            total = total + row * n
+        except NameError:
+            total = row
+    return total
+
+
+GOING_ON = [starts_by_an_error, goes_on, goes_on_sometimes, goes_on_in_a_while, goes_on_in_a_container]
 
 
 @pytest.mark.parametrize("program", GOING_ON, ids=lambda program: program.__name__)
@@ -213,11 +222,24 @@ def test_a_loop_goes_on_with_what_a_loop_before_it_left(program: Any) -> None:
     x = torch.arange(6.0).reshape(2, 3)
     gm = trace(program, (x, 3))
     calls = [(x, 3), (-x, 1), (x, 0), (x[:1], 2), (torch.cat([x, x]), 4)]
-    for call in calls if program is not goes_on_in_a_container else calls[:1]:
+    for call in calls if program not in (goes_on_in_a_container, starts_by_an_error) else calls[:1]:
         for run in (gm, Interpreter(gm).run):
             torch.testing.assert_close(run(*call), program(*call), rtol=0, atol=0)
     with pytest.raises((UnboundLocalError, GuardError)):
         gm(x[:0], 2)
+
+
+def test_the_variable_of_two_loops_is_carried_by_none() -> None:
+    def program(x: torch.Tensor, n: int) -> torch.Tensor:
+        for i in range(x.size(0)):
+            x = x * (i + 1)
+        for i in range(n):
+            x = x + i
+        return x
+
+    gm = trace(program, (torch.ones(2), 2))
+    assert all(len(loop_parts(node).carried) == 1 for node in gm.graph.nodes if is_region(node))
+    assert torch.equal(gm(torch.ones(3), 4), program(torch.ones(3), 4))
 
 
 def recurrence(x: torch.Tensor) -> Any:

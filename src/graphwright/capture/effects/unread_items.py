@@ -1,4 +1,4 @@
-"""Lists of the run that a capture made and of which some items are never read: what is written there is removed."""
+"""What a capture made and nothing reads: items of lists of the run, and values that loops carry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import cond, for_loop, transformed, while_loop
+from graphwright.ops import cond, for_loop, is_loop, loop_parts, transformed, while_loop
 
 
 @dataclasses.dataclass(eq=False)
@@ -28,6 +28,61 @@ def drop_unread_items(graph: Graph) -> bool:
         if is_there and _collect(node, uses):
             changed |= _drop(node, uses)
     return changed
+
+
+def drop_unread_carried(graph: Graph) -> bool:
+    """Remove the values that loops carry though nothing reads them; return whether there were any.
+
+    The last loop comes first. Such is the variable of `for i in ...` where there are two of these loops.
+    """
+    changed = False
+    for node in [node for node in graph.all_nodes_now() if is_loop(node)][::-1]:
+        items = [user for user in node.users if user.target is operator.getitem and user.args[0] is node]
+        if node._position is None or len(items) != len(node.users):
+            continue
+        read = {item.args[1] for item in items if item.users}
+        unread = [number for number in range(len(loop_parts(node).carried)) if number not in read]
+        for number in [number for number in unread if _is_only_carried(node, number)][::-1]:
+            _drop_carried(node, items, number)
+            changed = True
+    return changed
+
+
+def _carried_input(node: Node, body: Graph, number: int) -> Node:
+    parts, inputs = loop_parts(node), [inner for inner in body.nodes if inner.op == "placeholder"]
+    return inputs[len(inputs) - len(parts.operands) - len(parts.carried) + number]
+
+
+def _is_only_carried(node: Node, number: int) -> bool:
+    """Tell whether no iteration reads a carried value, but to hand it on as it is."""
+    parts = loop_parts(node)
+    for body in bodies_of(node):
+        value = _carried_input(node, body, number)
+        given = parts.given if body is parts.body else ()
+        is_handed_on = bool(given) and given[number] is value and [each is value for each in given].count(True) == 1
+        rest = [user for user in value.users if user.op != "output" or parts.stop is value]
+        if rest or (value.users and not is_handed_on):
+            return False
+    return True
+
+
+def _drop_carried(node: Node, items: list[Node], number: int) -> None:
+    parts = loop_parts(node)
+    output = parts.body.output_node()
+    given: Any = list(output.args[0])
+    del given[number + parts.breaks]
+    output.args = (tuple(given),)
+    for body in bodies_of(node):
+        body.erase_node(_carried_input(node, body, number))
+    args = list(node.args)
+    args[2] = parts.carried[:number] + parts.carried[number + 1 :]
+    node.args = tuple(args)
+    for item in [item for item in items if item._position is not None]:
+        place: Any = item.args[1]
+        if place == number:
+            item.graph.erase_node(item)
+        elif place > number:
+            item.args = (node, place - 1)
 
 
 def _collect(value: Node, uses: _Uses) -> bool:

@@ -14,6 +14,7 @@ from graphwright.errors import GraphwrightError
 
 if TYPE_CHECKING:
     from graphwright.capture.proxies.object_proxy import ObjectProxy
+    from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.regions import Region
     from graphwright.capture.state.rungs import HasTruth, Raisable
 
@@ -38,6 +39,7 @@ def run_plainly(
             for kinds, handler in handlers:
                 if kinds is None or isinstance(error, kinds()):
                     recorder = running()
+                    _see_unbound(recorder, error)
                     left = handler(error if recorder is None else recorder.questions.messages.received(error))
                     break
             else:
@@ -49,6 +51,14 @@ def run_plainly(
             return True
         raise
     return left if final is None else either_leaves(final(), giving(left), names)
+
+
+def _see_unbound(recorder: Capture | None, error: BaseException) -> None:
+    """Have a loop run plainly, of which an iteration finds a variable without a value: the next may find it has one."""
+    if recorder is not None and isinstance(error, NameError):
+        restart = recorder.questions.refusals.unroll_around("it catches that a variable has no value")
+        if restart is not None:
+            raise recorder.questions.restart(restart)
 
 
 def either_leaves(left: HasTruth, more: Callable[[], Any] | None, names: tuple[str, ...]) -> Any:

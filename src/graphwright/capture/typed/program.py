@@ -18,7 +18,7 @@ from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.hook_effects import HookEffects, hooks_of
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.tags import Tags
-from graphwright.capture.effects.unread_items import drop_unread_items
+from graphwright.capture.effects.unread_items import drop_unread_carried, drop_unread_items
 from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.flow.shared_ends import forget_tensors, share_ends
 from graphwright.capture.ladder.refuse import DataQuestion
@@ -161,6 +161,8 @@ class Program:
                 erase_unused(graph)
             forget_tensors(graph)
         while drop_unread_items(graph) or (plan.leaves_copies and drop_unused_inputs(graph)):
+            erase_unused(graph)
+        while drop_unread_carried(graph):
             erase_unused(graph)
         graph.lint()
         if run.recorder.reads is not None:
