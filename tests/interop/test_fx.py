@@ -78,6 +78,24 @@ def test_branches_on_the_mode_are_decided_and_checked() -> None:
     assert from_fx(fx.train()).training
 
 
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return gradient / 2
+
+
+def test_autograd_functions_keep_their_backward_and_come_back() -> None:
+    captured = trace(lambda x: Halved.apply(x) + 1, (torch.ones(2),))
+    x = torch.ones(2, requires_grad=True)
+    there = to_fx(captured)
+    assert torch.equal(torch.autograd.grad(there(x).sum(), x)[0], torch.full((2,), 0.5))
+    assert [node.target for node in from_fx(there).graph.nodes].count(Halved.apply) == 1
+
+
 @dataclasses.dataclass
 class Scale:
     by: float
