@@ -160,3 +160,57 @@ def test_several_forks_in_a_row_are_branches_in_a_row() -> None:
 def test_so_it_is_when_the_program_is_captured_again() -> None:
     first = graphwright.trace(Twice().eval(), (X,))
     assert graphwright.trace(Twice().eval(), (X,)).code == first.code
+
+
+class FirstCall(nn.Module):
+    """Its first call makes a table, which is kept where the call ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.table = nn.Linear(2, 2), nn.Linear(2, 2), None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        if self.table is None:
+            self.table = [torch.arange(2.0)]
+        y = self.second(y + self.table[0])
+        return y.relu().cos().sin().exp()
+
+
+def test_what_the_first_call_makes_is_asked_for_where_it_matters() -> None:
+    gm = graphwright.trace(FirstCall(), (X,))
+    assert calls(gm).count("second") == 1 and not gm.report.forks
+    assert gm.code.count("if is_none:") == 2
+    module = FirstCall()
+    module.load_state_dict(gm.state_dict())
+    for _ in range(3):
+        torch.testing.assert_close(gm(X), module(X))
+    gm.table = module.table = [torch.full((2,), 7.0)]
+    torch.testing.assert_close(gm(X), module(X))
+
+
+def flag_written(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    y: Any = x.flatten() if flag else x
+    z = y.view(2, -1).sin().cos().exp().tanh()
+    flag.logical_not_()
+    z = z.relu() if y.dim() == 1 else z.neg()
+    return z.sigmoid().sqrt()
+
+
+def test_what_decides_is_asked_once() -> None:
+    gm = graphwright.trace(flag_written, (X, torch.tensor(True)))
+    assert calls(gm).count("sigmoid") == calls(gm).count("sin") == 1 and calls(gm).count(cond) == 2
+    for truth in (True, False):
+        torch.testing.assert_close(gm(X, torch.tensor(truth)), flag_written(X, torch.tensor(truth)))
+
+
+def two_ways(x: torch.Tensor) -> torch.Tensor:
+    y: Any = x.flatten() if x.sum() > 0 else x
+    scale = torch.ones(y.shape[0]) if y.dim() == 1 else torch.zeros(3)
+    z = y.view(2, -1).sin().cos().exp().tanh().neg()
+    return z * scale.sum() if y.dim() == 1 else z - scale.mean()
+
+
+def test_what_one_side_alone_has_is_no_value_of_the_branch() -> None:
+    gm = captured(two_ways, X)
+    assert calls(gm).count("sin") == 2

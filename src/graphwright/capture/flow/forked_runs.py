@@ -67,6 +67,7 @@ def merge(run: Run, other: Run, number: int) -> None:
     bodies = [_body(list(operands), tails[0], {}), _body(list(operands), tails[1], {b: a for a, b in same.items()})]
     for node in reversed(tails[0]):
         graph.erase_node(node)
+        graph._namespace.release(node.name)  # both ways may come to do it once, under that name
     if not fork.answer:
         bodies.reverse()
     node = graph.create_node("call_function", cond, (fork.pred, *bodies, tuple(operands)), {}, "result")

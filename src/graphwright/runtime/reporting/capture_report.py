@@ -223,11 +223,9 @@ def mark_opaque(node: Node, calls: int) -> None:
     node.meta[_OPAQUE] = calls
 
 
-def mark_fork(node: Node, is_one: bool = True) -> None:
-    """Note whether a branch is one from which on the program has two ends."""
-    node.meta.pop(_FORK, None)
-    if is_one:
-        node.meta[_FORK] = True
+def mark_fork(node: Node) -> None:
+    """Note that a branch is one from which on the program has two ends."""
+    node.meta[_FORK] = True
 
 
 def is_fork(node: Node) -> bool:
