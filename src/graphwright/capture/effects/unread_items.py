@@ -7,7 +7,9 @@ import operator
 from typing import Any
 
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import cond, for_loop, is_loop, loop_parts, transformed, while_loop
+from graphwright.ops import cond, for_loop, loop_parts, transformed, while_loop
+
+_LOOPS = (for_loop, while_loop)
 
 
 @dataclasses.dataclass(eq=False)
@@ -36,7 +38,7 @@ def drop_unread_carried(graph: Graph) -> bool:
     The last loop comes first. Such is the variable of `for i in ...` where there are two of these loops.
     """
     changed = False
-    for node in [node for node in graph.all_nodes_now() if is_loop(node)][::-1]:
+    for node in [node for node in graph.all_nodes_now() if node._target in _LOOPS][::-1] if graph.has_bodies else ():
         items = [user for user in node.users if user.target is operator.getitem and user.args[0] is node]
         if node._position is None or len(items) != len(node.users):
             continue
