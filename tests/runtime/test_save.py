@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import subprocess
 import sys
 import types
@@ -559,6 +560,15 @@ def test_a_namespace_is_all_there(tmp_path: Path) -> None:
     gm.box = types.SimpleNamespace(size=2)
     assert graphwright.save(gm, tmp_path / "model.gw", strict=True) == []
     assert graphwright.load(tmp_path / "model.gw").box == gm.box
+
+
+def test_what_is_no_path_is_told() -> None:
+    gm = graphwright.trace(nn.Linear(2, 3), torch.ones(1, 2))
+    nothing: Any = io.BytesIO()
+    with pytest.raises(ExportError, match=r"a BytesIO is no path of a file\n  fix: give one"):
+        graphwright.save(gm, nothing)
+    with pytest.raises(LoadError, match=r"a BytesIO is no path of a file\n  fix: write what it holds to a file"):
+        graphwright.load(nothing)
 
 
 def test_a_name_that_no_file_may_have_is_told_when_it_is_saved(tmp_path: Path) -> None:

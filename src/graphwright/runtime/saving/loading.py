@@ -64,6 +64,10 @@ def load(path: str | os.PathLike[str], allow: Iterable[str] = ()) -> GraphModule
 
     Raises LoadError for a file that is damaged, is of another version, or names what is not allowed.
     """
+    given: object = path
+    if not isinstance(given, str | os.PathLike):
+        what = f"a {type(path).__name__} is no path of a file"
+        raise LoadError(what, fix="write what it holds to a file, and load that")
     is_summed, program, tensors = _read(path)
     check_bounds(program)
     if type(program) is not dict or type(program.get("format")) is not int:

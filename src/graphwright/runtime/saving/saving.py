@@ -75,6 +75,9 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False, as_p
     """
     if not isinstance(gm, GraphModule):
         raise ExportError(f"a {type(gm).__name__} has no graph", fix="capture it first: graphwright.trace(model, args)")
+    given: object = path
+    if not isinstance(given, str | os.PathLike):
+        raise ExportError(f"a {type(path).__name__} is no path of a file", fix='give one: save(gm, "model.gw")')
     form = entry_points_of(gm)["forward"].form if "forward" in entry_points_of(gm) else None
     writer = _ModuleWriter(gm if form is None or form.instead_of_saving else without_forms(gm), as_plain)
     program = writer.program()
