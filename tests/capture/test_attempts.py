@@ -292,3 +292,17 @@ def test_a_loop_in_a_try_returns_from_the_function(door: Any) -> None:
     for value in (0.2, 1.0, 9.0, -1.0, -9.0):
         x = torch.full((2,), value)
         assert torch.equal(gm(x), program(x))
+
+
+def test_the_text_of_a_caught_error_is_all_that_is_read_of_it() -> None:
+    def program(x: torch.Tensor) -> Any:
+        try:
+            if x.shape[0] > 3:
+                raise ValueError("too long")
+            return x
+        except ValueError as error:
+            return str(error)
+
+    gm = trace(program, (torch.ones(3),))
+    assert ".args" not in gm.code
+    assert gm(torch.ones(4)) == "too long"

@@ -251,7 +251,8 @@ def text_of(recorder: Capture, value: Any, function: Callable[[Any], str] = str)
 
 def text_of_error(error: Any) -> Any:
     """`str(error)`, where that is a text of the run; None of all else."""
-    if not isinstance(error, BaseException) or len(error.args) != 1:
+    stands_for_one = isinstance(error, BaseException) and BaseException not in type(error).__mro__
+    if stands_for_one or not isinstance(error, BaseException) or len(error.args) != 1:
         return None
     if type(error.args[0]) is not RunText and not isinstance(error.args[0], Proxy):
         return None
