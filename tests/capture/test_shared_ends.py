@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import graphwright
-from graphwright.ops import cond, for_loop
+from graphwright.ops import cond, enter_context, for_loop
 
 X = torch.tensor([[0.3, 0.1], [0.2, 0.4], [0.5, 0.6], [0.1, 0.7]])
 
@@ -214,3 +214,29 @@ def two_ways(x: torch.Tensor) -> torch.Tensor:
 def test_what_one_side_alone_has_is_no_value_of_the_branch() -> None:
     gm = captured(two_ways, X)
     assert calls(gm).count("sin") == 2
+
+
+def two_contexts(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        context, y = torch.autocast("cpu", dtype=torch.bfloat16), x.flatten()
+    else:
+        context, y = torch.autocast("cpu", enabled=False), x
+    with context:
+        z = y.view(2, -1).sin().cos().exp().tanh()
+        z = (z @ z.transpose(0, 1)).relu()
+    return z.float().sigmoid()
+
+
+def one_context(x: torch.Tensor) -> torch.Tensor:
+    y: Any = x.flatten() if x.sum() > 0 else x
+    z = y.view(2, -1).sin().cos().exp().tanh().neg()
+    with torch.no_grad():
+        z = z.relu() if y.dim() == 1 else z.exp()
+    return z.sigmoid()
+
+
+@pytest.mark.parametrize(("program", "entered"), [(two_contexts, 2), (one_context, 1)])
+def test_what_a_with_encloses_stays_inside(program: Callable[..., Any], entered: int) -> None:
+    gm = captured(program, X)
+    assert calls(gm).count(enter_context) == gm.code.count("    with torch.") == entered
+    assert calls(gm).count("sin") == entered and calls(gm).count("sigmoid") == entered

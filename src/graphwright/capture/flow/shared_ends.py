@@ -26,7 +26,7 @@ import torch
 
 from graphwright.capture.state.tensor_proxy import Noted
 from graphwright.ir import ATOMS, Argument, Graph, NestedGraph, Node, bodies_of, map_arg, nodes_in
-from graphwright.ops import cond, write_branch
+from graphwright.ops import cond, exit_context, write_branch
 from graphwright.runtime import is_fork, mark_fork
 from graphwright.source import is_returned
 
@@ -179,14 +179,22 @@ def _not_to_share(parts: Parts, inputs: Mapping[Node, Node], may_be_none: bool) 
     apart: set[float] = {number for number, part in enumerate(parts) if isinstance(part, _Apart)}
     partner = _partners(parts, inputs)
     wrong: set[Node] = set()
+
+    def stay_together(first: int, last: int) -> None:
+        between = [part for part in parts[first : last + 1] if not isinstance(part, _Apart)]
+        wrong.update(step.one for part in between for step in part)
+
+    for node, number in _places(parts).items():
+        entered = int(place.get(node.args[0], number)) if node.target is exit_context else number
+        if entered != number and not apart.isdisjoint((entered, number)):  # one `with` encloses what is done in it
+            stay_together(entered, number)
     is_long = sum(len(part) for part in parts if not isinstance(part, _Apart)) >= _LONG
     for number, part in enumerate(parts):
         if isinstance(part, _Apart):
             for read in _all_read((*part.one, *part.other)):
                 made = place.get(read, number)
                 if made < number and made in apart and not may_be_none and not _is_attribute(read):
-                    between = [each for each in parts[int(made) : number] if not isinstance(each, _Apart)]
-                    wrong.update(step.one for each in between for step in each)
+                    stay_together(int(made), number)
             continue
         for i, step in enumerate(part, 1):
             if any(partner.get(a) is not b and not _can_join(a, b, place, apart) for a, b in step.read):
