@@ -7,6 +7,7 @@ import io
 import subprocess
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -329,13 +330,30 @@ def test_hooks_of_modules_that_stay_whole(tmp_path: Path) -> None:
     assert all("state_dict" in line for line in left_out)
 
 
+@pytest.mark.parametrize("path", ["", "1", "1.0"])
+@pytest.mark.parametrize(
+    "register", ["register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"]
+)
+def test_a_warning_says_that_hooks_of_calls_are_left_out(tmp_path: Path, path: str, register: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU()))
+    gm = graphwright.trace(model, torch.ones(2, 3), leaf_modules=[nn.Sequential])
+    getattr(gm.get_submodule(path), register)(lambda *args: None)
+    with pytest.warns(UserWarning, match="model.gw runs without hooks: .*strict=True") as told:
+        left_out = graphwright.save(gm, tmp_path / "model.gw")
+    assert len(left_out) == len(told) == 1
+    with pytest.raises(ExportError, match="hook"):
+        graphwright.save(gm, tmp_path / "model.gw", strict=True)
+
+
 def test_hooks_whose_code_is_in_the_graph_need_not_be_in_the_file(tmp_path: Path) -> None:
     model, x = nn.Sequential(saved_models.Twice(), nn.ReLU()), torch.randn(2, 3)
     seen: list[str] = []
     model[0].register_forward_hook(lambda module, args, output: output + len(seen))
     model[0].register_forward_hook(saved_models.doubled)
     gm = graphwright.trace(model, (x,))
-    left_out = graphwright.save(gm, tmp_path / "model.gw")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        left_out = graphwright.save(gm, tmp_path / "model.gw")
     assert [line.partition(":")[0] for line in left_out] == ["0._forward_hooks"]
     again = graphwright.load(tmp_path / "model.gw", allow=ALLOWED)
     assert torch.equal(again(x), model(x))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False, as_p
 
     The file holds the graph, the tree of modules with their classes by name, their plain attributes, and all tensors.
     There is no pickle in it, and no code. What is no plain data - a lambda, an open file, a lock, a hook that no module
-    holds by name - is left out, and answered as a list of lines "where: what"; `strict=True` refuses it instead.
+    holds by name - is left out, and answered as a list of lines "where: what"; `strict=True` refuses it instead. Where
+    hooks of calls are left out, a warning says so: what is loaded may compute something else.
     An earlier file is replaced at the end, in one step, and keeps its permissions; a link is followed. Tensors are
     stored as those of the CPU. `load` notices each byte that is not as it was written.
 
@@ -88,6 +90,12 @@ def save(gm: nn.Module, path: str | os.PathLike[str], strict: bool = False, as_p
         )
     text = json.dumps(program, separators=(",", ":"), allow_nan=False)
     save_tensors(writer.stored, Path(path), {NOTE: text})
+    if writer.left_hooks:
+        warnings.warn(
+            f"what is loaded from {os.fspath(path)} runs without hooks: {'; '.join(writer.left_hooks)} - "
+            "a file holds functions that can be imported alone; strict=True refuses to leave any out",
+            stacklevel=2,
+        )
     return writer.left_out
 
 
@@ -96,6 +104,8 @@ class _ModuleWriter:
 
     def __init__(self, root: nn.Module, as_plain: bool) -> None:
         self.stored: dict[str, torch.Tensor] = {}
+        self.left_hooks: list[str] = []  # of what is left out, that which acts in a call
+        self._called = _called(root)
         self._as_plain = as_plain
         self._modules: list[tuple[nn.Module, str]] = []
         self._missing: dict[tuple[int, str], str] = {}  # why an attribute is not in the file, by its module and name
@@ -105,7 +115,7 @@ class _ModuleWriter:
         self._values = PlainWriter(self._number, self._tensor)
         self._graphs = GraphWriter(self._values)
         self._shared: dict[int, tuple[int, str]] = {}  # where in the file a graph is that modules share: module, name
-        self._needed = _classes_needed(root)
+        self._needed = self._called | _classes_read(root)
         for path, module in root.named_modules():
             self._number(module, path)
         for path, module in root.named_modules():  # so that tensors have the names of the state_dict
@@ -260,7 +270,7 @@ class _ModuleWriter:
             return self._values.name(nn.Module)
 
     def _hooks(self, module: nn.Module, prefix: str) -> list[list[Any]]:
-        written = []
+        written, left = [], []
         for table in _HOOKS:
             for key, hook in module.__dict__[table].items():
                 try:
@@ -270,10 +280,13 @@ class _ModuleWriter:
                     always = key in module.__dict__.get(f"{table}_always_called", ())
                     written.append([table, value, key in module.__dict__[f"{table}_with_kwargs"], always])
                 except NotPlain as error:
-                    self.left_out.append(f"{prefix}{table}: {error}")
+                    left.append(f"{prefix}{table}: {error}")
         for table in _OTHER_HOOKS:
             if module.__dict__.get(table):
-                self.left_out.append(f"{prefix}{table}: {len(module.__dict__[table])} hooks")
+                left.append(f"{prefix}{table}: {len(module.__dict__[table])} hooks")
+        self.left_out.extend(left)
+        if not prefix or any(prefix.startswith(f"{path}.") for path in self._called):  # else their code is in the graph
+            self.left_hooks += [line for line in left if "state_dict" not in line]
         return written
 
     def _lost_hooks(self, module: nn.Module, path: str, table: str) -> list[str]:
@@ -406,8 +419,8 @@ def _lists(hooks: Any) -> list[list[Any]]:
     return [hooks.create, hooks.erase, hooks.replace, hooks.deepcopy]
 
 
-def _classes_needed(root: nn.Module) -> set[str]:
-    """The paths of modules that programs of a tree need the classes of: they call them, or read what a class has."""
+def _classes_read(root: nn.Module) -> set[str]:
+    """The paths of modules of which programs of a tree read what a class has."""
     paths = set()
     for prefix, module in root.named_modules():
         if not isinstance(module.__dict__.get(_STATE), State):
@@ -415,14 +428,24 @@ def _classes_needed(root: nn.Module) -> set[str]:
         state: State = module.__dict__[_STATE]
         for graph in (state.graph, *(entry.graph for entry in state.entries.values())):
             for node in graph.all_nodes():
-                if node.op == "call_module":
-                    paths.add(f"{prefix}.{node.target}" if prefix else str(node.target))
-                elif node.op == "get_attr":
+                if node.op == "get_attr":
                     owner, _, name = str(node.target).rpartition(".")
                     kind = type(module.get_submodule(owner)) if _holds(module, owner) else nn.Module
                     if hasattr(kind, name) and not hasattr(nn.Module, name):
                         paths.add(".".join(part for part in (prefix, owner) if part))
     return paths
+
+
+def _called(root: nn.Module) -> set[str]:
+    """The paths of modules that programs of a tree call."""
+    return {
+        f"{prefix}.{node.target}" if prefix else str(node.target)
+        for prefix, module in root.named_modules()
+        if isinstance(state := module.__dict__.get(_STATE), State)
+        for graph in (state.graph, *(entry.graph for entry in state.entries.values()))
+        for node in graph.all_nodes()
+        if node.op == "call_module"
+    }
 
 
 def _holds(module: nn.Module, path: str) -> bool:
