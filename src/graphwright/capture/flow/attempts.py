@@ -510,6 +510,8 @@ class Attempts(MadeErrors):
     def attribute(self, error: ObjectProxy, name: str) -> Any:
         """An attribute of an error: what it is like, all that are raised there have to agree on."""
         examples, place, _ = self._caught[object_node(error)]
+        if name == "__cause__":
+            raise self.given_up(place, "a handler reads what an error was raised from")
         forms = {_form(getattr(example, name, None)) for example in examples}
         if len(forms) > 1:
             raise self.given_up(place, "a handler reads what not all errors have")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from graphwright.capture.proxies.growing import is_growing
+from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -213,3 +214,14 @@ def is_foreign(function: Callable[..., Any]) -> bool:
     """Tell whether a function takes arrays, which a tensor of the program is none of."""
     home = getattr(function, "__module__", None) or type(function).__module__
     return str(home).partition(".")[0] == "numpy"
+
+
+def text_of_error(error: Any) -> Any:
+    """`str(error)`, where that is a text of the run; None of all else."""
+    if type(error) is ObjectProxy:
+        error = object_example(error)  # whose args are read, not those of the run
+    if not isinstance(error, BaseException) or len(error.args) != 1:
+        return None
+    if type(error.args[0]) is not RunText and not isinstance(error.args[0], Proxy):
+        return None
+    return error.args[0] if type(error).__str__ is BaseException.__str__ else None

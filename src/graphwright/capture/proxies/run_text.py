@@ -249,16 +249,6 @@ def text_of(recorder: Capture, value: Any, function: Callable[[Any], str] = str)
     return _made(recorder, node, hint if hint is UNKNOWN else function(hint), [value])
 
 
-def text_of_error(error: Any) -> Any:
-    """`str(error)`, where that is a text of the run; None of all else."""
-    stands_for_one = isinstance(error, BaseException) and BaseException not in type(error).__mro__
-    if stands_for_one or not isinstance(error, BaseException) or len(error.args) != 1:
-        return None
-    if type(error.args[0]) is not RunText and not isinstance(error.args[0], Proxy):
-        return None
-    return error.args[0] if type(error).__str__ is BaseException.__str__ else None
-
-
 def joined_texts(recorder: Capture, between: str, texts: Iterable[Any]) -> Any:
     """`between.join(texts)` of texts of the run."""
     arguments = (between, recorder.argument(texts))

@@ -17,8 +17,8 @@ from graphwright.capture.containers.tables import make_text
 from graphwright.capture.conversion.conversion import OF_SYMBOLS, is_standard
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.numbers.classes import ask_class, is_told_by, take_for_tensor
-from graphwright.capture.proxies.object_proxy import ObjectProxy, kind_of
-from graphwright.capture.proxies.run_text import formatted, text_of, text_of_error
+from graphwright.capture.proxies.object_proxy import ObjectProxy, kind_of, text_of_error
+from graphwright.capture.proxies.run_text import formatted, text_of
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
@@ -114,8 +114,9 @@ def of_handled(error: Any, name: str) -> Any:
     if name == "__class__":
         found = of_error(recorder, type, (error,), {})
         return type(error) if found is NotImplemented else found
-    if name == "__cause__" and type(error) is not ObjectProxy:
-        cause = error.__cause__
+    if name == "__cause__":
+        is_of_run = type(error) is ObjectProxy
+        cause = with_examples(recorder).attempts.attribute(error, name) if is_of_run else error.__cause__
         return None if cause is None else recorder.questions.messages.received(cause)
     refused = CaptureError(
         f"the program reads {name} of an error that it caught, which a captured program does not keep",

@@ -21,9 +21,9 @@ from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
 from graphwright.capture.containers.tables import grow, make_text
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.object_proxy import holds_objects
+from graphwright.capture.proxies.object_proxy import holds_objects, text_of_error
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, percent, text_of_error
+from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, percent
 from graphwright.capture.python.messages import told_percent
 from graphwright.capture.python.number_calls import chosen
 from graphwright.capture.python.own_texts import with_own_percents, with_own_texts

@@ -18,7 +18,8 @@ from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.flow.deciding import branch, recorder_of
 from graphwright.capture.outside.said import CHECKS, print_elsewhere
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.run_text import RunText, is_of_run, percent, text_of_error
+from graphwright.capture.proxies.object_proxy import text_of_error
+from graphwright.capture.proxies.run_text import RunText, is_of_run, percent
 from graphwright.capture.python.message_texts import Text
 from graphwright.capture.python.own_texts import with_own_texts
 from graphwright.capture.python.statements import raising
