@@ -9,6 +9,7 @@ be stopped for ever. What a handler or a `finally` does on the way out is done w
 from __future__ import annotations
 
 import contextlib
+import opcode
 import sys
 import threading
 import traceback
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _thread = threading.local()
 _outside: ContextVar[list[Context]] = ContextVar("_outside")  # what the program starts with
 _UNSET = object()
+_CATCHES = opcode.opmap.get("PUSH_EXC_INFO")  # where a handler begins
 _MOST_TIMES = 100  # so often what handlers call may go on; then they are left, too
 
 
@@ -210,16 +212,21 @@ class leaving:
         sys.setprofile(_returned)
 
     def _line(self, frame: FrameType, event: str, argument: object) -> Any:
-        if event == "line" and self._pending is not None and not self._is_handled():
+        if event == "line" and self._pending is not None and not self._is_handled(frame):
             raise self._pending
         return self._line
 
-    def _is_handled(self) -> bool:
-        """Tell whether this runs in a handler of what stops the capture, or in one of what failed there."""
-        error = sys.exc_info()[1] if self._times < _MOST_TIMES else None
+    def _is_handled(self, frame: FrameType) -> bool:
+        """Tell whether this runs in a handler of what stops the capture, or in one of what failed there.
+
+        Where a handler begins, it does not have its error yet, and would never be done with what is raised there.
+        """
+        if self._times >= _MOST_TIMES:
+            return False
+        error = sys.exc_info()[1]
         while error is not None and error is not self._pending:
             error = error.__context__
-        return error is not None
+        return error is not None or frame.f_code.co_code[frame.f_lasti] == _CATCHES
 
 
 def _unheard(frame: FrameType, event: str, argument: object) -> None:
