@@ -158,10 +158,10 @@ def swallowed_where_an_array_is_made(x: Tensor) -> Tensor:
     ],
 )  # fmt: skip
 def test_a_program_that_swallows_what_stops_it_is_left(program, door) -> None:
-    watched = sys.gettrace(), sys.getprofile()
+    watched, handled = (sys.gettrace(), sys.getprofile()), sys.exc_info()[1]
     gm = door(program)
     assert (sys.gettrace(), sys.getprofile()) == watched
-    assert sys.exc_info() == (None, None, None) or program is swallowed_by_a_stack_of_contexts
+    assert sys.exc_info()[1] is handled or program is swallowed_by_a_stack_of_contexts
     for x in (torch.ones(2), -torch.ones(2), torch.arange(3.0)):
         if program is not swallowed_in_a_generator or len(x) == 2:
             torch.testing.assert_close(gm(x), program(x), rtol=0, atol=0)
