@@ -16,13 +16,13 @@ class CopiedCall:
     The arguments of the node are two tuples: what the original uses of the graph around it, and what the copy uses in
     place of that. `nodes` are those of the original, which are in the same graph: one list for all copies. `results`
     has the values of the copy by those of the original: the node itself, or its items. `write` writes it out, before
-    its node: what stands for the node and its items is nodes like those of the original then.
+    its node: what stands for the node and its items is nodes like those of the original then, which it answers.
     """
 
     key: str
     original: str
     nodes: list[Node]
-    write: Callable[[Node], None]
+    write: Callable[[Node], dict[Node, Node]]
     results: dict[Node, Node] = dataclasses.field(default_factory=dict)
 
     def add_after(self, node: Node, made: Sequence[Node]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphwright.capture.effects.alike_modules import is_below
 from graphwright.capture.state.tidy import may_be_erased
-from graphwright.capture.typed.module_calls import keep_module_calls
+from graphwright.capture.typed.module_calls import keep_module_calls, scopes_of
 from graphwright.hierarchy import CopiedCall, copied_call, instead_of
 from graphwright.ir import ATOMS, Graph, Node, candidate_for, map_arg
 from graphwright.source import CallSite, Scope
@@ -68,8 +68,8 @@ class Copying:
         self.copied |= target.results
         return made
 
-    def _write_out(self, stands: Node) -> None:
-        """Make all nodes in place of the one that stands for them; what it gave has the names of before."""
+    def _write_out(self, stands: Node) -> dict[Node, Node]:
+        """Make all nodes in place of the one that stands for them; answer, for what it gave, what has its name now."""
         copied, graph = copied_call(stands), stands.graph
         assert copied is not None
         self.copied = instead_of(stands)
@@ -80,6 +80,7 @@ class Copying:
                 made, name = self.copied[old], new.name
                 new.replace_all_uses_with(made)
                 new.name, made.name = f"{name}_copied", name
+        return {new: self.copied[old] for old, new in copied.results.items() if not new._erased}
 
     def nodes(self) -> list[Node]:
         """Copy all nodes that are there."""
@@ -185,14 +186,19 @@ def drop_unused_inputs(graph: Graph) -> bool:
 def write_out(graph: Graph) -> dict[Node, Node]:
     """Write out all copied calls of a graph; give the node that is now the last of each, for the nodes that go."""
     last: dict[Node, Node] = {}
+    made: dict[Node, Node] = {}
     for node in list(graph.nodes):
         copied = copied_call(node)
         if copied is not None:
-            copied.write(node)
+            made |= copied.write(node)
             gone = [node, *[item for item in copied.results.values() if item is not node and not item._erased]]
             last |= dict.fromkeys(gone, node.prev)
             for each in reversed(gone):
                 graph.erase_node(each)
     if last:
+        for scope in scopes_of(graph):
+            args, kwargs = scope.passed
+            scope.passed = _renamed(args, made), {name: _renamed(value, made) for name, value in kwargs.items()}
+            scope.given = _renamed(scope.given, made)
         keep_module_calls(graph)
     return last

@@ -48,7 +48,7 @@ def _nodes(value: Any) -> Any:
 def keep_module_calls(graph: Graph) -> None:
     """Keep with a graph what the calls of its program's modules got and gave, by the names of its values."""
     calls = {}
-    for scope in _scopes(graph):
+    for scope in scopes_of(graph):
         args, kwargs = scope.passed
         if args or kwargs or scope.given is not None:
             named = {**dict(zip(_parameters(scope.kind), args, strict=False)), **kwargs}
@@ -59,7 +59,8 @@ def keep_module_calls(graph: Graph) -> None:
     keep_calls(graph, calls)
 
 
-def _scopes(graph: Graph) -> Iterator[Scope]:
+def scopes_of(graph: Graph) -> Iterator[Scope]:
+    """The calls of modules in which the nodes of a graph were made, and those around them."""
     seen: set[int] = set()
     for node in graph.all_nodes_now():
         scope = getattr(node._origin, "scope", None)
