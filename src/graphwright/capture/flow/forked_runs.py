@@ -60,9 +60,10 @@ def merge(run: Run, other: Run, number: int) -> None:
     operands: dict[Node, None] = {}
     tails = [_tail(graph, fork.after), _tail(other.root.graph, its.after)]
     for nodes, known in ((tails[0], None), (tails[1], same)):
+        inside = set(nodes)
         for node in nodes:
             for used in node.all_input_nodes:
-                if used not in nodes:
+                if used not in inside:
                     operands[used if known is None else known[used]] = None
     bodies = [_body(list(operands), tails[0], {}), _body(list(operands), tails[1], {b: a for a, b in same.items()})]
     for node in reversed(tails[0]):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import difflib
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -179,10 +180,11 @@ def _not_to_share(parts: Parts, inputs: Mapping[Node, Node], may_be_none: bool) 
     apart: set[float] = {number for number, part in enumerate(parts) if isinstance(part, _Apart)}
     partner = _partners(parts, inputs)
     wrong: set[Node] = set()
+    opened = [0] * (len(parts) + 1)  # by part: how many spans that stay together begin there, less those that end
 
     def stay_together(first: int, last: int) -> None:
-        between = [part for part in parts[first : last + 1] if not isinstance(part, _Apart)]
-        wrong.update(step.one for part in between for step in part)
+        opened[first] += 1
+        opened[last + 1] -= 1
 
     for node, number in _places(parts).items():
         entered = int(place.get(node.args[0], number)) if node.target is exit_context else number
@@ -204,6 +206,9 @@ def _not_to_share(parts: Parts, inputs: Mapping[Node, Node], may_be_none: bool) 
                 apart.add(where)
         is_between = number < len(parts) - 1 and (number > 1 or any(parts[0]))
         if is_between and len(part) < _LEAST and not (is_long and any(step.one.op == "call_module" for step in part)):
+            wrong.update(step.one for step in part)
+    for part, around in zip(parts, itertools.accumulate(opened), strict=False):
+        if around and not isinstance(part, _Apart):
             wrong.update(step.one for step in part)
     return wrong
 
