@@ -16,6 +16,7 @@ from torch import nn
 from graphwright import Graph, Node, symbolic_trace, trace
 from graphwright.codegen import compile_source, graph_to_readable_source, graph_to_source
 from graphwright.codegen.readable import nesting
+from graphwright.codegen.readable.callees import Callees
 from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Origin, nodes_in
 from graphwright.ops import cond, enter_context, exit_context, unpack
@@ -102,6 +103,14 @@ def test_paths_use_the_subscripts_that_containers_have() -> None:
         *("self.layers[1](x)", 'getattr(self.heads, "0")(x)', "self.heads['not a name'](x)", "self.heads.plain(x)"),
         'getattr(self.odd, "0")(x)',
     ]
+
+
+@pytest.mark.parametrize("name", ["self", "this", "module", "root", "a", "b"])  # which is looked for first is by chance
+def test_paths_may_have_the_name_of_the_module_inside(name: str) -> None:
+    callees = Callees()
+    called = callees.mark("drop", f"{name}.drop")
+    read = callees.mark(f"layer.{name}.drop", f"{name}.layer.{name}.drop", is_read=True)
+    assert callees.shown(f"{called}(x, {read}.p)") == f"{name}.drop(x, {name}.layer.{name}.drop.p)"
 
 
 def test_modules_are_read_in_the_tables_that_have_them() -> None:

@@ -70,7 +70,7 @@ class Callees:
 
 def _written(text: str, texts: dict[str, str]) -> str:
     for start in _starts(texts):  # which the search for them begins with
-        pattern = rf"{start}[\w{_MARK}]*"
+        pattern = rf"{start}(?<![\w{_MARK}{_READ}]{start})[\w{_MARK}]*"  # not inside of another: a path may say `self`
         text = re.sub(pattern, lambda found: texts.get(found[0], found[0]), text)
     return text
 
