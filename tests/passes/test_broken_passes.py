@@ -10,7 +10,7 @@ from tests.passes.test_regions import holds_at_random
 
 from graphwright.ir import Graph, Node
 from graphwright.ops import cond, for_loop, is_loop, loop_parts
-from graphwright.passes.support.bodies import add_operand, inputs_of, own_bodies, regions_in, substitute
+from graphwright.passes.support.bodies import add_operand, own_bodies, regions_in, substitute
 from graphwright.runtime import graph_of
 
 
@@ -24,7 +24,7 @@ def takes_the_other_side(gm: Any) -> None:
 
 def carried(loop: Node) -> list[Node]:
     parts = loop_parts(loop)
-    return inputs_of(parts.body)[1 if loop.target is for_loop else 0 :][: len(parts.carried)]
+    return parts.body.placeholders()[1 if loop.target is for_loop else 0 :][: len(parts.carried)]
 
 
 def moves_out_what_changes(gm: Any) -> None:

@@ -14,11 +14,6 @@ from graphwright.ops import cond
 from graphwright.runtime import Interpreter
 
 
-def inputs_of(body: Graph) -> list[Node]:
-    """The placeholders of a body."""
-    return [node for node in body.nodes if node.op == "placeholder"]
-
-
 class BothSides(Interpreter):
     """Runs a graph, and after the side of a branch that the example takes the other one, for what its nodes do.
 
@@ -50,7 +45,7 @@ class BothSides(Interpreter):
     def _run_branch(self, node: Node, inputs: Mapping[Node, Any]) -> Any:
         pred, *sides, operands = node.args
         for side in sides:
-            for placeholder, operand in zip(inputs_of(side), operands, strict=True):
+            for placeholder, operand in zip(side.placeholders(), operands, strict=True):
                 if operand in self._others:
                     self._others[placeholder] = self._others[operand]
         value = super().run_node(node)

@@ -148,7 +148,7 @@ class _Uses:
 
     def note_inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Look at inputs and attributes for masks."""
-        inputs = [node for node in self._graph.nodes if node.op == "placeholder"]
+        inputs = self._graph.placeholders()
         values = dict(zip(inputs, args, strict=False))
         values.update({node: kwargs[str(node.target)] for node in inputs if node.target in kwargs})
         for node in self.of:
@@ -227,7 +227,7 @@ class _Uses:
 
     def _feed(self, body: Graph, values: Sequence[Any], item_of: Any = None) -> None:
         """Give values to the last inputs of a body; the one before them, if there is one, is the item of a loop."""
-        inputs = [node for node in body.nodes if node.op == "placeholder"]
+        inputs = body.placeholders()
         count = len(inputs) - len(values)
         for placeholder, value in zip(inputs, (*[item_of] * count, *values), strict=True):
             self._note(placeholder, self._joined(value))

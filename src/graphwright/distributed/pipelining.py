@@ -64,7 +64,7 @@ def pipeline(
     given, named = _microbatch(given, dict(kwargs or {}), microbatches)
     cut = split(gm, at=at, parts=parts, balance=balance, args=given, kwargs=named)
     returned = graph_of(gm).output_node()
-    if not given and not named and graph_of(gm).find_nodes(op="placeholder"):
+    if not given and not named and graph_of(gm).placeholders():
         raise PassError("what crosses a cut is told by an example", fix="pass the inputs of a step: args=(x,)")
     with torch.enable_grad():
         try:

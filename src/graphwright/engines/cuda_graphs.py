@@ -65,7 +65,7 @@ def recorded_on(recorder: Recorder, gm: GraphModule, args: tuple[Any, ...], kwar
     entries = entry_points_of(made)
     entry = entries["forward"]
     values = bound_values(made, entry.graph, args, kwargs)
-    _check(recorder, made, values, [str(node.target) for node in entry.graph.find_nodes(op="placeholder")])
+    _check(recorder, made, values, [str(node.target) for node in entry.graph.placeholders()])
     try:
         inputs = tuple(map(facts_of, values))
     except TypeError as error:
@@ -180,7 +180,7 @@ class CudaGraph:
         """Write the code: it looks for a recorded run, and launches it."""
         entry.held = Recordings(self.recorder)
         graph = Graph()
-        for node in entry.graph.find_nodes(op="placeholder"):
+        for node in entry.graph.placeholders():
             graph.node_copy(node)
         given = tuple(graph.nodes)
         recorded = graph.create_node("get_attr", "the recorded run", (), {})
@@ -198,7 +198,7 @@ class CudaGraph:
 
 def _opening(beside: str, graph: Graph, writer: Any) -> list[str]:
     """The statements before the launch: the check, and the program beside."""
-    values = ", ".join(str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder"))
+    values = ", ".join(str(node.target).lstrip("*") for node in graph.placeholders())
     check = f"{writer.names.function(recorded_for)}({writer.root}, {values})"
     why = "other sizes, gradients, training, a module that changed"
     return opening(writer, writer.variables["the recorded run"], check, why, beside, graph, is_whole=True)

@@ -81,7 +81,7 @@ def opening(
     if not is_whole:
         held = writer.names.new(held)
         writer.names.take(held)
-    passed = ", ".join(map(_passed_on, graph.find_nodes(op="placeholder")))
+    passed = ", ".join(map(_passed_on, graph.placeholders()))
     lines = [f"{held} = {check}", f"if {held} is None:  # {why}", f"    return {writer.root}.{beside}({passed})"]
     variables = [*writer.variables.values()]
     if variables and not is_whole:

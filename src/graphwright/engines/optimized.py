@@ -436,7 +436,7 @@ def _tensor(module: nn.Module, path: str) -> Any:
 def _opening(name: str, beside: str, graph: Graph, writer: Any) -> list[str]:
     """The statements before all others: the check, the general program, and what is packed."""
     named = "" if name == "forward" else f", entry={name!r}"
-    values = ", ".join(str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder"))
+    values = ", ".join(str(node.target).lstrip("*") for node in graph.placeholders())
     check = f"{writer.names.function(packed_for)}({writer.root}, {values}{named})"
     why = "other sizes, gradients, training, a module that changed"
     return opening(writer, writer.variables[_PACKED], check, why, beside, graph, is_whole=True)

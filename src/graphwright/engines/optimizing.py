@@ -277,7 +277,7 @@ class _Optimizing:
         gm = self._program(inputs, (inputs,)).gm
         found = tuple(map(tuple, other_sizes(inputs, lambda facts: runs_with(gm, facts))))
         if found:
-            names = [str(node.target).lstrip("*") for node in gm.graph.find_nodes(op="placeholder")]
+            names = [str(node.target).lstrip("*") for node in gm.graph.placeholders()]
             self._notes.append(f"for any size of {_open_sizes(names, with_open_sizes(inputs, found))}")
         else:
             self._notes.append("for inputs of these sizes alone: the program takes no others, as far as shapes say")

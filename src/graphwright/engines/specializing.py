@@ -89,7 +89,7 @@ def by_parameter(graph: Graph, args: Sequence[Any]) -> tuple[tuple[Any, ...], di
     """Values of parameters, as a call passes them."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    for node, value in zip(graph.find_nodes(op="placeholder"), args, strict=True):
+    for node, value in zip(graph.placeholders(), args, strict=True):
         target = str(node.target)
         if target.startswith("**"):
             named.update(value)
@@ -129,7 +129,7 @@ def _drop(node: Node) -> None:
 
 def _fold_sizes(graph: Graph, shapes: Shapes, args: Sequence[Any], is_general: bool) -> None:
     """Write what comes of sizes alone as literals, and leave out checks of it; in general of ranks, dtypes, devices."""
-    inputs = dict(zip(graph.find_nodes(op="placeholder"), args, strict=True))
+    inputs = dict(zip(graph.placeholders(), args, strict=True))
     known: dict[Node, Any] = {}
     for node, value in inputs.items():
         if not _has_tensor(value):

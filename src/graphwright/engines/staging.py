@@ -88,5 +88,5 @@ def bound_values(module: nn.Module, graph: Any, args: tuple[Any, ...], kwargs: M
     except TypeError as error:
         raise PassError(f"the arguments are not those of the module: {error}", fix="give those of a call") from error
     given.apply_defaults()
-    names = [str(node.target).lstrip("*") for node in graph.find_nodes(op="placeholder")]
+    names = [str(node.target).lstrip("*") for node in graph.placeholders()]
     return [given.arguments[name] for name in names]

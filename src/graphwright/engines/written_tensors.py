@@ -52,7 +52,7 @@ def kept_apart(gm: nn.Module, shapes: Shapes, paths: Collection[str]) -> tuple[s
     plain = [node for node in graph.all_nodes() if not is_region(node)]
     values = dict.fromkeys(value for node in plain for value in tensors_written(node, calls, shapes))
     written = {place for value in values for place in effects.memory(value) if place.kind not in ("value", "unknown")}
-    inputs = {str(node.target): shapes.known_value(node) for node in graph.find_nodes(op="placeholder")}
+    inputs = {str(node.target): shapes.known_value(node) for node in graph.placeholders()}
     objects = {each for each in written if each.kind == "input" and not isinstance(inputs[each.name], Tensor)}
     tensors = {Place("parameter", path): path for path in paths}
     apart = {path for own, path in tensors.items() for each in written - objects if effects.may_be_same(own, each)}

@@ -167,7 +167,7 @@ class _Flat:
         scope = Scope(path, own_class(module), count, outer or Scope("", type(self._root)))
         site = self._origin(node, outer_path, outer)
         scope.site = site if isinstance(site, CallSite) else None
-        inputs = [each for each in entry.graph.nodes if each.op == "placeholder"]
+        inputs = entry.graph.placeholders()
         given = {**dict(zip([str(each.target) for each in inputs], args, strict=False)), **kwargs}
         values: dict[Node, Any] = {each: given[str(each.target)] for each in inputs}
         for each in entry.graph.nodes:

@@ -162,7 +162,7 @@ def _unflattened(flat: torch.fx.GraphModule, program: ExportedProgram) -> GraphM
     graph = graph_of(gm)
     if "_guards_fn" in flat._modules:
         gm._modules["_guards_fn"] = flat._modules["_guards_fn"]
-        leaves = graph.find_nodes(op="placeholder")
+        leaves = graph.placeholders()
         with graph.inserting_after(leaves[-1]) if leaves else graph.inserting_before():
             graph.create_node("call_module", "_guards_fn", tuple(leaves))
     nest(graph, *flat.graph._codegen.pytree_info)  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ def nest(graph: Graph, names: list[str], in_spec: pytree.TreeSpec, out_spec: pyt
     Raises ExportError for arguments in containers other than tuples, lists and dicts.
     """
     args, kwargs = _children(in_spec)
-    leaves = graph.find_nodes(op="placeholder")
+    leaves = graph.placeholders()
     rest = iter(leaves)
     first = next(node for node in graph.nodes if node.op != "placeholder")
     for name, spec in zip(names, [*_children(args), *_children(kwargs)], strict=True):

@@ -22,7 +22,6 @@ from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import cond, is_region, kind_of
 from graphwright.passes import (
     add_operand,
-    inputs_of,
     own_bodies,
     put_in_place,
     regions_in,
@@ -159,7 +158,7 @@ def _drop(node: Node, numbers: set[int], use: Callable[[Graph, Node, int], None]
     """Take operands out of a region; `use` does away with the input of a body for each."""
     operands = node.args[3]
     for body in own_bodies(node):
-        inputs = inputs_of(body)
+        inputs = body.placeholders()
         for i in numbers:
             placeholder = inputs[len(inputs) - len(operands) + i]
             use(body, placeholder, i)
@@ -181,7 +180,7 @@ def _look_inside(node: Node) -> None:
 
     def use(body: Graph, placeholder: Node, i: int) -> None:
         fact = node.args[3][i]
-        with body.inserting_after(inputs_of(body)[-1]):
+        with body.inserting_after(body.placeholders()[-1]):
             made = body.node_copy(fact, lambda read: given[read][body])
         substitute(placeholder, made)
 

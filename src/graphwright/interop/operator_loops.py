@@ -12,7 +12,6 @@ from graphwright.ir import Graph, Node, Origin, map_arg, nodes_in
 from graphwright.ops import cond, for_loop, is_loop, loop_parts, while_loop
 from graphwright.passes import (
     inline,
-    inputs_of,
     items_of,
     put_in_place,
 )
@@ -33,7 +32,7 @@ def count(node: Node) -> None:
     body, (number, *inputs) = _body(names, [*taken])
     inside = dict(zip(taken, inputs[len(carried) :], strict=True)).__getitem__
     given = (_item(item, body, number, inside), *inputs[: len(carried)], *map_arg(tuple(operands), inside))
-    result = tuple(body.graph_copy(old, dict(zip(inputs_of(old), given, strict=True))))  # type: ignore[arg-type]
+    result = tuple(body.graph_copy(old, dict(zip(old.placeholders(), given, strict=True))))  # type: ignore[arg-type]
     body.output((*result[:breaks], body.call_function(operator.add, (number, step)), *result[breaks:]))
     _replace(node, (test, body, (start, *carried), tuple(taken), *[True] * breaks), 1)
 
@@ -91,11 +90,11 @@ def carry_whether_it_goes_on(node: Node) -> None:
     asked, (first, *_) = _body(["going", *names], operands)
     asked.output(first)
     body, (_, *given) = _body(["going", *names], operands)
-    stop, *result = body.graph_copy(old, dict(zip(inputs_of(old), given, strict=True)))  # type: ignore[misc]
+    stop, *result = body.graph_copy(old, dict(zip(old.placeholders(), given, strict=True)))  # type: ignore[misc]
     ended, _ = _body(names, operands)
     ended.output(call(ended, as_bool, False))
     again, inputs = _body(names, operands)
-    holds = again.graph_copy(test, dict(zip(inputs_of(test), inputs, strict=True)))
+    holds = again.graph_copy(test, dict(zip(test.placeholders(), inputs, strict=True)))
     again.output(call(again, as_bool, holds))
     others = (*result, *given[len(carried) :])
     goes_on = body.call_function(cond, (stop, ended, again, tuple(others)))

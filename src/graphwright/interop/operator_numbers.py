@@ -15,7 +15,6 @@ from graphwright.interop.operator_parts import CONTAINERS, call, names_of, no_op
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_loop, is_region, kind_of
 from graphwright.passes import (
-    inputs_of,
     items_of,
     own_bodies,
 )
@@ -53,7 +52,7 @@ class Numbers:
         return value.target in _OF_NUMBERS and all(self._is_number(arg) for arg in value.args)
 
     def _change(self, node: Node) -> None:
-        before = len(own_bodies(node)[0].find_nodes(op="placeholder")) - len(node.args[3])
+        before = len(own_bodies(node)[0].placeholders()) - len(node.args[3])
         carried = tuple(node.args[2]) if is_loop(node) else ()
         given = (*carried, *node.args[3])
         are = [self._is_number(value) for value in given]
@@ -73,7 +72,7 @@ class Numbers:
             (*node.args[:2], made[:before], made[before:]) if carried or is_loop(node) else (*node.args[:3], made)
         )
         for body in own_bodies(node):
-            self._open(inputs_of(body), are)
+            self._open(body.placeholders(), are)
             self.change(body)
         if is_loop(node):
             self._give_carried(node, are[:before])

@@ -7,9 +7,6 @@ from typing import Any
 
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node
-from graphwright.passes import (
-    inputs_of,
-)
 
 CONTAINERS = (enumerate, zip, reversed, list, tuple, dict, set, map, filter, sorted)
 
@@ -29,4 +26,4 @@ def call(graph: Graph, function: Callable[..., Any], *args: Any) -> Node:
 
 
 def names_of(body: Graph, skipped: int) -> list[str]:
-    return [node.name for node in inputs_of(body)][skipped:]
+    return [node.name for node in body.placeholders()][skipped:]

@@ -56,7 +56,7 @@ def _write(module: GraphModule, graph: Graph) -> None:
             _use_limits(node)
         elif node.op == "call_function":
             _refuse_classes(node)
-    for node in graph.find_nodes(op="placeholder"):
+    for node in graph.placeholders():
         if str(node.target).startswith("*") and not node.users:
             graph.erase_node(node)  # TorchScript refuses what it would take
     called = {str(node.target) for node in graph.all_nodes() if node.op == "call_module"}
@@ -231,7 +231,7 @@ def _may_be_none(node: Node) -> None:
 
 def _use_known_types(graph: Graph) -> None:
     """Have only parameters, and a result, of types that TorchScript knows; what is a number by default stays one."""
-    for node in graph.find_nodes(op="placeholder"):
+    for node in graph.placeholders():
         if node.type is None and node.args and type(node.args[0]) in _PLAIN:
             node.type = type(node.args[0])
         elif _is_optional(node.type) if node.type is not None else node.args == (None,):

@@ -168,6 +168,15 @@ class Graph:
             raise AssertionError(f"Expected output node, got op={last._op}: add one by graph.output(value)")
         return last
 
+    def placeholders(self) -> list[Node]:
+        """Return the placeholders: the inputs of the graph, in the order in which they are given."""
+        node, found = self._root._next, []
+        while node is not self._root:
+            if node._op == "placeholder":
+                found.append(node)
+            node = node._next
+        return found
+
     def find_nodes(self, *, op: str, target: Target | None = None, sort: bool = True) -> list[Node]:
         """Return the nodes of one opcode and, where given, one target; "call_function" needs one.
 

@@ -64,7 +64,14 @@ from graphwright.ops.modules import (
     positional_inputs,
 )
 from graphwright.ops.operators import Operator
-from graphwright.ops.region_nodes import Make, write_attempt, write_branch, write_loop
+from graphwright.ops.region_nodes import (
+    Make,
+    drop_operands,
+    keep_carried,
+    write_attempt,
+    write_branch,
+    write_loop,
+)
 from graphwright.ops.regions import (
     Body,
     LoopParts,
@@ -162,6 +169,7 @@ __all__ = [
     "create_type_hint",
     "delete_attribute",
     "draws_alone",
+    "drop_operands",
     "enter_context",
     "evaluated",
     "exit_context",
@@ -175,6 +183,7 @@ __all__ = [
     "is_random",
     "is_loop",
     "is_region",
+    "keep_carried",
     "is_scratch_write",
     "kind_of",
     "kind_of_function",

@@ -1,18 +1,19 @@
 """The one writer of nodes that hold graphs: a branch, a loop or a `try`, its operands and the items that it gives.
 
 The bodies are written; what is left is to close each with what it gives, to hand it what it uses from around, and to
-make the node. How a room makes a node, with the place of the user's program, it says by a function.
+make the node. How a room makes a node, with the place of the user's program, it says by a function. What of a node
+came to be of no use is taken away here, too: operands, and values that loops carry.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from graphwright.ir import Graph, NestedGraph, Node, shared_operands
+from graphwright.ir import Graph, NestedGraph, Node, bodies_of, shared_operands
 from graphwright.ops.effects import is_impure
-from graphwright.ops.regions import cond, for_loop, is_region, while_loop
+from graphwright.ops.regions import cond, for_loop, is_region, loop_parts, while_loop
 from graphwright.ops.statements import evaluated
 from graphwright.ops.transforms import transformed
 
@@ -100,6 +101,60 @@ def write_attempt(
     node = make(transformed, ("attempt", body.graph, (), operands, options), name)
     error, *items = _items(make, node, ["error", *names])
     return error, items
+
+
+def drop_operands(node: Node, among: Iterable[int] | None = None) -> int:
+    """Take away the operands that no body of a branch, loop or transform reads; return how many.
+
+    Only those whose numbers are `among` these, where given.
+    """
+    operands = node._args[3]
+    left = set(range(len(operands)) if among is None else among)
+    inputs = []
+    for body in node._args if left else ():
+        if isinstance(body, Graph):
+            inputs.append(placeholders := body.placeholders()[-len(operands) :])
+            left.difference_update([i for i, placeholder in enumerate(placeholders) if placeholder.users])
+    if left:
+        for placeholders in inputs:
+            for i in left:
+                placeholders[i].graph.erase_node(placeholders[i])
+        kept = tuple([operand for i, operand in enumerate(operands) if i not in left])
+        node.args = (*node._args[:3], kept, *node._args[4:])
+    return len(left)
+
+
+def keep_carried(loop: Node, kept: Sequence[int], as_operands: Sequence[int] = ()) -> None:
+    """Have a loop carry only those of its values that have these numbers; what else it carries goes, with its readers.
+
+    Some of the rest, which never change, stay as operands. All that reads the loop takes items of it.
+    """
+    parts = loop_parts(loop)
+    given = [parts.given[i] for i in kept]
+    parts.body.output_node().args = ((parts.stop, *given) if parts.breaks else (*given,),)
+    for body in bodies_of(loop):
+        inputs = body.placeholders()
+        first = len(inputs) - len(parts.operands) - len(parts.carried)
+        last = inputs[-1]
+        for i, placeholder in enumerate(inputs[first : first + len(parts.carried)]):
+            if i in as_operands:
+                last.append(placeholder)
+                last = placeholder
+            elif i not in kept:
+                _erase_with_readers(placeholder)
+    operands = (*parts.operands, *[parts.carried[i] for i in as_operands])
+    loop.args = (*loop.args[:2], tuple([parts.carried[i] for i in kept]), operands, *loop.args[4:])
+    for item in list(loop.users):
+        if item.args[1] in kept:
+            item.args = (loop, kept.index(item.args[1]))
+        else:
+            item.graph.erase_node(item)
+
+
+def _erase_with_readers(node: Node) -> None:
+    while node.users:
+        _erase_with_readers(next(iter(node.users)))
+    node.graph.erase_node(node)
 
 
 def _items(make: Make, node: Node, names: Sequence[str]) -> list[Node]:

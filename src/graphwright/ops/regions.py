@@ -122,7 +122,7 @@ def values_for(node: Node, placeholder: Node) -> list[Any]:
     >>> values_for(loop, item), values_for(loop, total)
     ([xs], [0, max_1])
     """
-    index = placeholder.graph.find_nodes(op="placeholder").index(placeholder)
+    index = placeholder.graph.placeholders().index(placeholder)
     if node.target is cond:
         return [node.args[3][index]]
     parts = loop_parts(node)
@@ -201,7 +201,7 @@ def _check(node: Node, names: tuple[str, ...], bodies: tuple[int, ...], more: in
     for i in bodies:
         body = node.args[i]
         if isinstance(body, Graph):
-            inputs = len(body.find_nodes(op="placeholder"))
+            inputs = len(body.placeholders())
             if inputs != given:
                 return f"gives {given} values to its {names[i]!r}, which takes {inputs}"
         elif not callable(body):

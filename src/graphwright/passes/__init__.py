@@ -58,7 +58,6 @@ from graphwright.passes.simplifying.simplify_algebra import SimplifyAlgebra
 from graphwright.passes.support.bodies import (
     add_operand,
     inline,
-    inputs_of,
     items_of,
     module_of,
     own_bodies,
@@ -132,7 +131,6 @@ __all__ = [
     "inline",
     "install",
     "is_inside_used",
-    "inputs_of",
     "items_of",
     "module_of",
     "minimize",

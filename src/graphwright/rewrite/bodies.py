@@ -69,7 +69,7 @@ class Bodies(Step):
         came_in: list[Node] = []
         pairs = [(wanted, given) for wanted, given in zip(self.plain, (*parts.plain, *parts.carried), strict=True)]
         for body, graph in zip(self.bodies, parts.bodies, strict=True):
-            placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+            placeholders = graph.placeholders()
             inner = len(placeholders) - len(parts.operands)
             for placeholder, operand in zip(placeholders[inner:], parts.operands, strict=True):
                 attempt.inputs[placeholder] = operand

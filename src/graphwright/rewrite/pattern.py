@@ -151,7 +151,7 @@ class Pattern:
             raise PatternError(f"the bodies of {node.name} are no graphs", at=self.where)
         bodies = []
         for graph in parts.bodies:
-            placeholders = [inner for inner in graph.nodes if inner.op == "placeholder"]
+            placeholders = graph.placeholders()
             own = len(placeholders) - len(parts.operands)
             for placeholder in placeholders[:own]:
                 self.steps[placeholder] = Hole()

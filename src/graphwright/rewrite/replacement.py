@@ -174,7 +174,7 @@ class Template:
         self.graph, self.module, self.where = graph, module, where
         self._own = {str(node.target) for node in graph.all_nodes() if node.op in ("get_attr", "call_module")}
         self._result = graph.output_node().args[0]
-        inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        inputs = graph.placeholders()
         self._nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
         # Those whose copies may get their names when somebody asks for them, and read plain values by position.
         self._plain = {node for node in self._nodes if node.name == candidate_for(node.target) and _is_flat(node)}

@@ -105,7 +105,7 @@ class Entry:
                 signature = signature.replace(parameters=parameters)
         if signature is None:
             return None
-        names = [str(node.target).lstrip("*") for node in self.graph.find_nodes(op="placeholder")]
+        names = [str(node.target).lstrip("*") for node in self.graph.placeholders()]
         if names != list(signature.parameters):
             return None
         first = next((name for name in ("self", "self_", "self__") if name not in names), "_self")

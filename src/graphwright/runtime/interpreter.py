@@ -112,7 +112,7 @@ class Interpreter:
 
         Raises GraphError where there are more arguments or fewer.
         """
-        placeholders = [node for node in self.graph.nodes if node._op == "placeholder"]
+        placeholders = self.graph.placeholders()
         if len(placeholders) != len(args_list):
             raise GraphError(
                 f"Interpreter.boxed_run expected {len(placeholders)} arguments for placeholders but received "

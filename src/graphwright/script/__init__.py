@@ -6,7 +6,6 @@ statements/branches.py for how it is.
 
     script.py       a program's source in, a captured module out
     compiler.py     the compiler: its parts, which know each other only through here
-    tidying.py      what came to no use is removed
     calls/          calls: who is called decides how
     expressions/    expressions, and what names, operators and conditions mean
     statements/     statements: how each may end, and what variables are afterwards
@@ -24,6 +23,6 @@ __all__ = ["annotate", "export", "fork", "ignore", "is_instance", "is_scripting"
 
 # The sub-rooms and files from the top floor to the bottom: imports go down.
 FLOORS = (
-    "script", "compiler", "tidying", "calls", "expressions", "statements", "program", "marks", "tensors", "annotations",
+    "script", "compiler", "calls", "expressions", "statements", "program", "marks", "tensors", "annotations",
     "types",
 )  # fmt: skip

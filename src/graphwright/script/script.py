@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture import LeafModules, Subject, leaf_predicate, placeholder_of, share_constants
+from graphwright.capture import LeafModules, Subject, erase_unused, leaf_predicate, placeholder_of, share_constants
 from graphwright.errors import CaptureError, Problem, ScriptError
 from graphwright.ir import Graph
 from graphwright.runtime import (
@@ -34,7 +34,6 @@ from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.context import Context
 from graphwright.script.program.frames import Code, Frame, Scope, code_of
 from graphwright.script.program.values import BAD, ModuleRef, Runtime, Value, constant
-from graphwright.script.tidying import tidy
 from graphwright.script.types import (
     NONE,
     STR,
@@ -178,7 +177,7 @@ def _compiled(
     graph = c.body.graph
     if not c.problems:
         graph.constants = dict(c.constants)
-        tidy(graph)
+        erase_unused(graph)
         keep_modules(graph, c.premises)
         keep_forwards(graph, c.surroundings.forwards, (), c.surroundings.codes())
         calls = sum(node.op.startswith("call_") for node in graph.all_nodes())

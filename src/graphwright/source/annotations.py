@@ -19,13 +19,13 @@ def annotate(graph: Graph, function: Callable[..., Any]) -> None:
     >>> def f(x: torch.Tensor, n: int = 2) -> torch.Tensor:
     ...     return x * n
     >>> gm = graphwright.trace(f, (torch.ones(2),))
-    >>> [node.type for node in gm.graph.find_nodes(op="placeholder")], gm.graph.output_node().type
+    >>> [node.type for node in gm.graph.placeholders()], gm.graph.output_node().type
     ([<class 'torch.Tensor'>, <class 'int'>], <class 'torch.Tensor'>)
     """
     known = annotations_of(function)
     if not known:
         return
-    for node in graph.find_nodes(op="placeholder"):
+    for node in graph.placeholders():
         node.type = known.get(str(node.target).lstrip("*"))
     for node in graph.find_nodes(op="output"):
         node.type = known.get("return")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.analysis.both_sides import BothSides, inputs_of
+from graphwright.analysis.both_sides import BothSides
 from graphwright.analysis.channels.layouts import LAYOUTS
 from graphwright.analysis.channels.modules import of_module
 from graphwright.analysis.channels.operator_rules import RULES as OPERATORS
@@ -176,7 +176,7 @@ class _Walk(BothSides):
             return None
         if is_branch:
             for side in bodies_of(n):
-                for placeholder, operand in zip(inputs_of(side), n.args[3], strict=True):
+                for placeholder, operand in zip(side.placeholders(), n.args[3], strict=True):
                     known.dims[placeholder] = known.of(operand)
         value = self.run_plain(n, inputs)
         if is_branch:
@@ -194,7 +194,7 @@ class _Walk(BothSides):
         """Nothing that is used on a side which could not be run can go."""
         known = self.known
         why = f"{node.name} is a loop, or has a side that the example cannot run"
-        for placeholder in inputs_of(side):
+        for placeholder in side.placeholders():
             if _is_read(placeholder):
                 known.fix_all(known.dims.get(placeholder), why)
         for inner in side.all_nodes():
@@ -259,7 +259,7 @@ def _is_read(value: Node) -> bool:
         if user.target is cond and bodies_of(user):
             *_, operands = user.args
             places = [i for i, operand in enumerate(operands) if operand is value]
-            if any(_is_read(inputs_of(body)[place]) for body in bodies_of(user) for place in places):
+            if any(_is_read(body.placeholders()[place]) for body in bodies_of(user) for place in places):
                 return True
             continue
         call = call_of(user) if user.op != "output" else None

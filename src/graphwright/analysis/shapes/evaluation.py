@@ -96,7 +96,7 @@ class Evaluation:
         if dirty is None or is_new or (self._changers and is_other):
             self._run_all(inputs)
         elif dirty or is_other:
-            placeholders = [node for node in self.graph.nodes if node.op == "placeholder"] if is_other else ()
+            placeholders = self.graph.placeholders() if is_other else ()
             self._run_some({*dirty, *placeholders}, inputs)
         self._given, self._ambient = given, ambient
         for node in self.graph.find_nodes(op="call_function", target=raise_error, sort=False):
@@ -302,7 +302,7 @@ class Evaluation:
 
         def run(*inputs: Any) -> Any:
             def fetch() -> Fetch:
-                placeholders = [each for each in body.nodes if each.op == "placeholder"]
+                placeholders = body.placeholders()
                 return dict(zip(placeholders, inputs, strict=True)).__getitem__
 
             value = part.run(fetch, [describe_value(value) for value in inputs])

@@ -7,9 +7,10 @@ import operator
 from typing import Any
 
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import cond, for_loop, loop_parts, transformed, while_loop
+from graphwright.ops import cond, drop_operands, for_loop, keep_carried, loop_parts, transformed, while_loop
 
 _LOOPS = (for_loop, while_loop)
+_WITH_OPERANDS = (cond, *_LOOPS, transformed)
 
 
 @dataclasses.dataclass(eq=False)
@@ -42,16 +43,16 @@ def drop_unread_carried(graph: Graph) -> bool:
         items = [user for user in node.users if user.target is operator.getitem and user.args[0] is node]
         if node._position is None or len(items) != len(node.users):
             continue
-        read = {item.args[1] for item in items if item.users}
-        unread = [number for number in range(len(loop_parts(node).carried)) if number not in read]
-        for number in [number for number in unread if _is_only_carried(node, number)][::-1]:
-            _drop_carried(node, items, number)
+        read, numbers = {item.args[1] for item in items if item.users}, range(len(loop_parts(node).carried))
+        kept = [number for number in numbers if number in read or not _is_only_carried(node, number)]
+        if len(kept) < len(numbers):
+            keep_carried(node, kept)
             changed = True
     return changed
 
 
 def _carried_input(node: Node, body: Graph, number: int) -> Node:
-    parts, inputs = loop_parts(node), [inner for inner in body.nodes if inner.op == "placeholder"]
+    parts, inputs = loop_parts(node), body.placeholders()
     return inputs[len(inputs) - len(parts.operands) - len(parts.carried) + number]
 
 
@@ -68,25 +69,6 @@ def _is_only_carried(node: Node, number: int) -> bool:
     return True
 
 
-def _drop_carried(node: Node, items: list[Node], number: int) -> None:
-    parts = loop_parts(node)
-    output = parts.body.output_node()
-    given: Any = list(output.args[0])
-    del given[number + parts.breaks]
-    output.args = (tuple(given),)
-    for body in bodies_of(node):
-        body.erase_node(_carried_input(node, body, number))
-    args = list(node.args)
-    args[2] = parts.carried[:number] + parts.carried[number + 1 :]
-    node.args = tuple(args)
-    for item in [item for item in items if item._position is not None]:
-        place: Any = item.args[1]
-        if place == number:
-            item.graph.erase_node(item)
-        elif place > number:
-            item.args = (node, place - 1)
-
-
 def _collect(value: Node, uses: _Uses) -> bool:
     """Collect the uses of a list; False where it may be read as a whole."""
     for user in value.users:
@@ -94,14 +76,14 @@ def _collect(value: Node, uses: _Uses) -> bool:
             uses.reads.append(user)
         elif user.target is operator.setitem and user.args[0] is value and _is_number(user) and not user.users:
             uses.writes.append(user)
-        elif (place := _OPERANDS.get(user.target)) is not None:
-            operands = user.args[place]
+        elif user.target in _WITH_OPERANDS:
+            operands = user.args[3]
             if sum(used is value for used in user.all_input_nodes) != 1 or operands.count(value) != 1:
                 return False
             number = list(operands).index(value)
             uses.hands_on.append((user, number))
             for body in bodies_of(user):
-                inputs = [inner for inner in body.nodes if inner.op == "placeholder"]
+                inputs = body.placeholders()
                 if not _collect(inputs[number - len(operands)], uses):
                     return False
         else:
@@ -128,21 +110,6 @@ def _drop(node: Node, uses: _Uses) -> bool:
     node.args = ([items[i] for i in read],)
     if not read:
         for user, number in reversed(uses.hands_on):  # those inside others first
-            _drop_operand(user, number)
+            drop_operands(user, {number})
         node.graph.erase_node(node)
     return True
-
-
-def _drop_operand(user: Node, number: int) -> None:
-    place = _OPERANDS[user.target]
-    operands = list(user.args[place])
-    for body in bodies_of(user):
-        inputs = [inner for inner in body.nodes if inner.op == "placeholder"]
-        body.erase_node(inputs[number - len(operands)])
-    del operands[number]
-    args = list(user.args)
-    args[place] = tuple(operands)
-    user.args = tuple(args)
-
-
-_OPERANDS = {cond: 3, for_loop: 3, while_loop: 3, transformed: 3}

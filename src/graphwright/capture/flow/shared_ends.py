@@ -51,7 +51,7 @@ def share_ends(graph: Graph) -> None:
     for node in graph._nodes_now():
         for body in bodies_of(node):
             if node.target is cond:
-                for inside, operand in zip(body.find_nodes(op="placeholder"), node.args[3], strict=True):
+                for inside, operand in zip(body.placeholders(), node.args[3], strict=True):
                     inside.type = operand.type if type(operand.type) is Noted else inside.type
             share_ends(body)
         if node._meta is not None and node._meta.pop(_HAS_REST, False):
@@ -91,7 +91,7 @@ def _share(branch: Node) -> None:
     alike = _alike(_operations(one), _operations(other))
     same = [_Same(a, b, [*zip(_read(a), _read(b), strict=True)]) for a, b in alike]
     may_be_none = isinstance(pred, Node) and pred.target is operator.is_  # what a call finds set, whatever its inputs
-    inputs = dict(zip(*[body.find_nodes(op="placeholder") for body in (one, other)], strict=True))
+    inputs = dict(zip(*[body.placeholders() for body in (one, other)], strict=True))
     while any(step.one.op != "output" for step in same):
         parts = _parts(same, one, other)
         wrong = _not_to_share(parts, inputs, may_be_none)

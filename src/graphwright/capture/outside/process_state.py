@@ -76,7 +76,7 @@ def _of_machine(path: str, call: Heard) -> Any:
 def _at_start(call: Heard) -> Node:
     """The node that asks, before the first operation of the program."""
     graph = call.recorder.root.graph
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    inputs = graph.placeholders()
     assert not [*nodes_in((call.args, call.kwargs))]
     with graph.inserting_after(inputs[-1]) if inputs else graph.inserting_before(next(iter(graph.nodes))):
         return graph.call_function(call.function, call.args, call.kwargs)

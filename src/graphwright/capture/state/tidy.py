@@ -7,7 +7,7 @@ import operator
 import torch
 
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import cond, evaluated, is_attempt, is_loop, transformed
+from graphwright.ops import cond, drop_operands, evaluated, is_attempt, transformed
 
 _WITHOUT_EFFECT = frozenset({
     "size", "numel", operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
@@ -52,19 +52,18 @@ def _makes_text(node: Node) -> bool:
 
 def _tidy_bodies(node: Node) -> None:
     """Erase what is unused in the bodies of a node, then inputs and results that nobody wants."""
+    if node.target is transformed and is_attempt(node):
+        _drop_unread(node)
+    for body in node._args:
+        if type(body) is Graph:
+            erase_unused(body)
     if node.target is cond:
-        for body in (node.args[1], node.args[2]):
-            erase_unused(body)
         _drop_results(node)
-        _drop_operands(node)
-    elif is_loop(node):
-        for body in bodies_of(node):
-            erase_unused(body)
-    elif node.target is transformed:
-        if is_attempt(node):
-            _drop_unread(node)
-        erase_unused(node.args[1])
-        _drop_closed_over(node)
+        if not node.users:
+            for body in bodies_of(node):
+                body.output_node().args = (None,)
+                erase_unused(body)
+    drop_operands(node)
 
 
 def _is_empty(node: Node) -> bool:
@@ -118,35 +117,3 @@ def _drop_unread(node: Node) -> None:
         if reader.args[1] > 0:
             reader.args = (node, used.index(reader.args[1] - 1) + 1)
     node.args = (transform, body, inputs, operands, {**options, "count": len(used)})
-
-
-def _drop_operands(node: Node) -> None:
-    """Remove the operands that neither body of a branch uses."""
-    pred, true, false, operands = node.args
-    if not node.users:
-        for body in (true, false):
-            body.output_node().args = (None,)
-            erase_unused(body)
-    inputs = [body.find_nodes(op="placeholder") for body in (true, false)]
-    used = [bool(a.users or b.users) for a, b in zip(*inputs, strict=True)]
-    if all(used):
-        return
-    for placeholders in inputs:
-        for placeholder, is_used in zip(placeholders, used, strict=True):
-            if not is_used:
-                placeholder.graph.erase_node(placeholder)
-    kept = tuple(operand for operand, is_used in zip(operands, used, strict=True) if is_used)
-    node.args = (pred, true, false, kept)
-
-
-def _drop_closed_over(node: Node) -> None:
-    """Remove the operands that the body of a transform does not use."""
-    transform, body, inputs, operands, options = node.args
-    placeholders = body.find_nodes(op="placeholder")
-    pairs = list(zip(placeholders[len(placeholders) - len(operands) :], operands, strict=True))
-    for placeholder, _ in pairs:
-        if not placeholder.users:
-            body.erase_node(placeholder)
-    kept = tuple(operand for placeholder, operand in pairs if placeholder.users)
-    if len(kept) < len(operands):
-        node.args = (transform, body, inputs, kept, options)

@@ -92,7 +92,7 @@ class Transformer(Interpreter):
         outer = self.new_graph
         self.new_graph = self.tracer.graph = Graph(tracer_cls=body._tracer_cls)
         try:
-            inputs = [node for node in body.nodes if node._op == "placeholder"]
+            inputs = body.placeholders()
             self._write_output(body, self.run_body(body, *inputs))
             return self.new_graph
         finally:

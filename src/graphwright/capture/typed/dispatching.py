@@ -56,14 +56,14 @@ def chosen_by_guards(subject: Subject, entry: str, graphs: Sequence[Graph]) -> G
     The captures become bodies of the graph. Guards that depend on more than the inputs stay inside them.
     """
     graph = Graph()
-    inputs = [graph.node_copy(node) for node in graphs[0].find_nodes(op="placeholder")]
+    inputs = [graph.node_copy(node) for node in graphs[0].placeholders()]
     join_facts(graph, graphs)
     misfits: list[Node] = []
     for i, capture in enumerate(graphs, start=1):
         asking = _Asking(f"{entry}_{i}", subject.origin(entry, i))
         from_inputs = _from_inputs(subject.root_module, capture)
         questions, guards = _questions(capture, from_inputs)
-        known = dict(zip(capture.find_nodes(op="placeholder"), inputs, strict=True))
+        known = dict(zip(capture.placeholders(), inputs, strict=True))
         if misfits:
             misfits.append(asking.if_unlike(graph, misfits[-1], questions, known))
         else:
@@ -115,7 +115,7 @@ def _choose(
         rest = Graph()
         ours = _inputs_of(rest, [*inputs, number])
         _choose(rest, ours[-1], first + 1, others, ours[:-1], origins[1:])
-        with capture.inserting_after(capture.find_nodes(op="placeholder")[-1] if inputs else None):
+        with capture.inserting_after(capture.placeholders()[-1] if inputs else None):
             capture.placeholder("capture")  # a branch gives the same values to both its sides
         operands = [*inputs, number]
     branch = graph.call_function(cond, (is_it, capture, rest, tuple(operands)))
@@ -142,7 +142,7 @@ def _inputs_of(body: Graph, values: Sequence[Node]) -> list[Node]:
 def _make_body(capture: Graph) -> None:
     """Turn the graph of a program into the body of a branch: its inputs are plain ones."""
     erase_unused(capture)
-    for node in capture.find_nodes(op="placeholder"):
+    for node in capture.placeholders():
         node.args = ()
         node._target = node.name
         node.meta.pop("parameter_kind", None)

@@ -32,7 +32,7 @@ def is_and_or(writer: ReadableWriter, node: Node) -> bool:
     if sum(bare) != 1 or list(operands).count(pred) != 1:
         return False
     other = bodies[bare.index(False)]
-    inputs = [inner for inner in other.nodes if inner._op == "placeholder"]
+    inputs = other.placeholders()
     if inputs[list(operands).index(pred)].users:
         return False
     known = writer.tried.get(node)
@@ -85,7 +85,7 @@ _STRENGTHS = (OR_ELSE, TERNARY)  # of what stands before `if` and after `else`
 
 def _is_operand(body: Graph, operands: Any, wanted: Any) -> bool:
     """Tell whether a body gives back one of its inputs, and that is the wanted value."""
-    inputs = [node for node in body.nodes if node._op == "placeholder"]
+    inputs = body.placeholders()
     value = body.output_node()._args[0]
     return type(value) is Node and value in inputs and operands[inputs.index(value)] is wanted
 

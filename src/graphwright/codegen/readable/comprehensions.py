@@ -44,17 +44,17 @@ def comprehensions(nodes: list[Node]) -> dict[Node, Node]:
 
 def _gives_only_whether_it_ends(parts: LoopParts) -> bool:
     """Tell whether a loop carries nothing but whether it was left."""
-    inputs = [node for node in parts.body.nodes if node._op == "placeholder"]
+    inputs = parts.body.placeholders()
     given = parts.given[0]
     return not inputs[1].users and (given is parts.stop or truth_of(given, parts.stop) is True)
 
 
 def _list_made(body: Graph, operands: tuple[Node, ...]) -> Node | None:
     """The empty list that a body appends to, as the last thing that it does."""
-    inputs = [node for node in body.nodes if node._op == "placeholder"]
+    inputs = body.placeholders()
     last = body.output_node()._prev
     if last._target is cond and isinstance(last._args[1], Graph):
-        side, inner = last._args[1], [node for node in last._args[1].nodes if node._op == "placeholder"]
+        side, inner = last._args[1], last._args[1].placeholders()
         other = last._args[2]
         if any(node._op not in ("placeholder", "output") for node in other.nodes):
             return None

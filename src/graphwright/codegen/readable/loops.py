@@ -47,7 +47,7 @@ def name_initial_values(writer: ReadableWriter) -> None:
             continue
         parts = loop_parts(node)
         items = (unpacked_items(node) if node.users else None) or [None] * len(parts.carried)
-        inputs = [inner for inner in parts.body.nodes if inner._op == "placeholder"]
+        inputs = parts.body.placeholders()
         uses = list(nodes_in(node._args))
         for initial, item, inner in zip(
             parts.carried, items, inputs[0 if node._target is while_loop else 1 :], strict=False
@@ -86,7 +86,7 @@ class _Loop:
         items = unpacked_items(node) if node.users else None
         self.is_whole = bool(node.users) and items is None
         self.items: list[Node | None] = items or [None] * len(self.parts.carried)
-        self.placeholders = [inner for inner in self.parts.body.nodes if inner._op == "placeholder"]
+        self.placeholders = self.parts.body.placeholders()
         count = len(self.parts.carried)
         self.inputs = self.placeholders[0 if node._target is while_loop else 1 :][:count]
         self.output = self.parts.body._root._prev
@@ -283,7 +283,7 @@ class _Loop:
         """Tell whether the test of the loop is an expression."""
         if self.node._target is not while_loop:
             return True
-        inputs = [node for node in self.parts.subject.nodes if node._op == "placeholder"]
+        inputs = self.parts.subject.placeholders()
         test = self.writer.body(self.parts.subject, [Expression(node.name) for node in inputs], Tests(), [None])
         return test.is_expression
 
@@ -296,7 +296,7 @@ class _Loop:
             return True
         if self.node._target is not while_loop:
             return False
-        return bool([inner for inner in self.parts.subject.nodes if inner._op == "placeholder"][i].users)
+        return bool(self.parts.subject.placeholders()[i].users)
 
     # ---- the variables
 

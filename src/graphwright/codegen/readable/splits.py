@@ -174,7 +174,7 @@ def outcomes(body: Graph, values: Sequence[Any], conditions: frozenset[int]) -> 
         side = split.side(is_true)
         if ends_by_raising(side):
             continue
-        inputs = [node for node in side.nodes if node._op == "placeholder"]
+        inputs = side.placeholders()
         around = dict(zip(inputs, split.branch._args[3], strict=True))
         given = values_of(side.output_node(), slots)
         resolved = [around.get(value, value) if type(value) is Node else value for value in given]

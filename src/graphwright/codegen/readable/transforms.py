@@ -52,7 +52,7 @@ def transform_block(writer: ReadableWriter, node: Node) -> Block:
     if transform == "attempt":
         return _attempt_block(writer, node)
     kind = TRANSFORMS[transform]
-    placeholders = [inner for inner in body.nodes if inner._op == "placeholder"]
+    placeholders = body.placeholders()
     count = len(placeholders) - len(operands)
     named = list(node._kwargs)  # passed by name: these keep it
     for keyword in named:

@@ -179,7 +179,7 @@ def is_read(node: Node, output: Node, allowed: set[int | None]) -> bool:
                 elif type(item._args[-1]) is int and not is_read(item, output, allowed):
                     passed.add(item._args[-1])
             for body in user._args[1:3]:
-                inputs = [inner for inner in body.nodes if inner._op == "placeholder"]
+                inputs = body.placeholders()
                 for inner, operand in zip(inputs, user._args[3], strict=True):
                     if operand is node and (
                         body._root._prev._op != "output" or is_read(inner, body.output_node(), passed)
@@ -228,7 +228,7 @@ def _left_as_they_are(value: Any, body: Graph, operands: Sequence[Any]) -> Itera
     """The operands that some way through a body gives back as this value."""
     if type(value) is not Node:
         return
-    inputs = [inner for inner in body.nodes if inner._op == "placeholder"]
+    inputs = body.placeholders()
     if value in inputs:
         yield operands[inputs.index(value)]
         return

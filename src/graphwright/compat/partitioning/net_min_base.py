@@ -101,7 +101,7 @@ class _MinimizerBase:
         self.run_shape_prop()
         callable_nodes = {node for node in graph_of(module).nodes if node.op in CALLABLE_NODE_OPS}
         self.fusions = FxNetAccFusionsFinder(module, callable_nodes)()
-        inputs = graph_of(module).find_nodes(op="placeholder")
+        inputs = graph_of(module).placeholders()
         for node, value in zip(inputs, self.sample_input, strict=True):
             self.a_outputs[node.name] = self.b_outputs[node.name] = value
 
@@ -133,7 +133,7 @@ class _MinimizerBase:
     def _get_submod_inputs(self, main_module: GraphModule, submod_path: str) -> tuple[Any, Any]:
         """Find the inputs of a part for either way: kept ones, or those of a run of the whole module."""
         part: Any = getattr(main_module, submod_path)
-        names = [node.name for node in graph_of(part).find_nodes(op="placeholder")]
+        names = [node.name for node in graph_of(part).placeholders()]
         if all(name in self.a_outputs for name in names):
             inputs = [self.a_outputs[name] for name in names]
             return inputs, [self.b_outputs[name] for name in names] if self.settings.accumulate_error else inputs

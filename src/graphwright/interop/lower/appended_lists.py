@@ -70,7 +70,7 @@ def _append_after(branch: Node) -> bool:
     operands = branch.args[3] if len(branch.args) > 3 else ()
     if len(sides) != 2 or any(side.output_node()._prev.target is raise_error for side in sides):
         return False
-    inputs = [side.find_nodes(op="placeholder") for side in sides]
+    inputs = [side.placeholders() for side in sides]
     for i, operand in enumerate(operands):
         appends = [_append_to(side[i]) for side in inputs]
         if not isinstance(operand, Node) or not all(append is not None for append in appends):
@@ -80,7 +80,7 @@ def _append_after(branch: Node) -> bool:
             assert append is not None
             value, output = append.args[1], side.output_node()
             side.erase_node(append)
-            side.erase_node(side.find_nodes(op="placeholder")[i])
+            side.erase_node(side.placeholders()[i])
             output.args = (value if was_nothing else (output.args[0], value),)
         branch.args = (*branch.args[:3], tuple([each for j, each in enumerate(operands) if j != i]))
         value = branch
@@ -103,7 +103,7 @@ def _is_none_of(nodes: tuple[Node, ...], user: Node) -> bool:
 def _collect(loop: Node) -> bool:
     parts = loop_parts(loop)
     body, graph = parts.body, loop.graph
-    operands = body.find_nodes(op="placeholder")[len(body.find_nodes(op="placeholder")) - len(parts.operands) :]
+    operands = body.placeholders()[len(body.placeholders()) - len(parts.operands) :]
     appends = [_append_to(inside) for inside in operands]
     found = [
         (i, append)
@@ -148,5 +148,5 @@ def _is_read_by_test(loop: Node, operand: int) -> bool:
     test = loop.args[0]
     if not isinstance(test, Graph):
         return False
-    inputs = test.find_nodes(op="placeholder")
+    inputs = test.placeholders()
     return bool(inputs[len(inputs) - len(loop_parts(loop).operands) + operand].users)

@@ -159,12 +159,12 @@ class _LeafTracer(Tracer):
 def _by_mode(graphs: Mapping[bool, Graph]) -> Graph:
     """One graph that does what one of two does, depending on the training flag."""
     whole = Graph()
-    inputs = [whole.node_copy(node) for node in graphs[False].find_nodes(op="placeholder")]
+    inputs = [whole.node_copy(node) for node in graphs[False].placeholders()]
     sides = []
     for mode in (True, False):
         side = Graph()
         values = {}
-        for node in graphs[mode].find_nodes(op="placeholder"):
+        for node in graphs[mode].placeholders():
             name = node.name.lstrip("*")
             values[node] = side.create_node("placeholder", name, (), {}, name)
         given = side.graph_copy(graphs[mode], dict(values))

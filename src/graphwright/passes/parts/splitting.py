@@ -178,7 +178,7 @@ def _weights(
     if balance == "params":
         return _parameters(gm, nodes, lambda parameter: parameter.numel())
     inputs, named = call_of(args, kwargs)
-    if not inputs and not named and graph.find_nodes(op="placeholder"):
+    if not inputs and not named and graph.placeholders():
         raise PassError(f"to balance by {balance} the program has to run", fix="pass example inputs: args=(x,)")
     if balance == "time":
         took = seconds_of_nodes(gm, inputs, named)

@@ -9,12 +9,10 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond, for_loop, loop_parts, while_loop
+from graphwright.ops import cond, drop_operands, for_loop, loop_parts, while_loop
 from graphwright.passes.support.bodies import (
-    drop_operands,
     ends_by_raising,
     inline,
-    inputs_of,
     items_of,
     own_bodies,
     put_in_place,
@@ -97,8 +95,8 @@ def _constants_inside(node: Node) -> int:
     constant = [i for i, operand in enumerate(operands) if type(operand) in (*_CONSTANTS, str)]
     for i in constant:
         for body in own_bodies(node):
-            substitute(inputs_of(body)[i - len(operands)], operands[i])
-    return drop_operands(node, lambda i: i in constant)
+            substitute(body.placeholders()[i - len(operands)], operands[i])
+    return drop_operands(node, constant)
 
 
 def _fold_branch(node: Node) -> int:
@@ -136,7 +134,9 @@ def _never_runs(node: Node) -> bool:
     if node.target is while_loop:
         test: Any = parts.subject.output_node().args[0]
         return (
-            type(test) in _CONSTANTS and not test and len(parts.subject.nodes) == len([*inputs_of(parts.subject), test])
+            type(test) in _CONSTANTS
+            and not test
+            and len(parts.subject.nodes) == len([*parts.subject.placeholders(), test])
         )
     if node.target is for_loop and isinstance(parts.subject, tuple | list | range):
         return len(parts.subject) == 0

@@ -11,7 +11,6 @@ from graphwright.ir import Argument, Graph, Node, map_arg
 from graphwright.ops import cond, gives_fresh_value, is_impure, is_loop, loop_parts, while_loop
 from graphwright.passes.support.bodies import (
     add_operand,
-    inputs_of,
     items_of,
     may_write,
     module_of,
@@ -84,7 +83,7 @@ def _is_over_range(loop: Node) -> bool:
 def _invariants(loop: Node, gm: nn.Module, surely_runs: bool) -> list[Node]:
     """The nodes of a loop's body that may be computed before it, in their order."""
     parts, find = loop_parts(loop), module_of(gm)
-    outside = set(inputs_of(parts.body)[-len(parts.operands) :] if parts.operands else ())
+    outside = set(parts.body.placeholders()[-len(parts.operands) :] if parts.operands else ())
     found = []
     for node in parts.body.nodes:
         if node.op in ("placeholder", "output"):
@@ -105,7 +104,7 @@ def _move(found: list[Node], loop: Node) -> None:
     body = parts.body
     known: dict[Node, Argument] = {}
     if parts.operands:
-        known.update(zip(inputs_of(body)[-len(parts.operands) :], parts.operands, strict=True))
+        known.update(zip(body.placeholders()[-len(parts.operands) :], parts.operands, strict=True))
     for node in found:
         with loop.graph.inserting_before(loop):
             copied = loop.graph.node_copy(node, known.__getitem__)

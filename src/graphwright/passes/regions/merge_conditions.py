@@ -13,7 +13,6 @@ from graphwright.passes.support.bodies import (
     add_operand,
     ends_by_raising,
     inline,
-    inputs_of,
     items_of,
     may_write,
     module_of,
@@ -63,7 +62,7 @@ class MergeConditions:
             if node.target is not cond or not isinstance(node.args[0], Node):
                 continue
             for is_true, body in zip((True, False), own_bodies(node), strict=True):
-                for placeholder, operand in zip(inputs_of(body), node.args[3], strict=True):
+                for placeholder, operand in zip(body.placeholders(), node.args[3], strict=True):
                     if operand is node.args[0]:
                         count += _settle(body, placeholder, is_true)
         for graph in plain_graphs(graph_of(gm)):
@@ -118,7 +117,7 @@ def _make_one(first: Node, second: Node) -> None:
     for body, more in zip(own_bodies(first), own_bodies(second), strict=True):
         output = body.output_node()
         given = output.args[0] if isinstance(output.args[0], tuple) else (output.args[0],)
-        inputs = dict(zip(first.args[3], inputs_of(body), strict=True)) if first.args[3] else {}
+        inputs = dict(zip(first.args[3], body.placeholders(), strict=True)) if first.args[3] else {}
         known = {**inputs, **{item: given[int(place)] for item, place in places.items()}, first: given}
         values = [known.get(value, value) if isinstance(value, Node) else value for value in second.args[3]]
         result = inline(more, values, output)
@@ -146,7 +145,7 @@ def _settle(body: Graph, pred: Node, is_true: bool) -> int:
                 continue
         operands = node.args[3]
         for inner in own_bodies(node):
-            inputs = inputs_of(inner)
+            inputs = inner.placeholders()
             for i, operand in enumerate(operands):
                 if operand is pred:
                     count += _settle(inner, inputs[i - len(operands)], is_true)

@@ -11,18 +11,18 @@ from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import (
     LoopParts,
     cond,
+    drop_operands,
     is_impure,
     is_loop,
     is_region,
     is_scratch_write,
+    keep_carried,
     loop_parts,
     module_called,
     while_loop,
 )
 from graphwright.passes.support.bodies import (
-    drop_operands,
     ends_by_raising,
-    inputs_of,
     items_of,
     module_of,
     own_bodies,
@@ -127,7 +127,7 @@ def _shorten(node: Node, impure: IsImpure) -> int:
         count += _drop_results(node, items) if node.target is cond else 0
     if is_loop(node) and items is not None and not ends_by_raising(loop_parts(node).body):
         count += _drop_carried(node, items, impure)
-    return count + drop_operands(node, lambda i: True)
+    return count + drop_operands(node)
 
 
 # ---- branches
@@ -154,10 +154,9 @@ def _drop_results(node: Node, items: dict[int, list[Node]]) -> int:
 
 def _drop_carried(node: Node, items: dict[int, list[Node]], impure: IsImpure) -> int:
     parts = loop_parts(node)
-    inputs = inputs_of(parts.body)[0 if node.target is while_loop else 1 :][: len(parts.carried)]
+    inputs = parts.body.placeholders()[0 if node.target is while_loop else 1 :][: len(parts.carried)]
     live = _live(node, parts, inputs, set(items), impure)
     same = [i for i in sorted(live) if parts.given[i] is inputs[i]]
-    count = 0
     for i in same:  # never changes: an operand
         for taker in items.get(i, ()):
             substitute(taker, parts.carried[i])
@@ -165,40 +164,8 @@ def _drop_carried(node: Node, items: dict[int, list[Node]], impure: IsImpure) ->
     kept = [i for i in sorted(live) if i not in same]
     if len(kept) == len(parts.carried):
         return 0
-    count += len(parts.carried) - len(kept)
-    bodies = [(parts.body, inputs)]
-    if node.target is while_loop:
-        bodies.append((parts.subject, inputs_of(parts.subject)[: len(parts.carried)]))
-    output = parts.body.output_node()
-    stop = (parts.stop,) if parts.breaks else ()
-    output.args = ((*stop, *[parts.given[i] for i in kept]),)
-    for body, old in bodies:
-        _reorder(body, old, kept, same)
-    operands = (*parts.operands, *[parts.carried[i] for i in same])
-    carried = tuple([parts.carried[i] for i in kept])
-    node.args = (*node.args[:2], carried, operands, *node.args[4:])
-    for new, place in enumerate(kept):
-        for taker in items.get(place, ()):
-            taker.args = (node, new)
-    return count
-
-
-def _reorder(body: Graph, carried: list[Node], kept: list[int], same: list[int]) -> None:
-    """Move the inputs that have become operands behind the others, and take those away that are not needed."""
-    last = inputs_of(body)[-1]
-    for i in same:
-        if carried[i] is not last:
-            last.append(carried[i])
-        last = carried[i]
-    for i, placeholder in enumerate(carried):
-        if i not in kept and i not in same:
-            _erase_with_users(placeholder)
-
-
-def _erase_with_users(node: Node) -> None:
-    while node.users:
-        _erase_with_users(next(iter(node.users)))
-    node.graph.erase_node(node)
+    keep_carried(node, kept, same)
+    return len(parts.carried) - len(kept)
 
 
 def _live(node: Node, parts: LoopParts, inputs: list[Node], wanted: set[int], impure: IsImpure) -> set[int]:
@@ -207,7 +174,7 @@ def _live(node: Node, parts: LoopParts, inputs: list[Node], wanted: set[int], im
     always += list(nodes_in(parts.stop))
     live = set(wanted)
     if node.target is while_loop:
-        live |= {i for i, inner in enumerate(inputs_of(parts.subject)[: len(parts.carried)]) if inner.users}
+        live |= {i for i, inner in enumerate(parts.subject.placeholders()[: len(parts.carried)]) if inner.users}
     while True:
         needed: set[Node] = set()
         waiting = [*always, *nodes_in([parts.given[i] for i in live])]

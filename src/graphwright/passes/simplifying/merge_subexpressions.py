@@ -10,7 +10,7 @@ from torch import nn
 
 from graphwright.ir import Graph, Node
 from graphwright.ops import PYTHON_OPERATORS, call_of, gives_fresh_value, is_impure, is_region
-from graphwright.passes.support.bodies import add_operand, inputs_of, may_write, module_of, own_bodies
+from graphwright.passes.support.bodies import add_operand, may_write, module_of, own_bodies
 from graphwright.runtime import graph_of
 
 
@@ -71,7 +71,7 @@ def _merge(
         if is_region(node) and own_bodies(node):
             for body in own_bodies(node):
                 inside = dict(values)
-                inputs, operands = inputs_of(body), node.args[3]
+                inputs, operands = body.placeholders(), node.args[3]
                 if operands:
                     for placeholder, operand in zip(inputs[-len(operands) :], operands, strict=True):
                         if isinstance(operand, Node):

@@ -13,11 +13,6 @@ from graphwright.ops import is_impure, is_inplace, is_plain_module, is_random, i
 from graphwright.runtime import graph_of, is_guard
 
 
-def inputs_of(body: Graph) -> list[Node]:
-    """The placeholders of a body."""
-    return [node for node in body.nodes if node.op == "placeholder"]
-
-
 def regions_in(gm: nn.Module) -> list[Node]:
     """The branches and loops of a module whose bodies are graphs, inner ones first."""
     graphs = list(graph_of(gm).all_graphs())
@@ -80,7 +75,7 @@ def put_in_place(node: Node, value: Any) -> None:
 def inline(body: Graph, values: Sequence[Any], before: Node) -> Any:
     """Copy what a body does to before a node, for these inputs; return its value."""
     graph = before.graph
-    around: dict[Node, Any] = dict(zip(inputs_of(body), values, strict=True))
+    around: dict[Node, Any] = dict(zip(body.placeholders(), values, strict=True))
     with graph.inserting_before(before):
         return graph.graph_copy(body, around)
 
@@ -90,36 +85,15 @@ def add_operand(node: Node, value: Node) -> dict[Graph, Node]:
     operands = node.args[3]
     behind = [i for i, operand in enumerate(operands) if operand is value]
     if behind:
-        return {body: inputs_of(body)[behind[0] - len(operands)] for body in own_bodies(node)}
+        return {body: body.placeholders()[behind[0] - len(operands)] for body in own_bodies(node)}
     made = {}
     for body in own_bodies(node):
-        inputs = inputs_of(body)
+        inputs = body.placeholders()
         with body.inserting_after(inputs[-1]) if inputs else body.inserting_before():
             made[body] = body.create_node("placeholder", value.name, (), {}, value.name)
         made[body].target = made[body].name
     node.args = (*node.args[:3], (*operands, value), *node.args[4:])
     return made
-
-
-def drop_operands(node: Node, wanted: Callable[[int], bool]) -> int:
-    """Take operands away from a region that none of its bodies reads; return how many."""
-    place = 3
-    operands = node.args[place]
-    bodies = bodies_of(node)
-    behind = len(operands)
-    gone = []
-    for i in range(len(operands)):
-        inputs = [inputs_of(body)[i - behind] for body in bodies]
-        if wanted(i) and not any(placeholder.users for placeholder in inputs):
-            gone.append((i, inputs))
-    for _, inputs in gone:
-        for placeholder in inputs:
-            placeholder.graph.erase_node(placeholder)
-    left = {i for i, _ in gone}
-    if gone:
-        kept = tuple(operand for i, operand in enumerate(operands) if i not in left)
-        node.args = (*node.args[:place], kept, *node.args[place + 1 :])
-    return len(gone)
 
 
 def module_of(gm: nn.Module) -> Callable[[Node], nn.Module | None]:

@@ -253,7 +253,7 @@ class _Verifier:
         known = tuple([self._kinds.of(value) for value in operands]) if isinstance(operands, tuple | list) else ()
         for place in places:
             body: Any = node.args[place]
-            free = len(body.find_nodes(op="placeholder")) - len(known)
+            free = len(body.placeholders()) - len(known)
             self.graph(body, (*[None] * free, *known))
         if node.target is transformed:
             if type(node.args[0]) is not str:
