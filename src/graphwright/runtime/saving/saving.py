@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -422,30 +422,28 @@ def _lists(hooks: Any) -> list[list[Any]]:
 def _classes_read(root: nn.Module) -> set[str]:
     """The paths of modules of which programs of a tree read what a class has."""
     paths = set()
-    for prefix, module in root.named_modules():
-        if not isinstance(module.__dict__.get(_STATE), State):
-            continue
-        state: State = module.__dict__[_STATE]
-        for graph in (state.graph, *(entry.graph for entry in state.entries.values())):
-            for node in graph.all_nodes():
-                if node.op == "get_attr":
-                    owner, _, name = str(node.target).rpartition(".")
-                    kind = type(module.get_submodule(owner)) if _holds(module, owner) else nn.Module
-                    if hasattr(kind, name) and not hasattr(nn.Module, name):
-                        paths.add(".".join(part for part in (prefix, owner) if part))
+    for prefix, module, node in _nodes(root, "get_attr"):
+        owner, _, name = str(node.target).rpartition(".")
+        kind = type(module.get_submodule(owner)) if _holds(module, owner) else nn.Module
+        if hasattr(kind, name) and not hasattr(nn.Module, name):
+            paths.add(".".join(part for part in (prefix, owner) if part))
     return paths
 
 
 def _called(root: nn.Module) -> set[str]:
     """The paths of modules that programs of a tree call."""
     return {
-        f"{prefix}.{node.target}" if prefix else str(node.target)
-        for prefix, module in root.named_modules()
-        if isinstance(state := module.__dict__.get(_STATE), State)
-        for graph in (state.graph, *(entry.graph for entry in state.entries.values()))
-        for node in graph.all_nodes()
-        if node.op == "call_module"
+        f"{prefix}.{node.target}" if prefix else str(node.target) for prefix, _, node in _nodes(root, "call_module")
     }
+
+
+def _nodes(root: nn.Module, op: str) -> Iterator[tuple[str, nn.Module, Node]]:
+    """The nodes of one opcode of all programs of a tree, each with its module and the path of that."""
+    for prefix, module in root.named_modules():
+        state = module.__dict__.get(_STATE)
+        if isinstance(state, State):
+            for graph in (state.graph, *(entry.graph for entry in state.entries.values())):
+                yield from ((prefix, module, node) for node in graph.all_nodes() if node.op == op)
 
 
 def _holds(module: nn.Module, path: str) -> bool:
