@@ -21,8 +21,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
     inside.py         what stands inside of modules, objects and containers, by paths
-    premises.py       what it took for granted of modules, checked
-    premises_text.py  the same in words
+    premises/         what it took for granted of modules, checked
     plain_values.py   values that data tells, spelled and compared
     graph_facts.py    what is kept of that with a graph
     foreign.py        modules of other systems, read as captured ones
@@ -161,17 +160,10 @@ from graphwright.runtime.plain_values import (
     spelled,
     with_renamed,
 )
-from graphwright.runtime.premises import (
-    Bound,
-    bound,
-    class_name,
-    generators_in,
-    name_of_class,
-    own_class,
-    own_names,
-    take_code,
-)
-from graphwright.runtime.premises_text import any_of, dtypes_in, said_of_modules
+from graphwright.runtime.premises.bound import Bound, bound
+from graphwright.runtime.premises.names import class_name, name_of_class, own_class, own_names, take_code
+from graphwright.runtime.premises.text import any_of, dtypes_in, said_of_modules
+from graphwright.runtime.premises.unlike import generators_in
 from graphwright.runtime.processor import sums_bytes_exactly
 from graphwright.runtime.reporting.capture_report import (
     CaptureFacts,
@@ -399,7 +391,6 @@ FLOORS = (
     "guards",
     "outside",
     "premises",
-    "premises_text",
     "inside",
     "plain_values",
     "graph_facts",

@@ -10,8 +10,8 @@ from torch import nn
 
 from graphwright.errors import GuardError
 from graphwright.runtime.entries import STATE
-from graphwright.runtime.premises import asked_dtypes
-from graphwright.runtime.premises_text import dtypes_in
+from graphwright.runtime.premises.text import dtypes_in
+from graphwright.runtime.premises.unlike import asked_dtypes
 
 
 def refuse_conversion(module: nn.Module, convert: Callable[[Any], Any]) -> None:

@@ -19,7 +19,7 @@ from graphwright.ops import written_attributes
 from graphwright.runtime.called import Called, modules_at
 from graphwright.runtime.dispatch import captures_of
 from graphwright.runtime.graph_facts import Facts, Forwards, facts_of_modules, forwards_of
-from graphwright.runtime.premises import Bound, bound
+from graphwright.runtime.premises.bound import Bound, bound
 
 STATE = "_graphwright_state"  # the attribute of a captured module that holds what is ours
 

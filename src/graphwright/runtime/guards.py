@@ -20,7 +20,7 @@ from graphwright.ir import Graph, Node
 from graphwright.ops import has_no_side_effect
 from graphwright.runtime.graph_facts import facts_of_modules
 from graphwright.runtime.outside import ABSENT, METHODS, NAMES, Outside
-from graphwright.runtime.premises_text import any_of, said_of_modules
+from graphwright.runtime.premises.text import any_of, said_of_modules
 
 CAPTURE = "capture"  # in the meta of a node that asks one of the questions: which capture it is asked for
 

@@ -13,7 +13,7 @@ from graphwright.runtime.foreign import how_to_read
 from graphwright.runtime.graph_facts import buffers_of, unset_in
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class, _state
 from graphwright.runtime.members.shells import Shells
-from graphwright.runtime.premises import own_class
+from graphwright.runtime.premises.names import own_class
 from graphwright.runtime.state import State
 
 _OUR_NAMES = ("graph", "code", "guards", "meta")

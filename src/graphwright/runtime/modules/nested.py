@@ -15,7 +15,7 @@ from graphwright.runtime.graph_facts import Facts
 from graphwright.runtime.graph_module import GraphModule, _adopt, _instance_class
 from graphwright.runtime.inside import HOOKS
 from graphwright.runtime.modules.captured import our_names_in
-from graphwright.runtime.premises import own_class
+from graphwright.runtime.premises.names import own_class
 from graphwright.runtime.shared_code import SharedCode
 from graphwright.runtime.state import State
 

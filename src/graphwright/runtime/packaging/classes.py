@@ -38,7 +38,7 @@ from graphwright.runtime.packaging.modules import (
 )
 from graphwright.runtime.packaging.rolling import loops_over
 from graphwright.runtime.packaging.tensor_values import tensor_with_values
-from graphwright.runtime.premises import own_class
+from graphwright.runtime.premises.names import own_class
 from graphwright.runtime.references import describe, reference_to, why_unimportable
 
 _INDENT = " " * 8

@@ -22,7 +22,7 @@ from graphwright.runtime.packaging.equal_classes import Statement, merged, rende
 from graphwright.runtime.packaging.imports import import_statements, renamed, used_names
 from graphwright.runtime.packaging.loading import load_tensors, rebuilt, tensor_slots
 from graphwright.runtime.packaging.modules import CONTAINERS, OF_PARAMETERS, is_same_build
-from graphwright.runtime.premises import own_class
+from graphwright.runtime.premises.names import own_class
 
 _LOADING = {id(rebuilt): "loading", id(load_tensors): "loading"}
 

@@ -13,7 +13,7 @@ from torch import nn
 from graphwright.ir import Graph, Node
 from graphwright.ops import for_loop, write_attribute
 from graphwright.runtime.guards import expect_outside
-from graphwright.runtime.premises import own_class
+from graphwright.runtime.premises.names import own_class
 
 _FEWEST = 3  # calls that are written as a loop
 _LISTS = (nn.ModuleList, nn.Sequential)

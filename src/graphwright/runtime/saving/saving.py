@@ -27,7 +27,7 @@ from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.forms import without_forms
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.weights import save_tensors
-from graphwright.runtime.premises import module_at, names_of_hooks
+from graphwright.runtime.premises.names import module_at, names_of_hooks
 from graphwright.runtime.references import describe, is_definition
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_member_name, is_plain_name, state_of
 from graphwright.runtime.saving.saved_graphs import GraphWriter
