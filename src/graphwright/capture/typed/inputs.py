@@ -185,29 +185,13 @@ class Inputs:
     def _stand_in(
         self, path: str, value: Any, make: Callable[[], Node], options: _Options, may_be_another: bool
     ) -> Any:
-        kind = type(value)
-        plan = self._recorder.plan
+        """What stands for an input: something symbolic, or the value itself, which is taken for granted then."""
+        kind, plan = type(value), self._recorder.plan
         options = _Options(options.is_static or path in plan.static, options.is_dynamic or path in plan.dynamic)
-
-        def inner(key: Hashable, item: Any, make_item: Callable[[], Node]) -> Any:
-            return self._item(path_to(path, key), item, make_item, options)
-
         if isinstance(value, torch.Tensor):
-            example = self._recorder.examples.of(value)
-            proxy = TensorProxy.make(self._recorder, example, None, make)
-            vars(proxy)["given"] = frozenset(vars(value))
-            self._tensors[path] = _Held(make, value, proxy)
-            if options.is_static:
-                self._recorder.numbers.fix_sizes(proxy)
-            return proxy
-        if options.is_static and (kind is int or kind is float):
-            self._take(path, make(), value)
-            return value
+            return self._tensor(path, value, make, options)
         if kind is int or kind is float or (kind is bool and options.is_dynamic):
-            self._kinds[path] = make, kind
-            symbol = self._recorder.numbers.input_symbol(make(), value)
-            symbol.key = "input", path
-            return as_number(symbol)
+            return self._number(path, value, make, options)
         if not (options.is_static or self._inside):
             if isinstance(value, numpy.number):
                 plan.scalars |= {path}
@@ -216,8 +200,7 @@ class Inputs:
                 plan.scalars |= {path}
                 return self._layer(path, value, make)
         if kind is bool or isinstance(value, _KNOWN):
-            self._take(path, make(), value)
-            return value
+            return self._known(path, value, make)
         if may_be_another:
             self._kinds[path] = make, kind
         are_static = options.is_static or any(name.startswith(f"{path}_") for name in plan.static)
@@ -226,31 +209,44 @@ class Inputs:
             if opened is not None:
                 self._tensors[path] = _Held(make, value[0], None)
                 return opened
-        if isinstance(value, range):
-            self._take(path, make(), value)
-            return value
+
+        def inner(key: Hashable, item: Any, make_item: Callable[[], Node]) -> Any:
+            return self._item(path_to(path, key), item, make_item, options)
+
+        return self._compound(path, value, make, inner)
+
+    def _tensor(self, path: str, value: torch.Tensor, make: Callable[[], Node], options: _Options) -> TensorProxy:
+        proxy = TensorProxy.make(self._recorder, self._recorder.examples.of(value), None, make)
+        vars(proxy)["given"] = frozenset(vars(value))
+        self._tensors[path] = _Held(make, value, proxy)
+        if options.is_static:
+            self._recorder.numbers.fix_sizes(proxy)
+        return proxy
+
+    def _number(self, path: str, value: float, make: Callable[[], Node], options: _Options) -> Any:
+        if options.is_static and type(value) is not bool:
+            return self._known(path, value, make)
+        self._kinds[path] = make, type(value)
+        symbol = self._recorder.numbers.input_symbol(make(), value)
+        symbol.key = "input", path
+        return as_number(symbol)
+
+    def _known(self, path: str, value: Any, make: Callable[[], Node]) -> Any:
+        """The value itself, which is taken for granted."""
+        self._take(path, make(), value)
+        return value
+
+    def _compound(self, path: str, value: Any, make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
+        """What stands for a container or an object of the user's; `inner` makes what stands for what is in it."""
+        kind = type(value)
         if isinstance(value, list | tuple | dict | set | frozenset | collections.deque):  # sums, slices and copies
             self._recorder.ledger.asked.setdefault(path, set()).add("class")
         if kind in (set, frozenset, collections.deque):
             return self._collection(path, value, make, inner)
         if isinstance(value, tuple | list):
-            items = [inner(i, item, self._item_maker(make, i)) for i, item in enumerate(value)]
-            self._take(f"len_{path}", self._call(len, make()), len(items))
-            same = sequence(kind, items)
-            if hasattr(value, "__dict__"):
-                self._with_attributes(value, same, make, inner)
-            elif not isinstance(value, list):
-                return same
-            return self.objects.remember(same, make)
+            return self._sequence(path, value, make, inner)
         if isinstance(value, dict):
-            if not value:
-                self._take(path, make(), {})
-                return self.objects.remember(kind(), make)
-            self._take(f"keys_{path}", self._call(list, make()), list(value))
-            held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
-            same = rebuild(value, held)
-            self._class_matters(path, kind)
-            return self.objects.remember(self._with_attributes(value, same, make, inner), make)
+            return self._dict(path, value, make, inner)
         if is_object(value):
             return self._object(path, value, make, inner)
         if kind is functools.partial:
@@ -263,17 +259,37 @@ class Inputs:
             return GeneratorProxy.make(self._recorder, value.device, make)
         if callable(value) or isinstance(value, slice):
             self._kinds.pop(path, None)
-            self._take(path, make(), value)
-            return value
-        if self._inside:  # of an object: what the program does not use is no obstacle
-            self._take(path, make(), value)
-            return value
+            return self._known(path, value, make)
+        if isinstance(value, range) or self._inside:  # of an object: what the program does not use is no obstacle
+            return self._known(path, value, make)
         error = CaptureError(
             f"argument {path!r} of {self._where} is a {kind.__module__}.{kind.__qualname__}: it cannot be symbolic yet",
             fix="pass tensors, numbers, strings, or tuples, lists, dicts and dataclasses of them",
         )
         self._recorder.questions.refusals.refuse(error, "argument")
         return value
+
+    def _sequence(
+        self, path: str, value: list[Any] | tuple[Any, ...], make: Callable[[], Node], inner: Callable[..., Any]
+    ) -> Any:
+        items = [inner(i, item, self._item_maker(make, i)) for i, item in enumerate(value)]
+        self._take(f"len_{path}", self._call(len, make()), len(items))
+        same = sequence(type(value), items)
+        if hasattr(value, "__dict__"):
+            self._with_attributes(value, same, make, inner)
+        elif not isinstance(value, list):
+            return same
+        return self.objects.remember(same, make)
+
+    def _dict(self, path: str, value: dict[Any, Any], make: Callable[[], Node], inner: Callable[..., Any]) -> Any:
+        if not value:
+            self._take(path, make(), {})
+            return self.objects.remember(type(value)(), make)
+        self._take(f"keys_{path}", self._call(list, make()), list(value))
+        held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
+        same = rebuild(value, held)
+        self._class_matters(path, type(value))
+        return self.objects.remember(self._with_attributes(value, same, make, inner), make)
 
     def _array(
         self, path: str, value: numpy.ndarray[Any, Any] | numpy.number[Any], make: Callable[[], Node]

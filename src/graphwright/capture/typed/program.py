@@ -273,10 +273,44 @@ class Program:
         args, kwargs = inputs.bind(self.args, self.kwargs)
         if inputs.has_arrays:
             self._see_arrays(recorder, function)
-        modules = [] if recorder.shells is None else [module for module, *_ in recorder.shells.all()]
-        hooks = [hook for module in modules for hook in hooks_of(module)]
-        tables = [vars(module)[name] for module in modules for name in HOOKS if vars(module)[name]]
-        self.held = HookEffects(hooks, with_modules=False, tables=tables)
+        held = self.held = _what_hooks_hold(recorder)
+        keeping = self._look_around(recorder, function)
+        draws = self.draws = PythonDraws(recorder)
+        overheard = {**plan.overheard, **recorder.callers.overheard}
+        modes = StandIns(modes_of(function))
+        self.standing = StandIns(stand_ins()), StandIns(overheard.values()), StandIns(INFERENCE), modes
+        for standing in self.standing:
+            standing.enter()
+        with (
+            self._watch(recorder),
+            draws.located() if plan.locates_draws else contextlib.nullcontext(),
+            uncompiled() if plan.is_uncompiled else contextlib.nullcontext(),
+        ):
+            try:
+                result, is_raised = recorder.run(function, args, kwargs), False
+            except Exception as error:
+                self._end_by_raising(error, recorder, keeping, draws)
+                result, is_raised = None, True
+        modes.leave()  # what follows asks torch itself
+        keeping.learn()
+        if not is_raised:
+            keeping.learn_hooks()
+        self._take_from_world(recorder, tags)
+        self._refuse_unheard(recorder, overheard, draws)
+        if plan.paths > plan.max_paths:
+            raise recorder.questions.forking.too_many_paths()
+        changes = list(inputs.objects.changes())
+        inputs.tell_apart(value for _, value, *_ in changes)
+        recorder.finish(result, changes)
+        inputs.settle()
+        keeping.put_back()
+        if held.put_back():
+            warn_tracer("the program changes what is outside of the program, in a hook; the captured program does not")
+        return _Run(recorder, inputs)
+
+    def _look_around(self, recorder: Recorder, function: Callable[..., Any]) -> Keeping:
+        """See what the program can reach and what state the process is in, before the program runs."""
+        plan = recorder.plan
         keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container)
         program = self.subject.function(self.subject.root_module, self.method)
         entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
@@ -290,39 +324,26 @@ class Program:
         watch_process_state()
         watch_higher_order()
         recorder.callers.start(function, self.world)
-        draws = self.draws = PythonDraws(recorder)
-        overheard = {**plan.overheard, **recorder.callers.overheard}
-        modes = StandIns(modes_of(function))
-        self.standing = StandIns(stand_ins()), StandIns(overheard.values()), StandIns(INFERENCE), modes
-        for standing in self.standing:
-            standing.enter()
-        with (
-            self._watch(recorder),
-            draws.located() if plan.locates_draws else contextlib.nullcontext(),
-            uncompiled() if plan.is_uncompiled else contextlib.nullcontext(),
-        ):
-            is_raised = False
-            try:
-                result = recorder.run(function, args, kwargs)
-            except Exception as error:
-                if type(error).__module__.startswith("torch._dynamo") and not plan.is_uncompiled:
-                    plan.is_uncompiled = True
-                    raise Restart("the program calls a function of torch.compile") from error
-                draws.failed()
-                keeping.learn()
-                if recorder.questions.raises.is_raised_by_user(error):
-                    recorder.questions.raises.write_raise(error)
-                    result, is_raised = None, True
-                else:
-                    why = recorder.questions.refusals.failed_path(error)
-                    if why is error:
-                        raise
-                    raise why from error
-        modes.leave()  # what follows asks torch itself
+        return keeping
+
+    def _end_by_raising(self, error: Exception, recorder: Recorder, keeping: Keeping, draws: PythonDraws) -> None:
+        """Note that the program raises an error of its own. Raises what says why it cannot be captured, otherwise."""
+        if type(error).__module__.startswith("torch._dynamo") and not recorder.plan.is_uncompiled:
+            recorder.plan.is_uncompiled = True
+            raise Restart("the program calls a function of torch.compile") from error
+        draws.failed()
         keeping.learn()
-        if not is_raised:
-            keeping.learn_hooks()
-        self._see_tables(plan)
+        if recorder.questions.raises.is_raised_by_user(error):
+            recorder.questions.raises.write_raise(error)
+            return
+        why = recorder.questions.refusals.failed_path(error)
+        if why is error:
+            raise
+        raise why from error
+
+    def _take_from_world(self, recorder: Recorder, tags: Tags) -> None:
+        """Take for granted what the program has found outside of itself."""
+        self._see_tables(recorder.plan)
         self.world.finish()
         tags.refuse_written(self.world.attributes(), self.place)
         check_results(recorder)
@@ -332,29 +353,22 @@ class Program:
         recorder.ledger.asks_classes |= self.world.names_subclass
         for code, what in self.world.unseen.items():
             recorder.ledger.say(f"{code.co_name} {what}", f"{code.co_filename}:{code.co_firstlineno}")
+
+    def _refuse_unheard(self, recorder: Recorder, overheard: dict[Any, Any], draws: PythonDraws) -> None:
+        """Raise Restart where the program came to call what the capture was not told of."""
+        plan, callers = recorder.plan, recorder.callers
         if watch_world() or watch_libraries():
             raise Restart("modules are imported of whose functions the capture has to hear")
-        if recorder.callers.overheard.keys() - overheard.keys():
-            plan.overheard.update(recorder.callers.overheard)
+        if callers.overheard.keys() - overheard.keys():
+            plan.overheard.update(callers.overheard)
             raise Restart("the program has functions under names of its own that the capture has to hear of")
-        if recorder.callers.generators.keys() - draws.known:
-            plan.generators.update(recorder.callers.generators)
-            plan.closing |= recorder.callers.closing
+        if callers.generators.keys() - draws.known:
+            plan.generators.update(callers.generators)
+            plan.closing |= callers.closing
             raise Restart("the program can reach generators of random numbers")
         if draws.have_happened() and not plan.locates_draws:
             plan.locates_draws = True
             raise Restart("random numbers of Python or NumPy are drawn")
-        if plan.paths > plan.max_paths:
-            raise recorder.questions.forking.too_many_paths()
-        changes = list(inputs.objects.changes())
-        inputs.tell_apart(value for _, value, *_ in changes)
-        recorder.finish(result, changes)
-        inputs.settle()
-        if recorder.keeping is not None:
-            recorder.keeping.put_back()
-        if self.held.put_back():
-            warn_tracer("the program changes what is outside of the program, in a hook; the captured program does not")
-        return _Run(recorder, inputs)
 
     def _see_arrays(self, recorder: Recorder, function: Callable[..., Any]) -> None:
         """Have the program converted that gets arrays: what it calls in C would not know what stands for them."""
@@ -410,3 +424,10 @@ class Program:
 class _Run:
     recorder: Recorder
     inputs: Inputs
+
+
+def _what_hooks_hold(recorder: Recorder) -> HookEffects:
+    modules = [] if recorder.shells is None else [module for module, *_ in recorder.shells.all()]
+    hooks = [hook for module in modules for hook in hooks_of(module)]
+    tables = [vars(module)[name] for module in modules for name in HOOKS if vars(module)[name]]
+    return HookEffects(hooks, with_modules=False, tables=tables)
