@@ -4,10 +4,10 @@ It is noted, put back, and written where the captured program has to do it. Read
 branch_state.py.
 
     keeping.py          attributes that a program keeps from one call to the next
+    unwritten.py        what has changed and is not written yet, and writing it where the program ends
     kept_kinds.py       kinds of what it keeps: before a call and after one they must go together
     kept_apart.py       which places of what it keeps hold one container, where that makes a difference
     kept_items.py       what is in lists and dicts to which it adds, and whether that stays as it is
-    unreadable.py       what stands for attributes that are not to be read before they are written
     made_where_missing.py  attributes that a program makes where they are missing
     kept_tables.py      tables of what it may keep, and what was in them when it started
     variables.py        variables outside of all modules, to watch, write and put back

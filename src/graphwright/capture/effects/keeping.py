@@ -43,6 +43,7 @@ from graphwright.capture.effects.kept_kinds import (
     PLAIN,
     Choice,
     Grows,
+    Unreadable,
     adds_to,
     has_a_kind,
     is_cache,
@@ -51,7 +52,7 @@ from graphwright.capture.effects.kept_kinds import (
 )
 from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, acts_twice, key_in, of_class, touched
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
-from graphwright.capture.effects.unreadable import Unreadable
+from graphwright.capture.effects.unwritten import write_unwritten
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.proxies.growing import is_growing
@@ -83,6 +84,7 @@ from graphwright.values import (
 )
 
 if TYPE_CHECKING:
+    from graphwright.capture.proxies.objects import Change
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
@@ -103,8 +105,14 @@ _DEPTH = 3  # how far inside of each other the objects are whose attributes are 
 class Keeping:
     """The attributes of one run of a program, and variables outside of it: live where the plan says it writes them."""
 
-    def __init__(self, recorder: TypedCapture, shells: Shells | None, kept_container: Callable[..., Any]) -> None:
-        self._recorder = recorder
+    def __init__(
+        self,
+        recorder: TypedCapture,
+        shells: Shells | None,
+        kept_container: Callable[..., Any],
+        changes_of_inputs: Callable[[], Iterable[Change]],
+    ) -> None:
+        self._recorder, self.changes_of_inputs = recorder, changes_of_inputs
         self._live: dict[Any, Any] = recorder.plan.kept
         self._items = KeptItems(recorder, kept_container, self._kind, self._item_of_growing)
         self._tables: list[Table] = []
@@ -559,10 +567,6 @@ class Keeping:
             if recorder.region is recorder.root:
                 table.written[key] = now
 
-    def has_changed(self) -> bool:
-        """Tell whether the program has changed what is not written yet."""
-        return any(True for _ in self.unwritten())
-
     def unwritten(self, tables: Iterable[Table] | None = None) -> Iterator[tuple[Table, Any, Any]]:
         """Iterate over (the table, the name, what is there now) of what the program has changed and not written yet."""
         for table in touched(self._tables) if tables is None else tables:
@@ -580,10 +584,8 @@ class Keeping:
         """How the graph reads the containers and objects that the program leaves where they are, by their ids."""
         return self._apart.held(self._tables)
 
-    def write_at_end(self) -> None:
-        """Write what has changed where the program ends on one side of a branch: objects are made as they are then."""
-        with self._recorder.finishing([now for *_, now in self.unwritten()]):
-            self.write()
+    def write_at_end(self) -> None:  # what an error leaves is written, too
+        write_unwritten(self._recorder, self.changes_of_inputs())
 
     def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Unbound) -> bool:
         """Write a new attribute on a side of a branch, after which it holds what `after` stands for.

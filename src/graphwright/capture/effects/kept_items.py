@@ -10,8 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, joined
-from graphwright.capture.effects.unreadable import Unreadable
+from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, Unreadable, joined
 from graphwright.capture.proxies.contents import changeable, content, is_unchanged
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.run_keys import form_of_key

@@ -12,7 +12,9 @@ from torch import nn
 
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
+from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import symbol_of
+from graphwright.errors import CaptureError
 from graphwright.values import (
     MIXED,
     ConstantKind,
@@ -154,3 +156,24 @@ _PLAIN_KINDS = (
     torch.Tensor, bool, int, float, complex, str, bytes, range, torch.dtype, torch.device, torch.layout,
     torch.memory_format, torch.Generator,
 )  # fmt: skip
+
+
+class Unreadable:
+    """Stands for an attribute whose value goes with no kind; any use of it is an error."""
+
+    def __init__(self, name: str) -> None:
+        object.__setattr__(self, "_name", name)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise refusal(
+            CaptureError(
+                f"the program reads {object.__getattribute__(self, '_name')} and leaves a value of another kind in it",
+                fix="keep one kind of value there: a tensor of one dtype and rank, a number, or None and such a value",
+            )
+        )
+
+    __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = __contains__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = __setitem__ = _refuse
+    __or__ = __ror__ = __and__ = __rand__ = __xor__ = __rxor__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse
+    __hash__ = None  # type: ignore[assignment]

@@ -58,6 +58,7 @@ class Open:
     kept: KeptValues | None = None  # where it is a region
     is_final: bool = False
     may_raise: bool = False
+    has_raised: bool = False  # by a `raise` of the program
     leaves: bool = False  # whether what its handlers raise leaves the program
     examples: list[BaseException] = dataclasses.field(default_factory=list)  # of what is raised in it
 

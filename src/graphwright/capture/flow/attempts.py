@@ -20,6 +20,7 @@ import torch
 
 from graphwright.capture.calls.errors_raised import Errors, errors_of, fails_by_data
 from graphwright.capture.calls.refusals import is_refused_value
+from graphwright.capture.effects.unwritten import Since
 from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion, Open
 from graphwright.capture.flow.caught_errors import attribute_of_error, is_error, text_of
 from graphwright.capture.flow.nearest import nearest, without_data
@@ -32,7 +33,6 @@ from graphwright.capture.state.regions import Region
 from graphwright.capture.state.running import RUN, refused
 from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index, is_symbolic, symbol_of
 from graphwright.ir import Graph, Node, Target
-from graphwright.ops import is_impure
 from graphwright.runtime import expect_class
 from graphwright.source import by_code, is_internal, source_behind, user_frame
 
@@ -127,10 +127,11 @@ class Attempts(MadeErrors):
             return AttemptRegion(self, recorder, entry, tried, kinds, [], None, final, names).capture()
 
         def ending() -> Any:
-            graph, last = recorder.graph, recorder.graph._root.prev
+            since = Since(recorder)
             left = final()
             is_seen = any(not around.is_final and not around.leaves for around in self._open)  # what it assigns
-            matters = is_seen or not (left is None or left is False) or any(map(is_impure, _after(graph, last)))
+            is_seen |= since.has_acted() or (entry.has_raised and since.has_changed())
+            matters = is_seen or not (left is None or left is False)
             if entry.may_raise and matters and recorder.pending is None:
                 if recorder.plan.ways.get(place) == "fork":
                     raise self._refused("`finally` does what an error must not leave out")
@@ -179,7 +180,7 @@ class Attempts(MadeErrors):
         for entry in reversed(self._open):
             if not _common(entry.errors, kinds):
                 continue
-            entry.may_raise = True
+            entry.may_raise = entry.has_raised = True
             if entry.kept is not None:
                 if entry.kept.region in regions:
                     entry.note(error)
@@ -616,15 +617,6 @@ def _kinds(handlers: Handlers) -> list[Errors] | None:
 def _common(caught: Errors, raised: Errors) -> bool:
     """Tell whether an error of one of the classes may be caught by a handler of others."""
     return any(issubclass(kind, caught) or any(issubclass(one, kind) for one in caught) for kind in raised)
-
-
-def _after(graph: Graph, last: Node) -> list[Node]:
-    """The nodes after one, which may be the root of the graph."""
-    found, node = [], last._next
-    while node is not graph._root:
-        found.append(node)
-        node = node._next
-    return found
 
 
 def _is_known(recorder: TypedCapture, symbol: Symbol) -> bool:

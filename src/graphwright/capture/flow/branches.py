@@ -242,14 +242,14 @@ def _run_side(
         except Raised:
             raised = True
         except (Exception, Refusal) as error:
-            is_certain = recorder.questions.raises.reads_unassigned(error) or divides_by_zero(error)
-            is_waiting = recorder.plan.ways.get(place) == "wait"
-            if not recorder.attempts.takes(error) and (is_waiting or not is_certain):
+            questions, is_taken = recorder.questions, recorder.attempts.takes(error)
+            is_certain = questions.raises.is_certain(error) or divides_by_zero(error)
+            if not is_taken and (recorder.plan.ways.get(place) == "wait" or not is_certain):
                 failed = _failed(recorder, subject, value, error, place)
                 if failed is error:
                     raise
                 raise failed from error
-            recorder.questions.raises.write_raise(error)
+            questions.raises.end_side(error, is_taken)
             raised = True
 
     def entered() -> BaseException:

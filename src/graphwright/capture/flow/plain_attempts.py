@@ -99,7 +99,7 @@ class MadeErrors:
     """The errors that the program makes, and what of: their own classes may keep something else in `args`."""
 
     def __init__(self) -> None:
-        self.swallowing: list[Any] = []  # contexts that are entered and may swallow an error
+        self.entered: list[Any] = []  # the contexts in which the program is that run code as it leaves them
         self._standing: dict[int, tuple[Any, Any]] = {}  # by id: errors raised as Python does, and what they stand for
         self._made: dict[int, tuple[Any, tuple[Any, ...]]] = {}
 

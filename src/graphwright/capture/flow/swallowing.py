@@ -1,4 +1,4 @@
-"""Contexts of the program that may swallow an error: a graph cannot ask them whether they do."""
+"""Contexts of the program that may swallow an error, or do anything else as it leaves them: a graph cannot ask them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture.effects.unwritten import Since
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.state.running import refused, running
-from graphwright.source import holds, source_behind
+from graphwright.source import holds, is_internal, source_behind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -21,36 +22,59 @@ if TYPE_CHECKING:
 def watched(context: AbstractContextManager[Any]) -> Any:
     """What a `with` block enters: the context, or one that does the same and is known to be entered."""
     recorder = running()
-    return context if recorder is None or not _may_swallow(context) else _Watched(recorder, context)
+    return context if recorder is None or not _runs_code(context) else _Watched(recorder, context)
 
 
 def check_contexts(recorder: Capture) -> None:
     """An error is about to be raised in the graph. Raises CaptureError where a context may swallow it."""
-    if recorder.attempts.swallowing:
-        name = type(recorder.attempts.swallowing[-1]).__name__
-        message = f"data decides whether an error is raised that a context of the program, {name}, may swallow"
-        raise refused(recorder, message, "write `try` and `except`")
+    entered: list[_Watched] = recorder.attempts.entered
+    for each in reversed(entered):
+        if _may_swallow(each.context):
+            name = type(each.context).__name__
+            message = f"data decides whether an error is raised that a context of the program, {name}, may swallow"
+            raise refused(recorder, message, "write `try` and `except`")
+        each.raised.append(recorder.region.place)
 
 
 class _Watched:
+    """A context that the program has entered; `raised` are the places of sides in it that end with an error.
+
+    The graph leaves it as Python does on all other ways. Where that does anything, each of those sides is a path.
+    """
+
     def __init__(self, recorder: Capture, context: AbstractContextManager[Any]) -> None:
-        self._entered, self._context = recorder.attempts.swallowing, context
+        self._recorder, self.context = recorder, context
+        self.raised: list[Any] = []
 
     def __enter__(self) -> Any:
-        value = type(self._context).__enter__(self._context)
-        self._entered.append(self._context)
+        value = type(self.context).__enter__(self.context)
+        self._recorder.attempts.entered.append(self)
         return value
 
     def __exit__(self, *error: Any) -> Any:
-        self._entered.pop()
-        return type(self._context).__exit__(self._context, *error)
+        recorder = self._recorder
+        recorder.attempts.entered.remove(self)
+        since = Since(recorder) if self.raised and recorder.pending is None else None
+        left = type(self.context).__exit__(self.context, *error)
+        if since is not None and recorder.pending is None and (since.has_acted() or since.has_changed()):
+            why = f"leaving {type(self.context).__name__} does what an error must not leave out"
+            raise recorder.questions.restart(recorder.plan.change(self.raised[0], "fork", why))
+        return left
+
+
+def _runs_code(context: AbstractContextManager[Any]) -> bool:
+    """Tell whether a function that is not torch's runs where a context is left."""
+    kind: type = type(context)
+    code = context.gen.gi_code if isinstance(context, contextlib._GeneratorContextManager) else None  # type: ignore[attr-defined]
+    is_of_torch = is_torch(kind) or (code is not None and is_internal(code.co_filename))
+    return not is_of_torch and isinstance(getattr(kind, "__exit__", None), FunctionType)
 
 
 def _may_swallow(context: AbstractContextManager[Any]) -> bool:
     """Tell whether leaving a context may end an error: its `__exit__` gives something, its `yield` has a handler."""
-    kind = type(context)
-    leave = getattr(kind, "__exit__", None)
-    if is_torch(kind) or not isinstance(leave, FunctionType) or kind is contextlib.ExitStack:
+    kind: Any = type(context)
+    leave = kind.__exit__
+    if kind is contextlib.ExitStack:
         return False
     if isinstance(context, contextlib._GeneratorContextManager):
         generator: Any = context.gen

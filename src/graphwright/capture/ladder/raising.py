@@ -7,8 +7,9 @@ import traceback
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from graphwright.capture.flow.caught_errors import with_cause, write_error
-from graphwright.capture.state.running import RUN
+from graphwright.capture.effects.unwritten import has_unwritten
+from graphwright.capture.flow.caught_errors import is_error, with_cause, write_error
+from graphwright.capture.state.running import RUN, Refusal
 from graphwright.capture.state.side_ended import Raised
 from graphwright.source import is_handled, is_ours, is_user_raise, runs_as_it_is_left, user_frame
 
@@ -30,12 +31,16 @@ class Raises:
         if is_plain or attempts.plain_catches(error, region):
             raised: BaseException = with_cause(error, cause)
             return raised
-        is_seen = attempts.forks(error) or self.is_caught_outside(region.frame, True) or self._is_changed_by_leaving()
-        if not attempts.raised(error) and is_seen:
-            why = "an exception may be seen outside"
-            raise self._capture.questions.restart(self._capture.plan.change(region.place, "fork", why))
-        self.write_raise(error, cause)
+        self.end_side(error, attempts.raised(error), cause)
         raise Raised
+
+    def end_side(self, error: Raisable, is_taken: bool, cause: Raisable | None = None) -> None:
+        """Write what a side of a branch raises; with `is_taken`, a region is there to catch it."""
+        region, questions = self._capture.region, self._capture.questions
+        is_seen = self._capture.attempts.forks(error) or self.is_caught_outside(region.frame, True)
+        if not is_taken and (is_seen or self._is_changed_by_leaving()):
+            raise questions.restart(self._capture.plan.change(region.place, "fork", "an exception may be seen outside"))
+        self.write_raise(error, cause)
 
     def _is_caught_on_side(self, frame: FrameType | None) -> bool:
         """Tell whether the program itself catches what a frame raises, on the side that is being captured."""
@@ -70,25 +75,33 @@ class Raises:
 
     def _is_changed_by_leaving(self) -> bool:
         """Tell whether a `finally`, or the end of a `with`, may change back what the program has changed so far."""
-        keeping = self._capture.keeping
-        return keeping is not None and keeping.has_changed() and self.is_left_by_it()
+        return has_unwritten(self._capture) and self.is_left_by_it()
 
     def write_raise(self, error: Raisable, cause: Raisable | None = None) -> None:
         """Write into the graph that an exception is raised."""
         capture = self._capture
         if capture.keeping is not None and not capture.attempts.are_open:
-            capture.keeping.write_at_end()  # what was written before it stays written
+            capture.keeping.write_at_end()
         write_error(capture, error, cause)
 
     def is_raised_by_user(self, error: Exception) -> bool:
-        """Tell whether the program itself raised an exception, on a path that it forked into.
+        """Tell whether the program itself raised an exception, on a side of a branch or a path that it forked into.
 
-        That is: by a `raise` or `assert`, or by reading a variable that the other side of a branch assigns.
+        That is: by a `raise` or `assert`, again where it was caught, or by reading a variable that the other side of a
+        branch assigns.
         """
+        if is_error(self._capture.attempts.original(error)):
+            return True
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if not is_ours(frame.f_code.co_filename)]
-        if not self._capture.plan.answers or not frames or user_frame(frames[-1]) is not frames[-1]:
+        if not frames or user_frame(frames[-1]) is not frames[-1]:
             return False
         return is_user_raise(frames[-1].f_code, frames[-1].f_lasti) or self.reads_unassigned(error)
+
+    def is_certain(self, error: Exception | Refusal) -> bool:
+        """Tell whether the program itself raised it, in a function that is converted: whatever the values, so."""
+        if isinstance(error, Refusal) or self._capture.pending is not None:
+            return False
+        return self.is_raised_by_user(error) and not self._capture.questions.staging.convertible_at(error)
 
     def reads_unassigned(self, error: BaseException) -> bool:
         """Tell whether the program read a variable that this way through it does not assign, but another one does."""

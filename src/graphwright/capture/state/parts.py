@@ -206,7 +206,7 @@ class Choices(Protocol):
 class Attempts(Protocol):
     """The `try` statements of one capture: flow/attempts.py."""
 
-    swallowing: list[Any]  # contexts that are entered and may swallow an error
+    entered: list[Any]  # the contexts in which the program is that run code as it leaves them
 
     def run(
         self,
@@ -383,7 +383,9 @@ class Keeping(Protocol):
     def learn(self) -> None: ...
     def kept_tables(self) -> set[int]: ...
     def write(self, shell: nn.Module | None = None) -> None: ...
-    def has_changed(self) -> bool: ...
+    def changes_of_inputs(self) -> Iterable[tuple[Any, ...]]:
+        """What the program has changed in its inputs, as calls that do so: a function, and what to call it with."""
+
     def unwritten(self) -> Iterator[tuple[Any, Any, Any]]:
         """Iterate over (table, name, what is there now) of what the program has changed and not written yet."""
 

@@ -118,7 +118,7 @@ class SymbolicRecorder:
         except (Exception, Refusal) as error:
             if isinstance(error, Refusal):
                 raise error.error from None
-            if self.pending is None and self.questions.raises.is_raised_by_user(error):
+            if self.pending is None and self.questions.forking.forks and self.questions.raises.is_raised_by_user(error):
                 self.questions.raises.write_raise(error)
                 return None
             why = self.pending or self.questions.refusals.failed_path(error)

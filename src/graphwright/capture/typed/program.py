@@ -274,7 +274,7 @@ class Program:
         if inputs.has_arrays:
             self._see_arrays(recorder, function)
         held = self.held = _what_hooks_hold(recorder)
-        keeping = self._look_around(recorder, function)
+        keeping = self._look_around(recorder, function, inputs)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
         modes = StandIns(modes_of(function))
@@ -301,17 +301,17 @@ class Program:
             raise recorder.questions.forking.too_many_paths()
         changes = list(inputs.objects.changes())
         inputs.tell_apart(value for _, value, *_ in changes)
-        recorder.finish(result, changes)
+        recorder.finish(result, () if is_raised else changes)
         inputs.settle()
         keeping.put_back()
         if held.put_back():
             warn_tracer("the program changes what is outside of the program, in a hook; the captured program does not")
         return _Run(recorder, inputs)
 
-    def _look_around(self, recorder: Recorder, function: Callable[..., Any]) -> Keeping:
+    def _look_around(self, recorder: Recorder, function: Callable[..., Any], inputs: Inputs) -> Keeping:
         """See what the program can reach and what state the process is in, before the program runs."""
         plan = recorder.plan
-        keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container)
+        keeping = recorder.keeping = Keeping(recorder, recorder.shells, kept_container, inputs.objects.changes)
         program = self.subject.function(self.subject.root_module, self.method)
         entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
         leaves = plan.leaves if plan.enters_libraries else (*plan.leaves, *library_functions())
@@ -333,7 +333,7 @@ class Program:
             raise Restart("the program calls a function of torch.compile") from error
         draws.failed()
         keeping.learn()
-        if recorder.questions.raises.is_raised_by_user(error):
+        if recorder.plan.answers and recorder.questions.raises.is_raised_by_user(error):
             recorder.questions.raises.write_raise(error)
             return
         why = recorder.questions.refusals.failed_path(error)

@@ -36,6 +36,7 @@ from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.choices import Choices
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.module_reads import ModuleReads
+from graphwright.capture.effects.unwritten import write_unwritten
 from graphwright.capture.effects.writes import Writes
 from graphwright.capture.flow.attempts import Attempts
 from graphwright.capture.flow.loops import Loops
@@ -207,14 +208,7 @@ class Recorder:
         self.ambient.notice()
         graph = self.graph
         last = graph._root.prev
-        changes, unwritten = list(changes), () if self.keeping is None else self.keeping.unwritten()
-        with self.finishing([result, *[arg for _, *args in changes for arg in args], *[now for *_, now in unwritten]]):
-            writes = [(function, tuple(map(self.argument, args))) for function, *args in changes]
-            value = self.argument(result)
-            if self.keeping is not None:
-                self.keeping.write()
-            for function, args in writes:
-                self.node("call_function", function, args, {}, function.__name__)
+        value = write_unwritten(self, changes, result)
         output = graph.create_node("output", "output", (value,))
         output.origin = last.origin if is_returned(last) else None
 
