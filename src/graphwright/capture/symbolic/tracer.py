@@ -16,7 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -325,73 +325,24 @@ class Tracer(TracerBase):
         self._forget()
         self.graph = Graph(tracer_cls=type(self))
         recorder = self._recorder = None if plan is None else SymbolicRecorder(self, plan)
-        module, name, bind = _module_of(root, self.traced_func_name)
-        if module is not None:
-            self.root = module
-            if not hasattr(module, name):
-                raise AssertionError(f"traced_func_name={name} doesn't exist in {type(module).__name__}")
-            if self.proxy_buffer_attributes and "_buffers" not in self._watched_tables:
-                self._watched_tables = (*self._watched_tables, "_buffers")  # type: ignore[misc]
-            self._shells = Shells(module, self._call)
-            self._shells.each(self._prepare)
-            self.traced_module = self._shells.root
-            if plan is not None and plan.passes == 1:
-                plan.converted |= asking_for_identity(_forwards(self._shells), root)
-            if plan is not None and plan.converted:
-                convert_methods(self._shells, plan.converted)
-            function = builtins.getattr(module, name)
-            is_module = bind is None and inspect.ismethod(function) and function.__self__ is module
-            programs = [builtins.getattr(function, "__func__", function), *_forwards(self._shells)]
-            function = programs[0] if is_module else builtins.getattr(self.traced_module, name)
-            function = self._converted(function if bind is None else bind(function))
-        elif callable(root) and not (isinstance(root, type) and nn.Module in root.__mro__):
-            self.root = nn.Module()
-            if plan is not None and plan.passes == 1:
-                plan.converted |= asking_for_identity([root], None)
-            is_module, function, programs = False, self._converted(root), [root]
-        else:
-            raise not_a_function(root)
-        self.root_module_name = "" if module is None else type(module).__name__
+        program = self._program_of(root, plan)
         self.scope = Scope("", None)
         self.num_calls = {}
         self._caller = user_frame(sys._getframe(1))
         self.is_tracing = True
         _thread.depth = getattr(_thread, "depth", 0) + 1
-        standing: tuple[StandIns, ...] = ()
         try:
-            run, args = self.create_args_for_root(function, is_module, concrete_args)
-            if module is not None and module is root and (module._forward_hooks or module._forward_pre_hooks):
+            run, args = self.create_args_for_root(program.function, program.is_module, concrete_args)
+            is_whole = program.module is not None and program.module is root  # rather than one of its methods
+            if is_whole and (root._forward_hooks or root._forward_pre_hooks):  # type: ignore[union-attr]
                 run, args = _with_hooks(run, args, self.traced_module)
-            parts = [part for part, *_ in self._shells.all()] if self._shells is not None and module is root else []
-            leaves = [*self._autowrap_functions, *_wrapped_in(parts)]
-            wrapped = recording_wrapped(programs, self._autowrap_search, leaves)
-            watch_world()
-            watch_libraries()
-            watch_random_state()
-            watch_setters()
-            watch_higher_order()
-            named = [entry for names in _namespaces(programs) for entry in aliases(names)]
-            standing = StandIns([*stand_ins(), *named]), StandIns(INFERENCE)
-            for each in standing:
-                each.enter()
-            with wrapped, AmbientMode(self):
-                try:
-                    result = run(*args) if recorder is None else recorder.run(run, args)
-                except Exception as error:
-                    ours = as_trace_error(error, programs[0])
-                    if ours is error:
-                        raise
-                    raise ours from error
-            returns = annotations_of(function).get("return")
-            try:
-                given = self.create_arg(result)
-            except RecursionError as error:
-                raise as_trace_error(error, programs[0]) from error
+            parts = [part for part, *_ in self._shells.all()] if self._shells is not None and is_whole else []
+            call = functools.partial(run, *args) if recorder is None else functools.partial(recorder.run, run, args)
+            given = self._given_by(program, call, parts)
+            returns = annotations_of(program.function).get("return")
             self.create_node("output", "output", (given,), {}, type_expr=returns)
             self._made.settle(self.graph, self._called_module)
         finally:
-            for each in standing:
-                each.leave()
             while plan is not None and plan.undo:
                 plan.undo.pop()()
             _thread.depth -= 1
@@ -399,6 +350,65 @@ class Tracer(TracerBase):
             self._caller = None
             self._forget()
         return self.graph
+
+    def _program_of(self, root: nn.Module | Callable[..., Any], plan: Plan | None) -> _Program:
+        """What there is to run: of a module, on shells that stand for it and for those below it."""
+        module, name, bind = _module_of(root, self.traced_func_name)
+        self.root_module_name = "" if module is None else type(module).__name__
+        if module is None:
+            if not callable(root) or (isinstance(root, type) and nn.Module in root.__mro__):
+                raise not_a_function(root)
+            self.root = nn.Module()
+            if plan is not None and plan.passes == 1:
+                plan.converted |= asking_for_identity([root], None)
+            return _Program(None, self._converted(root), [root], False)
+        self.root = module
+        if not hasattr(module, name):
+            raise AssertionError(f"traced_func_name={name} doesn't exist in {type(module).__name__}")
+        if self.proxy_buffer_attributes and "_buffers" not in self._watched_tables:
+            self._watched_tables = (*self._watched_tables, "_buffers")  # type: ignore[misc]
+        self._shells = Shells(module, self._call)
+        self._shells.each(self._prepare)
+        self.traced_module = self._shells.root
+        if plan is not None and plan.passes == 1:
+            plan.converted |= asking_for_identity(_forwards(self._shells), root)
+        if plan is not None and plan.converted:
+            convert_methods(self._shells, plan.converted)
+        function = builtins.getattr(module, name)
+        is_module = bind is None and inspect.ismethod(function) and function.__self__ is module
+        entered = [builtins.getattr(function, "__func__", function), *_forwards(self._shells)]
+        function = entered[0] if is_module else builtins.getattr(self.traced_module, name)
+        return _Program(module, self._converted(function if bind is None else bind(function)), entered, is_module)
+
+    def _given_by(self, program: _Program, run: Callable[[], Any], parts: Iterable[nn.Module]) -> Any:
+        """Run a program on proxies, with all that has to be heard of what it calls; what its result is in the graph."""
+        leaves = [*self._autowrap_functions, *_wrapped_in(parts)]
+        wrapped = recording_wrapped(program.entered, self._autowrap_search, leaves)
+        watch_world()
+        watch_libraries()
+        watch_random_state()
+        watch_setters()
+        watch_higher_order()
+        named = [entry for names in _namespaces(program.entered) for entry in aliases(names)]
+        standing: tuple[StandIns, ...] = StandIns([*stand_ins(), *named]), StandIns(INFERENCE)
+        try:
+            for each in standing:
+                each.enter()
+            with wrapped, AmbientMode(self):
+                try:
+                    result = run()
+                except Exception as error:
+                    ours = as_trace_error(error, program.entered[0])
+                    if ours is error:
+                        raise
+                    raise ours from error
+            try:
+                return self.create_arg(result)
+            except RecursionError as error:
+                raise as_trace_error(error, program.entered[0]) from error
+        finally:
+            for each in standing:
+                each.leave()
 
     def _call(self, module: nn.Module, shell: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         """What runs instead of a module's `__call__` during capture."""
@@ -511,6 +521,15 @@ class Tracer(TracerBase):
         for name, value in vars(self).items():
             other.__dict__[name] = list(value) if name == "_autowrap_search" else copy.deepcopy(value, memo)
         return other
+
+
+class _Program(NamedTuple):
+    """What is traced."""
+
+    module: nn.Module | None  # whose program it is
+    function: Callable[..., Any]
+    entered: list[Any]  # functions that are not nodes: it, and the forwards of the modules
+    is_module: bool  # whether the first argument is the module
 
 
 def _module_of(
