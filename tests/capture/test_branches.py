@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from graphwright import GraphModule, GuardError, Interpreter, symbolic_trace, trace
+from graphwright.ops import cond
 
 INPUTS = [sign * scale * torch.arange(1.0, n + 1) for sign in (1, -1) for scale in (0.1, 3.0) for n in (2, 3, 6)]
 
@@ -620,3 +621,25 @@ def test_a_way_that_data_does_not_lead_the_example_may_fail_with_its_data(progra
             expected = program(x)
             torch.manual_seed(0)
             assert torch.equal(gm(x), expected)
+
+
+def left_by_an_error(x: torch.Tensor, n: int) -> torch.Tensor:
+    if n > 3 or n < -3:
+        raise ValueError("far")
+    return x * 2 if n > 3 else x + 1
+
+
+def written_to_since(x: torch.Tensor, n: int) -> torch.Tensor:
+    flag = x.sum() < n
+    if flag:
+        raise ValueError("far")
+    return x * 2 if flag.logical_not_() else x + 1
+
+
+@pytest.mark.parametrize("program", [left_by_an_error, written_to_since])  # two branches each
+def test_what_one_side_leaves_by_an_error_is_not_asked_again(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.ones(2), 2))
+    assert torch.equal(gm(torch.ones(2), 1), program(torch.ones(2), 1))
+    with pytest.raises(ValueError, match="far"):
+        gm(torch.ones(2), 5)
+    assert sum(node.target is cond for node in gm.graph.all_nodes()) == 2

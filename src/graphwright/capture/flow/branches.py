@@ -107,6 +107,7 @@ def _joined(
     if len(going) == 1:
         join = Leaving(recorder, going[0].region, state)
         made = join.values(going[0].values, [EMPTY, *state.values_before()])
+        recorder.questions.knowledge.learn(test.subject, going[0] is sides[0])
     else:
         _settle(sides)
         _write_new_attributes(recorder, sides, state, place)

@@ -52,7 +52,6 @@ class Forking:
         capture.plan.has_rests = True
         self.forks.append(Fork(after, pred, answer, site, place, is_data, hint, calls, decider))
         questions.knowledge.learn(subject, answer)
-        capture.keep.append(subject)  # known by its id
         return answer
 
     def _answer(self, hint: bool | None, place: tuple[Any, ...] | None) -> bool:

@@ -45,6 +45,7 @@ class Knowledge:
         """Note that a condition has this truth from here on, in this region: a loop around it may never come here."""
         region = self._capture.region
         region.known = region.known | self.conditions.facts(subject, truth)
+        self._capture.keep.append(subject)  # known by its id
 
 
 def place_at(capture: Capture, frame: FrameType | None) -> tuple[Any, ...] | None:
