@@ -279,4 +279,4 @@ class LoadError(GraphwrightError, RuntimeError):
         graphwright.load("model.gw")     # its model is a class of transformers: allow=["transformers"]
     """
 
-    allow: str | None = None  # what the `allow` of `load` would have to hold, where that would help
+    allow: tuple[str, ...] = ()  # what the `allow` of `load` would have to hold, where that would help

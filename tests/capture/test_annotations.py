@@ -81,6 +81,14 @@ def test_one_that_a_file_may_not_name_is_a_text_in_it(tmp_path: Path) -> None:
     assert torch.equal(loaded(torch.zeros(3)), torch.ones(3))
 
 
+def test_two_that_a_file_may_not_name_are_no_more_refused_than_one(tmp_path: Path) -> None:
+    def f(one: Own, other: Annotated) -> Tensor:
+        return one + other  # type: ignore[no-any-return, operator]
+
+    graphwright.save(graphwright.trace(f, (torch.ones(3), torch.ones(3))), tmp_path / "f")
+    assert "one: '" in graphwright.load(tmp_path / "f").code
+
+
 def test_one_that_pickle_cannot_find_again_is_a_text_after_it() -> None:
     class Local:
         pass

@@ -103,7 +103,7 @@ def test_captures_differ_by_what_objects_hold() -> None:
     x = torch.randn(1, 3)
     half = Cache()
     half.layers.append(Layer())
-    with pytest.raises(GuardError, match=r"argument 'len_cache_layers' was 0 .* now it is 1"):
+    with pytest.raises(GuardError, match=r"the length of argument 'cache_layers' was 0 .* now it is 1"):
         gm(x, half)
     with pytest.raises(GuardError, match="argument 'cache' was of class Cache"):
         gm(x, Layer())

@@ -160,3 +160,7 @@ def test_a_target_of_export_leaves_out_what_only_eager_needs() -> None:
     assert torch.equal(gm(x, mask), masked(x, mask)) and torch.equal(gm(x, mask > -1), x)
     with pytest.raises(ValueError, match="target is 'eager' or 'export', not 'onnx'"):
         trace(masked, (x, mask), target="onnx")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="control_flow is 'stage', 'follow' or 'error', not 'stags'"):
+        trace(masked, (x, mask), control_flow="stags")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_paths is at least 1, not 0"):
+        trace(masked, (x, mask), max_paths=0)

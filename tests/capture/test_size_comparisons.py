@@ -103,7 +103,8 @@ class Decoder(torch.nn.Module):
 def test_a_step_of_a_loop_that_compares_sizes_is_written_once() -> None:
     decoder = Decoder()
     gm = trace(decoder, (torch.randn(1, 2, 32, 32),))
-    assert gm.code.count("mode='nearest'") == 4 and not gm.report.forks
+    resized = [node for node in gm.graph.all_nodes() if node.target is torch.nn.functional.interpolate]
+    assert len(resized) == 4 and not gm.report.forks
     for size in (32, 33, 35, 47):
         x = torch.randn(2, 2, size, size)
         assert torch.equal(gm(x), decoder(x))

@@ -37,6 +37,12 @@ def digits(x):
 
 
 batches = [torch.randn(4, 8) for _ in range(4)]
+net = Net()
+
+
+class Still(nn.Module):
+    def forward(self):
+        return torch.ones(2)
 """
 
 
@@ -69,10 +75,14 @@ def test_trace_prints_the_code_and_saves(folder: Path, capsys: pytest.CaptureFix
     assert err.startswith("saved to net.gw\nwritten to written_network: ")
     status, out, err = run(capsys, "show", "net.gw")
     assert (status, out) == (2, "")
-    assert err.endswith("the module network_of_mine is not allowed; if you trust it: --allow network_of_mine\n")
+    assert err.endswith("the module network_of_mine is not allowed; if you trust that: --allow network_of_mine\n")
     status, out, _ = run(capsys, "show", "net.gw", "--allow", "network_of_mine")
     assert (status, out.splitlines()[0]) == (0, "graph():")
     assert run(capsys, "verify", NET, "net.gw", "--allow", "network_of_mine", "-i", "3x8")[0] == 0
+    assert run(capsys, "export", "network_of_mine.py:net", "-o", "net.gw")[0] == 0
+    del sys.modules["network_of_mine"]
+    given = ("network_of_mine.py:net", "net.gw", "--allow", "network_of_mine", "-i", "3x8")
+    assert run(capsys, "verify", *given)[0] == 0  # the weights are those of the command before
     assert run(capsys, "trace", "network_of_mine:Net(4)", "-o", "code.py")[:2] == (0, "")
     assert "self.inner" in (folder / "code.py").read_text()
     assert run(capsys, "summary", "written_network:WrittenNetwork()", "-i", "3x8")[0] == 0
@@ -83,6 +93,7 @@ SHOWN = [
     pytest.param(["show", NET, "-i", "2x8", "--as", "report"], "captured", id="what the capture did"),
     pytest.param(["show", NET, "-i", "2x8", "--as", "code"], "        x = x * 2", id="code"),
     pytest.param(["summary", NET, "-i", "3x8"], "90 parameters, 90 trainable, 360 B; 480 FLOP", id="summary"),
+    pytest.param(["summary", "network_of_mine.py:Still"], "0 FLOP", id="summary without inputs"),
     pytest.param(["profile", NET, "-i", "3x8", "--top", "2"], "a call takes", id="profile"),
     pytest.param(["profile", NET, "-i", "3x8", "--modules"], "inner   Linear", id="profile of modules"),
     pytest.param(["verify", NET, "-i", "3x8", "--also-input", "5x8"], "2 of 2 cases agree", id="verify"),
@@ -158,6 +169,11 @@ BAD = [
     pytest.param(["run-passes", NET, "-p", "RemoveNoOp"], "did you mean 'RemoveNoOps'", id="pass"),
     pytest.param(["quantize", NET, "-i", "3x8"], "--scheme static-int8 needs --calibration", id="no calibration"),
     pytest.param(["export", NET, "-o", "net.xyz"], "does not say in which format", id="format"),
+    pytest.param(["export", NET, "-o", "new/net.onnx"], "there is no folder 'new'", id="no folder for a model"),
+    pytest.param(["trace", NET, "-o", "new/net.py"], "there is no folder 'new'", id="no folder"),
+    pytest.param(["trace", NET, "--to-folder", "network_of_mine.py"], "is a file", id="no folder but a file"),
+    pytest.param(["trace", NET, "--max-paths", "0"], "0 is not in the range x>=1", id="number"),
+    pytest.param(["quantize", NET, "--backend", "arm"], "'arm' is not one of 'x86'", id="backend"),
 ]
 
 

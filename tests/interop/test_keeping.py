@@ -132,7 +132,7 @@ def columns(x: Tensor) -> Tensor:
 
 
 def test_guards_of_sizes_go_only_when_asked() -> None:
-    gm = trace(columns, (X,), control_flow="guard")
+    gm = trace(columns, (X,), static=["x"])
     x = torch.randn(2, 5)
     with pytest.raises(Exception, match=r"3|Guard"):
         to_export(gm, X).module()(x)

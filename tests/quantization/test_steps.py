@@ -324,6 +324,8 @@ REFUSED: list[tuple[str, Any]] = [
     ("not prepared", lambda: calibrate(graphwright.trace(linear(), X), [X])),
     ("batches are one Tensor", lambda: calibrate(prepare(linear(), None, X), X)),
     ("calibration is one Tensor", lambda: graphwright.quantize(linear(), None, X)),
+    ("calibration is one Sequential", lambda: graphwright.quantize(linear(), None, linear())),
+    ("calibration is one int", lambda: graphwright.quantize(linear(), None, 3)),
     ("no layer has the module name 'o'", lambda: prepare(linear(), QConfigMapping().set_module_name("o", None), X)),
     ("layers are '0'", lambda: prepare(linear(), QConfigMapping().set_module_name_regex("1.*", None), X)),
     ("no regular expression", lambda: QConfigMapping().set_module_name_regex("(", None)),

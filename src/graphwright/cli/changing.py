@@ -12,7 +12,18 @@ import click
 
 from graphwright import passes, quantization
 from graphwright.cli.failures import BadInput
-from graphwright.cli.options import Given, answer, deliver, example, of_target, say, show_code, write_module, writes
+from graphwright.cli.options import (
+    Given,
+    NewFile,
+    answer,
+    deliver,
+    example,
+    of_target,
+    say,
+    show_code,
+    write_module,
+    writes,
+)
 from graphwright.cli.targets import read_target
 from graphwright.errors import did_you_mean
 from graphwright.interop import save_export, to_export
@@ -32,6 +43,8 @@ def export(form: str | None, output: Path, **options: Any) -> int:
     form = form or {".onnx": "onnx", ".pt2": "pt2", ".gw": "graphwright", "": "folder"}.get(output.suffix)
     if form is None:
         raise BadInput(f"{str(output)!r} does not say in which format: add --format onnx, pt2, graphwright or folder")
+    if form != "folder":
+        output = NewFile().convert(output, None, None)
     given = Given.read(options)
     for line in _WRITERS[form](given, output) or ():
         click.echo(f"  {line}", err=True)
@@ -82,7 +95,10 @@ _SCHEMES: dict[str, Callable[[], Any]] = {
 @click.option(
     "--calibration", metavar="TARGET", help="batches of inputs: file.py:expression, package.module:expression"
 )
-@click.option("--backend", default="x86", show_default=True, help="whose integers: x86, arm, ...")
+@click.option(
+    "--backend", type=click.Choice([*quantization.backends.BACKENDS]), default="x86", show_default=True,
+    help="whose integers",
+)  # fmt: skip
 @writes
 @answer
 def quantize(scheme: str, calibration: str | None, backend: str, **options: Any) -> int:

@@ -14,6 +14,7 @@ from graphwright.capture import doctor
 from graphwright.cli.failures import BadInput
 from graphwright.cli.options import (
     Given,
+    NewFile,
     answer,
     captures,
     deliver,
@@ -127,9 +128,9 @@ def summary_command(**options: Any) -> int:
 @of_target
 @example
 @click.option("--modules", "by_module", is_flag=True, help="a table of modules instead of nodes")
-@click.option("--top", default=20, show_default=True, help="how many nodes to show")
-@click.option("--repeats", default=5, show_default=True, help="how many runs are measured")
-@click.option("--html", "page", type=click.Path(path_type=Path), help="write a flame picture, too, to this file")
+@click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="how many nodes to show")
+@click.option("--repeats", type=click.IntRange(1), default=5, show_default=True, help="how many runs are measured")
+@click.option("--html", "page", type=NewFile(), help="write a flame picture, too, to this file")
 @answer
 def profile_command(by_module: bool, top: int, repeats: int, page: Path | None, **options: Any) -> int:
     """Measure where the time of a call of TARGET goes, per node and module."""
@@ -145,9 +146,7 @@ def profile_command(by_module: bool, top: int, repeats: int, page: Path | None, 
 @click.command("view")
 @of_target
 @example
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), default="graph.html", show_default=True, help="where to write it"
-)
+@click.option("--output", "-o", type=NewFile(), default="graph.html", show_default=True, help="where to write it")
 def view(output: Path, **options: Any) -> int:
     """Write TARGET as a page to look at in a browser."""
     given = Given.read(options)

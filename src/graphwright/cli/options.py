@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,26 @@ from graphwright.runtime import GraphModule, as_captured
 from graphwright.runtime import save as saved_to
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class NewFile(click.Path):
+    """The path of a file to write: its folder has to be there before anything is done."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False, writable=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder '{path.parent}'", param, ctx)
+        return path
+
+
+class NewFolder(click.Path):
+    """The path of a folder to write, which may be there."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, file_okay=False)
 
 
 # ---- options
@@ -60,7 +81,10 @@ def captures(function: F) -> F:
         click.option("--static", multiple=True, metavar="NAME", help="an input whose sizes and numbers are fixed"),
         click.option("--dynamic", multiple=True, metavar="NAME", help="a bool or attribute that stays open"),
         click.option("--leaf-module", "leaf_modules", multiple=True, metavar="PATH", help="a module to keep whole"),
-        click.option("--max-paths", default=8, show_default=True, help="how many ends the program may have"),
+        click.option(
+            "--max-paths", type=click.IntRange(1), default=8, show_default=True,
+            help="how many ends the program may have",
+        ),
     )):  # fmt: skip
         function = option(function)
     return function
@@ -70,10 +94,8 @@ def writes(function: F) -> F:
     """Have a command write the module that it made."""
     for option in reversed(
         (
-            click.option(
-                "--save", type=click.Path(path_type=Path, dir_okay=False), help="write the module to one file"
-            ),
-            click.option("--to-folder", type=click.Path(path_type=Path), help="write it as a Python package"),
+            click.option("--save", type=NewFile(), help="write the module to one file"),
+            click.option("--to-folder", type=NewFolder(), help="write it as a Python package"),
         )
     ):
         function = option(function)
@@ -84,7 +106,7 @@ def answer(function: F) -> F:
     """Have a command say its answer as JSON, or to a file."""
     for option in reversed(
         (
-            click.option("--output", "-o", type=click.Path(path_type=Path), help="write the answer to this file"),
+            click.option("--output", "-o", type=NewFile(), help="write the answer to this file"),
             click.option("--json", "is_json", is_flag=True, help="answer as JSON"),
         )
     ):
@@ -116,16 +138,25 @@ class Given:
 
     def check_fit(self) -> None:
         """Raise BadInput where the model cannot be called with the example inputs."""
-        function = self.model.forward if isinstance(self.model, nn.Module) else self.model
-        try:
-            signature = inspect.signature(function)
-        except (TypeError, ValueError):  # it tells none
+        signature = self._signature()
+        if signature is None:
             return
         try:
             signature.bind(*self.call[0], **self.call[1])
         except TypeError as error:
-            name = getattr(function, "__qualname__", type(function).__name__)
+            name = getattr(self._function, "__qualname__", type(self._function).__name__)
             raise BadInput(f"--input and --kwarg do not fit {name}{signature}: {error}") from None
+
+    @property
+    def _function(self) -> Any:
+        return self.model.forward if isinstance(self.model, nn.Module) else self.model
+
+    def _signature(self) -> inspect.Signature | None:
+        """What the model takes; None where it does not tell."""
+        try:
+            return inspect.signature(self._function)
+        except (TypeError, ValueError):
+            return None
 
     @property
     def has_call(self) -> bool:
@@ -133,8 +164,8 @@ class Given:
         return bool(self.call[0] or self.call[1])
 
     def needed(self) -> Call:
-        """The example inputs. Raises BadInput where there are none."""
-        if not self.has_call:
+        """The example inputs. Raises BadInput where there are none for a model that has some."""
+        if not self.has_call and (signature := self._signature()) is not None and signature.parameters:
             raise BadInput("no inputs are given: --input 1x3x224x224, and so on")
         return self.call
 

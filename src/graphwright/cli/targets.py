@@ -38,6 +38,7 @@ def read_model(target: str, allow: Sequence[str] = (), trains: bool = False) -> 
 
 def read_target(target: str, allow: Sequence[str] = ()) -> Any:
     """Read what a target stands for. Raises BadInput, in one line, where it stands for nothing."""
+    torch.manual_seed(0)  # for models that a file makes when it is run
     path = Path(target)
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -66,8 +67,9 @@ def _tried(what: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
     except LoadError as error:
-        fix = "" if error.allow is None else f"; if you trust it: --allow {error.allow}"
-        raise BadInput(f"{what}: {error.message}{fix}") from error
+        fix = "".join(f" --allow {package}" for package in error.allow)
+        said = error.message.replace("\n", "; ") + (fix and f"; if you trust that:{fix}")
+        raise BadInput(said if what in said else f"{what}: {said}") from error
     except Exception as error:
         raise BadInput(f"{what}: {one_line(error)}") from error
 

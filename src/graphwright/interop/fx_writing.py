@@ -95,7 +95,7 @@ class GraphWriter:
                 f"torch.fx's graphs have no {getattr(node.target, '__name__', node.target)}: node {node.name}",
                 at=node.origin,
                 fix="write it with torch's operator, to_fx(gm, control_flow='hop'), keep it in a leaf module or "
-                "function, or capture the way of the example: trace(model, args, control_flow='guard')",
+                "function, or capture the way of the example: trace(model, args, control_flow='follow', static=[...])",
             )
         return _OPERATORS[node.target]
 

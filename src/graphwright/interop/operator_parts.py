@@ -17,7 +17,7 @@ def no_operator(node: Node, what: str) -> ExportError:
         f"torch's operators for branches and loops cannot say {what}: node {node.name}",
         at=node.origin or node.name,
         fix="keep that in a leaf module or function, or capture the way of the example: "
-        "trace(model, args, control_flow='guard')",
+        "trace(model, args, control_flow='follow', static=[...])",
     )
 
 

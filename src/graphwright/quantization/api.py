@@ -81,7 +81,7 @@ def quantize_model(
             fix="give batches of inputs: calibration=[...]; or quantize with dynamic_int8(), which needs none",
         )
     calls = [(given, named)] if given or named else []
-    if not callable(calibration):
+    if not callable(calibration) or isinstance(calibration, nn.Module):
         batches, calls = _data(model, calibration, calls, needs_data)
         batches = None if calibration is None else batches
         return _quantized(as_module(model, calls[:1]), mapping, batches, calls, backend, engine)
@@ -165,7 +165,8 @@ def _unless_slower(q: GraphModule, model: nn.Module, prepared: GraphModule, call
 
 
 def _checked(calibration: Any) -> Iterable[Any]:
-    if isinstance(calibration, Tensor | Mapping | str):
+    is_listed = isinstance(calibration, Iterable) or hasattr(calibration, "__getitem__")
+    if isinstance(calibration, Tensor | Mapping | str | nn.Module) or not is_listed:
         raise QuantizationError(
             f"calibration is one {type(calibration).__name__}", fix="give a list of batches: calibration=[batch]"
         )

@@ -136,13 +136,17 @@ def _misfit(name: str, value: Any, *captured: Any) -> str:
     return f"{_subject(name, captured[0])} {were} {was} when the program was captured; now {are} {now}"
 
 
-_OF_ARGUMENTS = {"names_": "the attributes of argument {!r}", "keys_": "the keys of argument {!r}"}
+_OF_ARGUMENTS = {
+    "names_": (list, "the attributes of argument {!r}"),
+    "keys_": (list, "the keys of argument {!r}"),
+    "len_": (int, "the length of argument {!r}"),
+}
 
 
 def _subject(name: str, captured: Any) -> str:
     """What a guard is about, by its name in the generated code: lists are those of keys and of attributes."""
-    for prefix, text in _OF_ARGUMENTS.items() if type(captured) is list else ():
-        if name.startswith(prefix):
+    for prefix, (kind, text) in _OF_ARGUMENTS.items():
+        if type(captured) is kind and name.startswith(prefix):
             return text.format(name.removeprefix(prefix))
     return f"argument {name!r}"
 
@@ -206,7 +210,8 @@ def expect_values(where: str, **pairs: tuple[Any, Any]) -> None:
     """
     for name, (value, captured) in pairs.items():
         if value is not captured and not _is_like(value, captured):
-            like = "like this" if type(captured) is list else f"that passes {name}"
+            is_given = _subject(name, captured).startswith("argument") and type(captured) is not list
+            like = f"that passes {name}" if is_given else "like this"
             raise GuardError(_misfit(name, value, captured), at=where, fix=f"capture again with an example {like}")
 
 

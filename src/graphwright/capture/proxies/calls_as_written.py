@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.overrides
+from torch._jit_internal import boolean_dispatched
 
 from graphwright.capture.proxies.tensor_names import Row, names_in
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -53,12 +54,14 @@ _RESHAPES_IN_PLACE = frozenset({
 
 
 def spoken(function: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments of a call of a function of torch's but those that are None, False or private by default.
+    """The keyword arguments of a call of a function of torch's but those that are plain values or private by default.
 
-    Methods hand all on that they have, so that what is a plain value by default is left out, too.
+    Functions and methods of torch's that are written in Python hand all on that they have.
 
     >>> spoken(torch.nn.functional.softmax, {"dim": 1, "_stacklevel": 3, "dtype": None})
     {'dim': 1}
+    >>> spoken(torch.nn.functional.max_pool2d, {"stride": None, "padding": 1, "dilation": 1, "return_indices": False})
+    {'padding': 1}
     >>> spoken(torch.Tensor.norm, {"p": "fro", "dim": 1, "keepdim": False, "dtype": None})
     {'dim': 1}
     """
@@ -70,12 +73,13 @@ def spoken(function: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, An
 
 @functools.lru_cache(1024)
 def _unspoken(function: FunctionType) -> dict[str, Any]:
-    is_method = getattr(torch.Tensor, function.__name__, None) is function
-    plain = (type(None), bool, str, int) if is_method else (type(None),)
+    inner: Callable[..., Any] = function
+    while inner in boolean_dispatched:  # what gives one value or several, as a flag says
+        inner = boolean_dispatched[inner]["if_false"]
     return {
         parameter.name: parameter.default
-        for parameter in inspect.signature(function).parameters.values()
-        if type(parameter.default) in plain or parameter.default is False or parameter.name.startswith("_")
+        for parameter in inspect.signature(inner).parameters.values()
+        if type(parameter.default) in (type(None), bool, str, int, float) or parameter.name.startswith("_")
     }
 
 

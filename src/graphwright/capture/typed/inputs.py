@@ -471,7 +471,7 @@ class Inputs:
             checks.append((expect_outside, (Outside(ledger.found.values()),), {}))
         checks = [check for check in checks if check[1] or check[2]]
         graph = self._recorder.root.graph
-        last = max([self._last, *nodes_in([check[1:] for check in checks])])
+        last = _read_after(self._last, nodes_in([check[1:] for check in checks]))
         guards = []
         for check, args, pairs in reversed(checks):
             with graph.inserting_after(last):
@@ -558,6 +558,21 @@ class Inputs:
                 rank = held.example.dim() if "rank" in asked else None
                 facts[name] = (held.make(), dtype, rank, *((list,) if held.is_list else ()))
         return facts
+
+
+def _read_after(last: Node, checked: Iterable[Node]) -> Node:
+    """Let what checks read of the inputs be read right after a node. Return the last one that does."""
+    read: dict[Node, None] = {}
+    todo = [*checked]
+    while todo:
+        node = todo.pop()
+        if node > last and node not in read:
+            read[node] = None
+            todo += nodes_in((node._args, node._kwargs))
+    for node in sorted(read):
+        last.append(node)
+        last = node
+    return last
 
 
 def _move_before(reader: Node) -> None:

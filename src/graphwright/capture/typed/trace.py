@@ -138,6 +138,10 @@ def trace(
     """
     if target not in ("eager", "export"):
         raise ValueError(f"target is 'eager' or 'export', not {target!r}")
+    if control_flow not in ("stage", "follow", "error"):
+        raise ValueError(f"control_flow is 'stage', 'follow' or 'error', not {control_flow!r}")
+    if max_paths < 1:
+        raise ValueError(f"max_paths is at least 1, not {max_paths}")
     root = uncompiled_root(root)
     refuse_lazy(root)
     points = entry_points(root, args, kwargs, examples, methods)

@@ -22,6 +22,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from graphwright.errors import LoadError
+from graphwright.ir import OPCODES
 from graphwright.ops import LIBRARY_CLASSES, OPEN_LIBRARIES, is_library_class, is_library_function
 from graphwright.runtime.references import Reference, reference_to
 from graphwright.runtime.trust.fields import MACHINERY
@@ -189,18 +190,18 @@ class Trust:
 
     def check_names(self, names: Iterable[str]) -> None:
         """Refuse together all names that lie outside of what is allowed, and that could be allowed."""
-        refused = []
+        refused: dict[str, list[str]] = {}  # by the reason
+        allow: dict[str, None] = {}
         for name in names:
             try:
                 self.find(name)
             except LoadError as error:  # for others, whoever asks for the name says so
-                if error.allow is not None:
-                    refused.append(error)
-        if len(refused) > 1:
-            allow = [error.allow for error in refused if error.allow is not None]
-            raise LoadError(
-                "\n".join(error.message for error in refused), fix=_how_to_allow(list(dict.fromkeys(allow)))
-            )
+                if error.allow:
+                    refused.setdefault(error.message.partition(": ")[2], []).append(name)
+                    allow.update(dict.fromkeys(error.allow))
+        if sum(map(len, refused.values())) > 1:
+            said = "\n".join(f"a file may not name {', '.join(names)}: {why}" for why, names in refused.items())
+            raise _not_allowed(said, tuple(allow))
 
     # ---- questions about what was found
 
@@ -423,21 +424,24 @@ def _package(module: str) -> str | None:
 
 def _refuse(name: Any, why: str, allow: str | None = None, fix: str | None = None) -> NoReturn:
     shown = name if isinstance(name, str) and len(name) < 200 and name.isprintable() else type(name).__name__
-    if fix is None:
-        fix = "load files only from those you trust" if allow is None else _how_to_allow([allow])
-    error = LoadError(f"a file may not name {shown}: {why}", fix=fix)
-    error.allow = allow
-    raise error
+    said = f"a file may not name {shown}: {why}"
+    if allow is not None:
+        raise _not_allowed(said, (allow,))
+    raise LoadError(said, fix=fix or "load files only from those you trust")
 
 
-def _how_to_allow(names: list[str]) -> str:
-    return f"if you trust {'it' if len(names) == 1 else 'them'}: load(path, allow=[{', '.join(map(repr, names))}])"
+def _not_allowed(said: str, packages: tuple[str, ...]) -> LoadError:
+    which = "it" if len(packages) == 1 else "them"
+    error = LoadError(said, fix=f"if you trust {which}: load(path, allow=[{', '.join(map(repr, packages))}])")
+    error.allow = packages
+    return error
 
 
 def names_in(data: Any) -> list[str]:
     """The names of functions and classes in the plain data of a file, each once, but for those that people read only.
 
-    >>> names_in({"objects": [{"class": "a:B"}], "nodes": [["x", "call_function", "c:d", [{"name": "e:f"}]]]})
+    >>> node = ["x", "call_function", "c:d", [{"name": "e:f"}], {}, {"name": "of:Annotation"}, {}, None]
+    >>> names_in({"objects": [{"class": "a:B"}], "nodes": [node]})
     ['a:B', 'c:d', 'e:f']
     """
     found: dict[str, None] = {}
@@ -445,8 +449,10 @@ def names_in(data: Any) -> list[str]:
     while waiting:
         item = waiting.pop()
         if type(item) is list:
-            if len(item) > 2 and item[1] == "call_function" and type(item[2]) is str:
-                found[item[2]] = None
+            if len(item) == 8 and type(item[1]) is str and item[1] in OPCODES:  # a node; its annotation runs nothing
+                if item[1] == "call_function" and type(item[2]) is str:
+                    found[item[2]] = None
+                item = [*item[:5], *item[6:]]
             waiting += reversed(item)
         elif type(item) is dict:
             for key, value in item.items():
