@@ -244,6 +244,15 @@ def test_arguments_given_as_a_list_become_a_tuple() -> None:
     assert mul.kwargs is EMPTY_KWARGS
 
 
+def test_what_is_no_node_replaces_none() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    graph.output(x)
+    with pytest.raises(GraphError, match="the uses of 'x' are to be of a node, not of a NoneType"):
+        x.replace_all_uses_with(None)  # type: ignore[arg-type]
+    assert len(x.users) == 1
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_replace_all_uses_with(package: Any) -> None:
     graph = package.Graph()

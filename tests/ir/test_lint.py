@@ -225,8 +225,12 @@ def test_lint_names_the_broken_invariant(damage: Callable[[Graph, dict[str, Node
     graph, nodes = small_graph()
     graph.lint()
     damage(graph, nodes)
-    with pytest.raises(GraphError, match=rf"^{re.escape(message)}$"):
+    with pytest.raises(GraphError, match=rf"^{re.escape(message)}(\n|$)") as raised:
         graph.lint()
+    assert raised.value.message == message
+    assert bool(raised.value.fix) is any(
+        each in message for each in ("after the output", "nonexistent", "was used bef")
+    )
 
 
 def test_every_check_has_a_case() -> None:

@@ -92,6 +92,10 @@ def test_bisecting_leaves_the_module_alone() -> None:
 def test_mistakes() -> None:
     with pytest.raises(PassError, match="3 is no pass"):
         Pipeline(3)
+    with pytest.raises(PassError, match="MergeSubexpressions is a class of passes"):
+        Pipeline(MergeSubexpressions)
+    with pytest.raises(PassError, match="<lambda> gave a list"):
+        Pipeline(lambda gm: []).run(symbolic_trace(Net()))
     with pytest.raises(PassError, match="on inputs only"):
         Pipeline(double_negation).bisect(symbolic_trace(Net()))
 
@@ -108,5 +112,7 @@ def test_passes_that_give_the_module_back_are_counted_as_one_change() -> None:
     gm = symbolic_trace(lambda x: x / 4)
     result = Pipeline(ChangeTrueDivToMulByInverse(), ChangeTrueDivToMulByInverse()).run(gm)
     assert [step.changes for step in result.steps] == [1, 0]
+    changed = Pipeline(lambda gm: double_negation(gm) and None).run(symbolic_trace(Net()))
+    assert changed.changes == 1  # what gives nothing is judged by what it did, too
     with pytest.raises(PassError, match="<lambda> gave another module"):
         Pipeline(lambda gm: copy.deepcopy(gm)).run(gm)

@@ -100,7 +100,8 @@ def test_stages_by_name() -> None:
     assert str(gm.graph) == before
     assert len(stages) == 3
     assert [len(stage.inputs) for stage in stages] == [1, 2, 3]
-    assert str(stages[2].inputs[-1]) in ("scale", f"0.{stages[0].outputs[1]}")
+    assert str(stages[2].inputs[0]) == "scale"  # what the program is given comes first
+    assert f"{', '.join(stages[0].outputs)} = self.stage_0(ids)" in stages.module.code
     assert {link.stage for link in stages[2].inputs} == {None, 0, 1}  # the skip comes from the first stage
     assert set(stages[1].module.state_dict()) == {f"layers.{i}.{n}" for i in (2, 3) for n in ("weight", "bias")}
     (tied,) = stages.tied

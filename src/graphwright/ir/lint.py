@@ -171,7 +171,10 @@ def _find_what_is_wrong(graph: Graph) -> None:
         else:
             past_inputs = True
         if output is not None:
-            _fail(7, node, f"{node.name!r} comes after the output")
+            fix = "make nodes before it: with graph.inserting_before(graph.output_node())"
+            if op == "output":
+                fix = "change the one that there is: graph.output_node().args = (value,)"
+            _fail(7, node, f"{node.name!r} comes after the output", fix)
         if op == "output":
             output = node
             if node.users:
@@ -195,7 +198,9 @@ def _check_arguments(node: Node, graph: Graph, position: float) -> int:
     for used in inputs:
         used_position = used._position
         if used.graph is not graph or used_position is None or not used_position < position:
-            _fail(3, node, f"Argument {used.name!r} of Node {node.name!r} {_why_not_usable(used, graph)}")
+            is_late = used.graph is graph and used_position is not None
+            fix = f"move it before that: {node.name}.prepend({used.name})" if is_late else None
+            _fail(3, node, f"Argument {used.name!r} of Node {node.name!r} {_why_not_usable(used, graph)}", fix)
         if node not in used.users:
             _fail_use_lists(graph)
     return len(inputs)
@@ -270,11 +275,12 @@ def _check_target_exists(node: Node, target: str, owner: Any) -> None:
             return
         if not hasattr(value, atom):
             where = type(value).__name__
-            _fail(8, node, f"Node {node} target {target} references nonexistent attribute {atom} of {where}")
+            fix = "correct the target, or add it: gm.add_submodule, register_parameter or register_buffer"
+            _fail(8, node, f"Node {node} target {target} references nonexistent attribute {atom} of {where}", fix)
         value = getattr(value, atom)
     if node._op == "call_module" and not (callable(value) and hasattr(value, "forward")):
         _fail(8, node, f"Node {node} target {target} references {type(value).__name__}, which is not a module")
 
 
-def _fail(number: int, node: Node, message: str) -> NoReturn:
-    raise GraphError(f"[GW{number}] {message}", at=node.origin)
+def _fail(number: int, node: Node, message: str, fix: str | None = None) -> NoReturn:
+    raise GraphError(f"[GW{number}] {message}", at=node.origin, fix=fix)

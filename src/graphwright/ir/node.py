@@ -319,6 +319,13 @@ class Node:
         >>> x.replace_all_uses_with(relu), relu.args
         ([sum_1], (x,))
         """
+        given: object = replace_with
+        if not isinstance(given, Node):
+            raise GraphError(
+                f"the uses of {self.name!r} are to be of a node, not of a {type(given).__name__}",
+                at=self.origin,
+                fix="give the node that takes its place; to leave it out, erase_node its users first",
+            )
         if propagate_meta and replace_with._meta:
             raise AssertionError(
                 "propagate_meta: the replacement node already has meta, which would be lost; it must be empty"

@@ -90,6 +90,10 @@ class Pipeline:
         for each in passes:
             if not callable(getattr(each, "run", each)):
                 raise PassError(f"{each!r} is no pass", fix="give an object with run(gm), or a function of the module")
+            if isinstance(each, type) and hasattr(each, "run"):
+                raise PassError(
+                    f"{each.__name__} is a class of passes, and no pass yet", fix=f"make one: {each.__name__}()"
+                )
         self.passes = passes
         self.inputs = inputs
         self.repeat = repeat
@@ -202,12 +206,13 @@ def _run_on(each: Any, gm: nn.Module) -> Step:
     seconds = time.perf_counter() - start
     if isinstance(changes, PassResult):
         changes = int(changes.modified)
-    elif changes is gm:
+    elif changes is gm or changes is None:
         changes = int(_versions(gm) != before)
-    elif isinstance(changes, nn.Module):
-        raise PassError(f"{name} gave another module", fix="let it edit the module that it is given")
+    elif not isinstance(changes, int):
+        what = "another module" if isinstance(changes, nn.Module) else f"a {type(changes).__name__}"
+        raise PassError(f"{name} gave {what}", fix="let it edit the module that it is given, and count its changes")
     _check(gm, f"{name} left a module that")
-    return Step(name, int(changes or 0), seconds)
+    return Step(name, int(changes), seconds)
 
 
 def _versions(gm: nn.Module) -> list[int]:

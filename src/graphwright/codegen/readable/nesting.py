@@ -129,7 +129,8 @@ class _Statements:
         self._take(held)
         self._reads[node] = read
         waiting.append(node)
-        if len(writer.inside[node][0]) > _LONGEST_INSIDE and node.origin is not None:
+        is_whole = node._next._target is unpack and node._next in node.users  # it stands alone behind `a, b =`
+        if len(writer.inside[node][0]) > _LONGEST_INSIDE and node.origin is not None and not is_whole:
             self._settle(len(waiting))
 
     def _state(self, node: Node, block: Block | None, mentioned: list[Node], held: list[Node]) -> None:
@@ -243,6 +244,11 @@ def _may_stand_inside(node: Node, writer: ReadableWriter) -> bool:
     return not origin.target
 
 
+def _is_taken_apart(node: Node, user: Node) -> bool:
+    """Tell whether it makes what is only taken apart: `x, y = self.stage_0(x)`."""
+    return user._target is unpack and node._op != "placeholder"
+
+
 def _is_asked_at_start(node: Node, user: Node) -> bool:
     """Tell whether it asks what a call starts with, which no line of the program does: `if self.mask is None:`."""
     if user._target is cond:
@@ -268,7 +274,12 @@ def _is_checked(node: Node, user: Node) -> bool:
     return len(user.users) == 1 and _is_checked(user, next(iter(user.users)))
 
 
-_PARTS = (_is_iterator, _is_asked_at_start, _is_checked)  # of what nodes that no line of the program made are for
+_PARTS = (
+    _is_iterator,
+    _is_asked_at_start,
+    _is_checked,
+    _is_taken_apart,
+)  # of what nodes that no line of the program made are for
 _ORDERINGS = ("sorted", "max", "min")
 _ITERATORS = (range, enumerate, zip, reversed)
 _QUESTIONS = (operator.is_, operator.eq, operator.not_, hasattr)

@@ -12,7 +12,7 @@ from torch import nn
 from graphwright.analysis import Effects, format_columns
 from graphwright.errors import PassError
 from graphwright.ir import Graph, Node, map_arg, nodes_in
-from graphwright.ops import write_attribute
+from graphwright.ops import unpack, write_attribute
 from graphwright.runtime import GraphModule, graph_of, part_module
 
 
@@ -115,6 +115,9 @@ def make_stages(gm: nn.Module, graph: Graph, stage_of: Mapping[Node, int], costs
     works = [_Work() for _ in range(count)]
     last = count - 1
     output = graph.output_node()
+    for argument in graph.placeholders():  # those of the program come first, in their order
+        for reader in {stage_of.get(user, last) for user in argument.users}:
+            works[reader].values[argument] = works[reader].add_input(argument, None)
     for node in graph.nodes:
         index = last if node is output else stage_of.get(node)
         if index is None:
@@ -184,9 +187,10 @@ def _chain(graph: Graph, works: Sequence[_Work], stages: Sequence[Stage], name: 
     call: Any = None
     for stage, work in zip(stages, works, strict=True):
         call = whole.create_node("call_module", stage.name, tuple([values[used] for used in work.inputs]))
+        count = len(work.outputs)
+        items = call if count < 2 else whole.call_function(unpack, (call, count))
         for i, node in enumerate(work.outputs):
-            single = len(work.outputs) == 1
-            values[node] = call if single else whole.call_function(operator.getitem, (call, i), name=node.name)
+            values[node] = items if count < 2 else whole.call_function(operator.getitem, (items, i), name=node.name)
     whole.output(call)
     root = nn.Module()
     for stage in stages:
