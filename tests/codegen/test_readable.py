@@ -714,3 +714,30 @@ def test_what_reads_very_many_values_is_looked_at_once(monkeypatch: pytest.Monke
     monkeypatch.setattr(nesting, "nodes_in", lambda value: looked.append(value) or nodes_in(value))
     text(graph)
     assert len(looked) < 1000
+
+
+def of_three_parts(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.size() != (y.size(0) * 2, y.size(1), y.size(2)):
+        raise ValueError("sizes differ")
+    return x + 1
+
+
+def of_one_of_three(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        if y.sum() > 0 or x.max() > 2 or y.max() > 2:
+            x = x * 2
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        (of_three_parts, "if not (x.size(0) == y.size(0) * 2 and x.size(1) == y.size(1) and x.size(2) == y.size(2)):"),
+        (of_one_of_three, "if y.sum() > 0 or x.max() > 2 or y.max() > 2:"),
+    ],
+)
+def test_a_test_of_several_parts_is_one_expression(program: Any, wanted: str) -> None:
+    example = torch.ones(4, 3, 5), torch.ones(2, 3, 5)
+    gm = trace(program, example)
+    assert wanted in gm.code
+    assert torch.equal(gm(*example), program(*example))

@@ -199,6 +199,18 @@ def adds_up(x: Any) -> Any:
     return isinstance(total, int), type(total * 2)
 
 
+def test_the_numbers_of_a_range_are_ints_without_a_check() -> None:
+    def windows(x: torch.Tensor) -> list[torch.Tensor]:
+        n, found = x.size(1), []
+        for start in range(0, n, n):
+            window = x[..., start : start + n]
+            found.append(window * window.flatten(1).shape[-1])
+        return found
+
+    assert "expect_class" not in trace(windows, (torch.ones(2, 4),)).code
+    check(windows, (torch.ones(2, 4),), (torch.randn(3, 5),))
+
+
 def test_what_a_loop_adds_up_may_be_what_it_starts_with() -> None:
     check(adds_up, (POSITIVE,), (NEGATIVE,), (POSITIVE[:0],), most_refused=1)
     with pytest.raises(GuardError, match="of class float; now it is of class int"):

@@ -128,7 +128,7 @@ class OpenRange(OpenIterable):
     def item(self, recorder: Capture, node: Node, names: Sequence[str], index: int = 0) -> Any:
         numbers = self.example()
         hint = UNKNOWN if numbers is None else numbers[index] if len(numbers) else numbers.start
-        return recorder.numbers.of_node(node, hint, int)
+        return recorder.numbers.of_node(node, hint, int, is_sure=True)
 
     def length(self) -> int | None:
         numbers = self.example()
@@ -269,7 +269,7 @@ class OpenEnumerate(_Combined):
         hint = start + index if isinstance(start, int) else UNKNOWN
 
         def number(node: Node, names: Sequence[str]) -> Any:
-            return recorder.numbers.of_node(node, hint, int)
+            return recorder.numbers.of_node(node, hint, int, is_sure=True)
 
         def value(node: Node, names: Sequence[str]) -> Any:
             return self._parts[0].item(recorder, node, names, index)

@@ -76,7 +76,7 @@ def numbers(recorder: TypedCapture, values: OpenRange) -> LoopList | None:
         return None
     name = recorder.target_name() or "numbers"
     node = recorder.node("call_function", list, (values.argument(recorder),), {}, name=name)
-    items = [recorder.numbers.of_node(node, number, int) for number in example]
+    items = [recorder.numbers.of_node(node, number, int, is_sure=True) for number in example]
     made: LoopList = _open_list(recorder, node, items, place, node.name)
     return made
 

@@ -183,12 +183,12 @@ class Numbers:
         self._recorder.attempts.computed(symbol)
         return symbol
 
-    def of_node(self, node: Node, hint: Number, kind: type) -> Any:
-        """The number that a node gives, which depends on data."""
+    def of_node(self, node: Node, hint: Number, kind: type, is_sure: bool = False) -> Any:
+        """The number that a node gives, which depends on data; `is_sure` says that it is always of this class."""
         symbol = self.data_symbol(hint, kind, "opaque", (node,))
         self._recorder.keep.append(node)  # known by its id
         self._recorder.region.numbers[symbol] = node
-        if not has_one_class(node):
+        if not (is_sure or has_one_class(node)):
             note_class(self._recorder, node, kind)
         return as_number(symbol)
 

@@ -256,7 +256,7 @@ class UntypedNumbers:
         """`len(value)`."""
         return self.computed(len, (value,), {})
 
-    def of_node(self, node: Node, hint: Number, kind: type) -> Any:
+    def of_node(self, node: Node, hint: Number, kind: type, is_sure: bool = False) -> Any:
         """The number that a node gives."""
         return self._tracer.proxy(node)
 

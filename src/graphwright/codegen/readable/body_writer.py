@@ -264,8 +264,10 @@ class BodyWriter(Writer):
         return transform_block(self, node) if node._target is transformed else branch_block(self, node)
 
     def _is_if_that_returns(self, node: Node) -> bool:
-        """Tell whether the source has an `if` statement whose sides return."""
-        return self.returned is node and is_from_if(node)
+        """Tell whether the source has an `if` statement whose sides return, rather than a test of several parts."""
+        if self.returned is not node or not is_from_if(node):
+            return False
+        return self.is_outermost or self.is_function or not self.is_and_or(node)
 
     def negation(self, pred: Any) -> str:
         """Write that a condition does not hold."""

@@ -20,7 +20,7 @@ from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_region
 
-_LONGEST_EXPRESSION = 88
+_LONGEST_EXPRESSION, _LONGEST_CONDITION = 88, 200  # characters; of `p and a`, of which each part has a line
 
 
 def is_and_or(writer: ReadableWriter, node: Node) -> bool:
@@ -64,16 +64,17 @@ def branch_expression(writer: ReadableWriter, node: Node) -> tuple[str, int] | N
     then, other = (in_place(inner.result_code, strength) for inner, strength in zip(sides, _STRENGTHS, strict=True))
     bare = _is_operand(true, operands, pred), _is_operand(false, operands, pred)
     if bare[1] and not bare[0]:  # `p and a`
-        text = f"{writer.operand(pred, AND_THEN)} and {in_place(sides[0].result_code, NOT)}", AND_THEN
+        text = f"{writer.operand(pred, AND_THEN)} and {in_place(sides[0].result_code, AND_THEN)}", AND_THEN
     elif bare[0] and not bare[1]:
-        text = f"{writer.operand(pred, OR_ELSE)} or {in_place(sides[1].result_code, AND_THEN)}", OR_ELSE
+        text = f"{writer.operand(pred, OR_ELSE)} or {in_place(sides[1].result_code, OR_ELSE)}", OR_ELSE
     elif writer.name(node) in (then, other) and (
         node in writer.kept or node in writer.renewed
     ):  # `x = a if p else x`: only one side assigns
         return None
     else:
         text = f"{then} if {writer.operand(pred, OR_ELSE)} else {other}", TERNARY
-    is_long = len(text[0]) > _LONGEST_EXPRESSION or len(test) > _LONGEST_EXPRESSION
+    longest = _LONGEST_EXPRESSION if text[1] == TERNARY else _LONGEST_CONDITION
+    is_long = len(text[0]) > longest or len(test) > longest
     if is_long and not (pred in operands and type(pred) is Node and pred in writer.inside):
         return None
     writer.expressions[node] = text
