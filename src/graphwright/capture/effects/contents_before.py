@@ -6,21 +6,23 @@ import array
 import collections
 import functools
 import io
+import operator
 import pickle
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from torch import nn
 
-from graphwright.capture.proxies.contents import changeable, content, holds_bytes, is_unchanged, refill
+from graphwright.capture.proxies.contents import changeable, content, holds_bytes, is_still, is_unchanged, refill
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.runtime import state_of
+from graphwright.runtime import MODULE_TABLES, state_of
 from graphwright.source import is_foreign_class
 
+_CHANGED, _TENSORS = frozenset({list, dict, set}), ("_buffers", "_parameters")
 _DEPTH = 3  # how far inside of each other the containers and objects are
 
 
@@ -74,6 +76,42 @@ def _tables(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
         if depth:
             for item in list(table.values() if isinstance(table, dict) else table):
                 yield from _tables(item, depth - 1)
+
+
+class LayersBefore:
+    """What modules hold, to which no capture writes: what a program writes goes to their shells.
+
+    It does not where the program has a module by another way than its own: from an object that holds it, for example.
+    """
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._held: list[tuple[nn.Module, str, Any, Any]] = []
+        for module in modules:
+            state = vars(module)
+            self._held.append((module, "", state, state.copy()))
+            for name, value in state.items():
+                if type(value) in _CHANGED and value and (name not in MODULE_TABLES or name in _TENSORS):
+                    self._held.append((module, name, value, value.copy()))
+
+    def put_back(self) -> tuple[nn.Module, str] | None:
+        """Have all hold what they held; give a module that has changed, and the name of what it has there."""
+        found = None
+        for module, name, table, before in self._held:
+            if type(table) is dict:
+                if len(table) == len(before) and all(map(operator.is_, table.values(), before.values())):
+                    continue
+            elif table == before if type(table) is set else is_still(table, before):
+                continue
+            if type(table) is dict:  # one by one: other threads may use it
+                other = [key for key in {**table, **before} if table.get(key, table) is not before.get(key, table)]
+                for key in other:
+                    table.pop(key, None)
+                table.update({key: before[key] for key in other if key in before})
+                found = found or (module, str(other[0]) if other and name in ("", *_TENSORS) else name)
+            else:
+                refill(table, before)
+                found = found or (module, name)
+        return found
 
 
 class AttributesBefore:

@@ -26,7 +26,7 @@ def outline(recorder: TypedCapture, frame: FrameType | None, why: str) -> BaseEx
     """
     while frame is not None and frame.f_code is not RUN:
         is_part = frame.f_code.co_name in NESTED or bool(frame.f_code.co_flags & _GENERATOR)  # who made it runs on
-        if user_frame(frame) is frame and not is_part and not _closes_over_values(frame):
+        if user_frame(frame) is frame and not is_part and not _closes_over_values(recorder, frame):
             restart = _cut_out(recorder, frame, why)
             if restart is not None:
                 return restart
@@ -55,7 +55,8 @@ def _cut_out(recorder: TypedCapture, frame: FrameType, why: str) -> BaseExceptio
     return None
 
 
-def _closes_over_values(frame: FrameType) -> bool:
-    """Tell whether a function reads values of the program from around it: it cannot run elsewhere."""
-    held = frame.f_locals
-    return any(holds_values(held.get(name)) for name in frame.f_code.co_freevars)
+def _closes_over_values(recorder: TypedCapture, frame: FrameType) -> bool:
+    """Tell whether a function has values or modules of the program from around it: it cannot run elsewhere."""
+    held = [frame.f_locals.get(name) for name in frame.f_code.co_freevars]
+    shells = recorder.shells
+    return any(map(holds_values, held)) or (shells is not None and any(map(shells.leads_to_module, held)))

@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
@@ -27,6 +27,7 @@ from graphwright.capture.effects.contents_before import (
 from graphwright.capture.effects.held_tables import FIX_OPTIMIZER, FOREIGN
 from graphwright.capture.effects.reach import how_far
 from graphwright.capture.outside.named import is_record
+from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.errors import CaptureError
 from graphwright.runtime import state_of
 from graphwright.source import is_foreign_class, mentions, place_of_name
@@ -64,6 +65,8 @@ class HeldApart:
             self.note_members(type(value))
         if isinstance(value, Iterator) or may_show(value):
             return
+        if not is_kept:
+            self.note_modules(value, f"a module that {subject} has", name, (), code)
         for given in (*value.args, *value.keywords.values()) if isinstance(value, functools.partial) else ():
             if type(given) in _LIVE:
                 self._note_object(given, f"what {subject} calls {value.func!r} with", name, code, given)
@@ -101,10 +104,12 @@ class HeldApart:
         for member in kind:
             self._note_object(member, repr(str(member)), member.name, None, AttributesBefore(member))
 
-    def note_modules(self, value: Any, subject: str, name: str, own: Collection[int]) -> None:
-        """Note the modules that a container in an attribute hides, which are none of the program's own."""
+    def note_modules(
+        self, value: Any, subject: str, name: str, own: Collection[int], code: CodeType | None = None
+    ) -> None:
+        """Note the modules that a container or object hides, which are none of the program's own."""
         for module in modules_in(value, own):
-            self.note(module, f"a module that {subject} has in {name!r}", name)
+            self.note(module, subject, name, code)
 
     def _note_object(self, value: Any, subject: str, name: str, code: CodeType | None, tables: Any) -> None:
         if id(value) not in self._objects:
@@ -180,8 +185,13 @@ def _is_iterator(value: Any) -> bool:
 
 
 def modules_in(value: Any, own: Collection[int], depth: int = 2) -> Iterator[nn.Module]:
-    """The modules in a list, tuple or dict, short of those whose id is among a program's own."""
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+    """The modules in a list, tuple, dict or object, short of those whose id is among a program's own."""
+    items: Iterable[Any] = value if isinstance(value, list | tuple) else ()
+    if isinstance(value, dict):
+        items = [*value.values()]
+    elif hasattr(value, "__dict__") and not isinstance(value, nn.Module) and is_plain_object(value):
+        items = [*vars(value).values()]
+    for item in items:
         if isinstance(item, nn.Module):
             if id(item) not in own:
                 yield item

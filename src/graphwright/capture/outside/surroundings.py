@@ -153,7 +153,8 @@ class World:
                         if not name.startswith("_"):
                             subject = f"{name!r} of a {type(module).__name__}"
                             self._apart.note(value, subject, name, code, is_kept=True)
-                            self._apart.note_modules(value, type(module).__name__, name, own)
+                            hidden = f"a module that {type(module).__name__} has in {name!r}"
+                            self._apart.note_modules(value, hidden, name, own)
                             self._follow_held(value)
                             self._behind(value, subject, module)
                             self._asked_apart(value, subject)

@@ -15,6 +15,7 @@ from torch import nn
 from graphwright.capture.calls.modes import INFERENCE, modes_of
 from graphwright.capture.containers.kept_containers import kept_container
 from graphwright.capture.conversion.conversion import is_converted
+from graphwright.capture.effects.contents_before import LayersBefore
 from graphwright.capture.effects.hook_effects import HookEffects, hooks_of
 from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.tags import Tags
@@ -72,7 +73,7 @@ from graphwright.runtime import (
     keep_modules,
     keep_unset,
 )
-from graphwright.source import definition_line, is_foreign_class
+from graphwright.source import definition_line, is_foreign_class, place_of_write
 
 
 class Attempt:
@@ -108,6 +109,7 @@ class Program:
         self.examples: Examples | None = None  # likewise
         self.keeps_history = False  # whether the program may ask how a value was computed
         self.takes_one_pass = False  # whether it is known to be captured in one
+        self.modules = LayersBefore([])  # what modules hold, as they are put back after each pass
         self.held: HookEffects | None = None  # what hooks of modules hold, likewise
         self.world = World([] if subject.root_module is None or method == "forward" else [method])
         self.draws: PythonDraws | None = None  # likewise
@@ -250,6 +252,7 @@ class Program:
         """Leave variables, objects of modules, and generators of random numbers, as they were before the pass."""
         for standing in self.standing:
             standing.leave()
+        self.modules.put_back()
         if self.recorder is not None:
             self.recorder.dtypes.kept.put_back()
             if self.recorder.keeping is not None:
@@ -274,6 +277,7 @@ class Program:
         if inputs.has_arrays:
             self._see_arrays(recorder, function)
         held = self.held = _what_hooks_hold(recorder)
+        self.modules = LayersBefore([] if recorder.members is None else [m for m, _ in recorder.members.tree.modules])
         keeping = self._look_around(recorder, function, inputs)
         draws = self.draws = PythonDraws(recorder)
         overheard = {**plan.overheard, **recorder.callers.overheard}
@@ -292,6 +296,7 @@ class Program:
                 self._end_by_raising(error, recorder, keeping, draws)
                 result, is_raised = None, True
         modes.leave()  # what follows asks torch itself
+        self._refuse_written(recorder)
         keeping.learn()
         if not is_raised:
             keeping.learn_hooks()
@@ -325,6 +330,21 @@ class Program:
         watch_higher_order()
         recorder.callers.start(function, self.world)
         return keeping
+
+    def _refuse_written(self, recorder: Recorder) -> None:
+        """Refuse what the program has written to a module itself, which the captured program would not."""
+        written = self.modules.put_back()
+        if written is not None:
+            module, name = written
+            recorder.questions.refusals.refuse(
+                CaptureError(
+                    f"the program writes {type(module).__name__}.{name} by another way than the module: "
+                    "an object or variable that holds it",
+                    at=place_of_write(type(module), name),
+                    fix="hand the module over as an argument, or do what the object does in a method of the module",
+                ),
+                "attribute",
+            )
 
     def _end_by_raising(self, error: Exception, recorder: Recorder, keeping: Keeping, draws: PythonDraws) -> None:
         """Note that the program raises an error of its own. Raises what says why it cannot be captured, otherwise."""

@@ -14,7 +14,7 @@ import copy
 import functools
 import operator
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import CellType, FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from torch.nn.modules.module import _WrappedHook
 from graphwright.runtime.members.attributes import MODULE_TABLES, is_compiled
 from graphwright.runtime.objects import slots_of
 from graphwright.runtime.plain_values import tensors_inside
+from graphwright.source import content_of
 
 _Held = TypeVar("_Held")
 
@@ -79,6 +80,8 @@ class Shells:
         self._empty: dict[int, tuple[nn.Module, nn.Module, str]] = {}  # by the id of the shell
         self._all: list[tuple[nn.Module, nn.Module, str]] = []
         self._containers: dict[int, Any] = {}  # those of shells, by the ids of the originals' own
+        self._functions: dict[int, FunctionType] = {}  # that lead to shells, by the ids of those that lead to modules
+        self._cells: dict[int, CellType] = {}  # of the latter, and of what they close over
         self.root_module, self.root = root, self._made(root, root_class)
         for module, _ in tree.modules:
             if id(module) not in waiting:
@@ -171,28 +174,51 @@ class Shells:
             return _WrappedHook(self._hook(hook.hook), None if owner is None else self.shell(owner))
         if type(hook) is not FunctionType:
             return self._mapped(hook, {})
-        cells = hook.__closure__ or ()
-        mine = tuple([self._cell(cell) for cell in cells])
-        if all(map(operator.is_, mine, cells)):
-            return hook
-        made = FunctionType(hook.__code__, hook.__globals__, hook.__name__, hook.__defaults__, mine)
-        made.__kwdefaults__, made.__qualname__ = hook.__kwdefaults__, hook.__qualname__
+        if id(hook) in self._functions or not self.leads_to_module(hook):
+            return self._functions.get(id(hook), hook)
+        mine = tuple([self._cell(cell) for cell in hook.__closure__ or ()])
+        made = FunctionType(hook.__code__, hook.__globals__, hook.__name__, None, mine)
+        self._functions[id(hook)] = made
+        made.__defaults__ = self._mapped(hook.__defaults__, {})
+        made.__kwdefaults__ = hook.__kwdefaults__ and self._mapped(hook.__kwdefaults__, {})
+        made.__qualname__ = hook.__qualname__
         made.__dict__.update(hook.__dict__)
+        for cell, other in zip(hook.__closure__ or (), mine, strict=True):
+            if cell is not other:
+                other.cell_contents = self._mapped(cell.cell_contents, self._containers)
         return made
 
     def _cell(self, cell: CellType) -> CellType:
-        try:
-            held = cell.cell_contents
-        except ValueError:  # nothing is in it
-            return cell
-        return CellType(self.shell(held)) if id(held) in self.tree.paths else cell
+        """A cell of its own, still empty, for what leads to a module; functions that shared one share it again."""
+        if id(cell) not in self._cells:
+            self._cells[id(cell)] = CellType() if self.leads_to_module(content_of(cell)) else cell
+        return self._cells[id(cell)]
+
+    def leads_to_module(self, value: Any, seen: set[int] | None = None) -> bool:
+        """Tell whether a value is a module or shell of the tree, or a function that closes over one, however deep."""
+        kind, seen = type(value), set() if seen is None else seen
+        if isinstance(value, nn.Module) or id(value) in seen:
+            return id(value) in self._paths
+        seen.add(id(value))
+        parts: Iterable[Any] = ()
+        if kind is FunctionType:
+            parts = *map(content_of, value.__closure__ or ()), value.__defaults__, value.__kwdefaults__
+        elif kind is functools.partial:
+            parts = value.func, value.args, value.keywords
+        elif kind is MethodType:
+            parts = (value.__self__,)
+        elif kind is weakref.ref:
+            parts = (value(),)
+        elif kind in (tuple, list, dict):
+            parts = _each(value)
+        return any(self.leads_to_module(part, seen) for part in parts)
 
     def _mapped(self, value: Any, memo: dict[int, Any]) -> Any:
         kind = type(value)
         if kind not in _MAPPED and not (isinstance(value, tuple) and hasattr(kind, "_make")):
             return self.shell(value) if isinstance(value, nn.Module) else value
         if kind is FunctionType:
-            return self._hook(value) if value.__closure__ else value
+            return self._hook(value)
         if kind is functools.partial:
             parts: list[Any] = [value.func, value.args, value.keywords]
             func, args, keywords = (self._mapped(part, memo) for part in parts)

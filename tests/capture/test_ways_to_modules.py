@@ -1,0 +1,148 @@
+"""What a program writes to its modules is written to those of the captured program, whichever way it has them."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from graphwright import CaptureError, trace
+
+HELD: dict[str, nn.Module] = {}
+
+
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def inner(*args: Any) -> Any:
+        return function(*args)
+
+    return inner
+
+
+class Counting(nn.Module):
+    def __init__(self, way: Callable[[Any], Callable[..., Any]]) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(()))
+        self.count, self.seen = 0, list[int]()
+        self.step = way(self)
+
+    def work(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        self.total = self.total + x.sum()
+        return x * self.count + self.total
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.step(x)
+
+
+def by_default(module: Counting) -> Callable[..., Any]:
+    def step(x: torch.Tensor, module: Counting = module) -> torch.Tensor:
+        return module.work(x)
+
+    return step
+
+
+def by_list(module: Counting) -> Callable[..., Any]:
+    steps = [wrapped(module.work)]
+    return lambda x: steps[0](x)
+
+
+def by_itself(module: Counting) -> Callable[..., Any]:
+    def step(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+        return module.work(x) if times == 0 else step(x, times - 1)
+
+    return step
+
+
+FUNCTIONS = [
+    lambda module: module.work,
+    lambda module: wrapped(module.work),
+    lambda module: wrapped(wrapped(module.work)),
+    lambda module: wrapped(functools.partial(module.work)),
+    by_default, by_list, by_itself,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", FUNCTIONS)
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_functions_lead_to_the_modules_of_the_captured_program(way: Callable[..., Any], is_inside: bool) -> None:
+    def made() -> tuple[nn.Module, Counting]:
+        counting = Counting(way)
+        return nn.Sequential(counting, nn.ReLU()) if is_inside else counting, counting
+
+    (model, counting), (eager, other) = made(), made()
+    gm = trace(model, (torch.ones(2),))
+    assert (counting.count, counting.total.item()) == (0, 0)
+    mine = gm[0] if is_inside else gm
+    for x in (torch.ones(2), -torch.ones(2), torch.ones(2)):
+        torch.testing.assert_close(gm(x), eager(x))
+        assert (mine.count, mine.total.item()) == (other.count, other.total.item())
+
+
+class Holder:
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.module.work(x)
+
+
+def by_dict(module: Counting) -> Callable[..., Any]:
+    held = {"module": Holder(module)}
+    return lambda x: held["module"](x)
+
+
+OTHERS = [
+    Holder,
+    lambda module: Holder(module).__call__,
+    lambda module: wrapped(Holder(module)),
+    by_dict,
+]
+
+
+@pytest.mark.parametrize("way", OTHERS)
+def test_writes_by_way_of_objects_are_refused_and_taken_back(way: Callable[..., Any]) -> None:
+    model = Counting(way)
+    before = copy.copy(vars(model)), copy.copy(model._buffers)
+    with pytest.raises(CaptureError, match="Counting"):
+        trace(model, (torch.ones(2),))
+    assert (vars(model), model._buffers) == before
+
+
+def test_reads_by_way_of_objects_are_captured() -> None:
+    class Reading(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.step = nn.Linear(2, 2), Holder(self)
+
+        def work(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.step(x)
+
+    model = Reading()
+    x = torch.randn(3, 2)
+    torch.testing.assert_close(trace(model, (torch.ones(1, 2),))(x), model(x))
+
+
+@pytest.mark.parametrize("holder", ["variable", "object"])
+def test_modules_outside_that_are_hidden_are_refused_if_they_change(holder: str) -> None:
+    class Apart(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.holder = Holder(HELD["module"])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.holder(x) if holder == "object" else HELD["module"](x)
+
+    HELD["module"] = hidden = Counting(lambda module: module.work)
+    with pytest.raises(CaptureError, match="a module that"):
+        trace(Apart(), (torch.ones(2),))
+    assert hidden.count == 0
+    assert type(hidden.total) is torch.Tensor
