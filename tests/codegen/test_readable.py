@@ -741,3 +741,19 @@ def test_a_test_of_several_parts_is_one_expression(program: Any, wanted: str) ->
     gm = trace(program, example)
     assert wanted in gm.code
     assert torch.equal(gm(*example), program(*example))
+
+
+def test_a_condition_is_written_without_bool() -> None:
+    def kept(x: torch.Tensor) -> torch.Tensor:
+        found = []
+        for row in x:
+            if row.sum() > 0:
+                found.append(row)
+        if not found:
+            return x - 1
+        return torch.stack(found) if found else x
+
+    gm = trace(kept, (torch.ones(2, 2),))
+    assert "if not found:" in gm.code and "bool(" not in gm.code
+    for x in (torch.ones(3, 2), -torch.ones(3, 2), torch.eye(2) - 0.5):
+        assert torch.equal(gm(x), kept(x))

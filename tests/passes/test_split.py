@@ -347,3 +347,20 @@ def test_work_grows_with_the_graph() -> None:
     stages = split(GraphModule(nn.Module(), graph), parts=100)
     assert [stage.nodes for stage in stages] == [20] * 100
     assert all(len(stage.inputs) == 1 for stage in stages)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+
+    def forward(self, x: Tensor, scale: float = 2.0) -> Tensor:
+        for layer in self.layers:
+            x = layer(x) * scale
+        return x
+
+
+def test_a_stage_that_needs_no_other_keeps_the_defaults_of_the_program() -> None:
+    model, x = Scaled(), torch.ones(2, 4)
+    first, second = split(graphwright.trace(model, (x,)), at=["layers.1"])
+    assert torch.equal(second.module(2.0, first.module(x)), model(x))

@@ -21,7 +21,7 @@ from graphwright.codegen.readable.branches import branch_block, branch_expressio
 from graphwright.codegen.readable.callees import Callees
 from graphwright.codegen.readable.comprehensions import comprehension, comprehensions
 from graphwright.codegen.readable.endings import NextRound, Tests
-from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place
+from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place, tested
 from graphwright.codegen.readable.loops import loop_block, name_initial_values
 from graphwright.codegen.readable.nesting import assigns_attribute, is_statement, statements_of
 from graphwright.codegen.readable.paths import Paths
@@ -278,7 +278,7 @@ class BodyWriter(Writer):
         condition = self.node(pred) if type(pred) is Node else None
         if isinstance(condition, Negation):
             return in_place(condition.inner, NOT)
-        return f"not {self.operand(pred, NOT)}"
+        return f"not {self.operand(pred, NOT) if condition is None else in_place(tested(condition), NOT)}"
 
     def body(
         self,
@@ -531,9 +531,9 @@ class BodyWriter(Writer):
                     return found.opposite, PRIMARY
                 if inner in self.negated:
                     return self.negated[inner], COMPARISON
-            return Negation.of(self.node(inner) if type(inner) is Node else (self.operand(inner, NOT), NOT))
+            return Negation.of(tested(self.node(inner)) if type(inner) is Node else (self.operand(inner, NOT), NOT))
         if target is bool and len(args) == 1 and not kwargs and type(args[0]) is Node:
-            return Truth.of(self.names.function(bool), self.value(args[0]))
+            return Truth.of(self.names.function(bool), self.node(args[0]))
         if type(target) is types.MethodDescriptorType and args:
             return f"{self.operand(args[0], PRIMARY)}.{target.__name__}({self.call(args[1:], kwargs)})", PRIMARY
         is_one = target is list and len(args) == 1 and not kwargs and type(args[0]) is Node

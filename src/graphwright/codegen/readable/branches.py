@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from graphwright.codegen.readable.endings import Assigns, NextRound, Returns, as_test, expression_of
-from graphwright.codegen.readable.expressions import Expression, Negation, in_place
+from graphwright.codegen.readable.endings import Assigns, NextRound, Returns, expression_of
+from graphwright.codegen.readable.expressions import Expression, Negation, in_place, tested
 from graphwright.codegen.readable.splits import Outside, Slot, ends_by_raising
 from graphwright.codegen.readable.unpacking import unpacked_items
 from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
@@ -72,7 +72,9 @@ def branch_expression(writer: ReadableWriter, node: Node) -> tuple[str, int] | N
     ):  # `x = a if p else x`: only one side assigns
         return None
     else:
-        text = f"{then} if {writer.operand(pred, OR_ELSE)} else {other}", TERNARY
+        is_node = type(pred) is Node
+        condition = in_place(tested(writer.node(pred)), OR_ELSE) if is_node else writer.operand(pred, OR_ELSE)
+        text = f"{then} if {condition} else {other}", TERNARY
     longest = _LONGEST_EXPRESSION if text[1] == TERNARY else _LONGEST_CONDITION
     is_long = len(text[0]) > longest or len(test) > longest
     if is_long and not (pred in operands and type(pred) is Node and pred in writer.inside):
@@ -123,7 +125,7 @@ def _test(writer: ReadableWriter, pred: Any) -> str:
     inner = condition.inner if isinstance(condition, Negation) else None
     if isinstance(inner, Negation):
         return in_place(inner.inner, NOT)
-    return writer.value(pred) if condition is None else as_test(condition)
+    return writer.value(pred) if condition is None else tested(condition)[0]
 
 
 def side_of(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphwright.codegen.readable.assignments import in_sequence, is_simple, mentions
-from graphwright.codegen.readable.expressions import Expression, Truth
+from graphwright.codegen.readable.expressions import Expression, tested
 from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
 from graphwright.codegen.spelling.arguments import argument
 from graphwright.ir import Node
@@ -129,7 +129,7 @@ class NextRound:
         if is_known:
             lines = [*in_sequence(pairs), *(["break"] if stop else [])]
             return Block([plain(*lines)], leaves=bool(stop)) if lines else ""
-        test = as_test(expression_of(writer, stop))
+        test = tested(expression_of(writer, stop))[0]
         lines = []
         if pairs and not (is_simple(test) and all(not mentions(test, target) for target, _ in pairs)):
             flag = writer.fresh("stop")
@@ -144,10 +144,3 @@ class NextRound:
             after = [Expression(given.get(text, text)) for text in texts]
             ends = self.exit.write(writer, after)
         return Block([*([plain(*lines)] if lines else []), Clause("if", test, [*ends])])
-
-
-def as_test(condition: tuple[str, int]) -> str:
-    """Write a condition without a `bool()` around all of it; what holds texts, commas or stars keeps that."""
-    if isinstance(condition, Truth) and not set(condition.inner) & set("\"',*"):
-        return condition.inner
-    return condition[0]

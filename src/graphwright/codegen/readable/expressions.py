@@ -53,12 +53,12 @@ class Negation(Expression):
 class Truth(Expression):
     """`bool(a)`, made of `a`."""
 
-    inner: str
+    inner: tuple[str, int]
 
     @classmethod
-    def of(cls, function: str, inner: str) -> Truth:
+    def of(cls, function: str, inner: tuple[str, int]) -> Truth:
         """Write the call of `bool`, which may go by another name."""
-        made = cls(f"{function}({inner})", PRIMARY)
+        made = cls(f"{function}({inner[0]})", PRIMARY)
         made.inner = inner
         return made
 
@@ -78,6 +78,17 @@ class AnyNot(Expression):
         made = cls(f"any({tested.text}{rest})", PRIMARY)
         made.opposite = f"all({in_place(tested.inner, NOT)}{rest})"
         return made
+
+
+def tested(condition: tuple[str, int]) -> tuple[str, int]:
+    """A condition without a `bool()` around all of it; what holds texts, commas or stars keeps that.
+
+    >>> tested(Truth.of("bool", ("rows", 16)))
+    ('rows', 16)
+    """
+    if isinstance(condition, Truth) and not set(condition.inner[0]) & set("\"',*"):
+        return condition.inner
+    return condition
 
 
 def in_place(expression: tuple[str, int], strength: int) -> str:

@@ -143,6 +143,9 @@ def make_stages(gm: nn.Module, graph: Graph, stage_of: Mapping[Node, int], costs
         else:
             given = [work.values[node] for node in work.outputs]
             work.graph.output(given[0] if len(given) == 1 else tuple(given))
+        if all(source is None for source in work.inputs.values()):  # what others make has no default
+            for used in work.inputs:
+                work.values[used].args = used.args
         work.graph.constants = graph.constants
         module = part_module(gm, work.graph, f"{name}Stage{i}")
         parameters = sum(parameter.numel() for parameter in module.parameters())
