@@ -470,6 +470,23 @@ def test_two_reads_around_what_changes_them_stay_two() -> None:
     assert captured(full(2).requires_grad_()) == (True, False, True)
 
 
+def test_a_question_asked_on_a_side_is_asked_again_after_it(tmp_path: Any) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y, z = x * 1, x * 2
+        if x.sum() > 0 and not y.requires_grad:
+            z = z + 1
+        if x.sum() > 1 and not y.requires_grad:
+            z = z + 3
+        return z * 5 if torch.are_deterministic_algorithms_enabled() else z
+
+    gm = trace(program, (torch.ones(2),))
+    save(gm, tmp_path / "asked.gw")
+    assert torch.equal(load(tmp_path / "asked.gw", allow=["tests"])(full(2)), program(full(2)))
+    for x in (full(2), -full(2), full(2) / 8):
+        for each in (x, x.clone().requires_grad_()):
+            torch.testing.assert_close(gm(each), program(each))
+
+
 def test_a_file_keeps_questions(tmp_path: Any) -> None:
     captured = trace(Frozen("branches"), (full(2),))
     save(captured, tmp_path / "frozen.gw")

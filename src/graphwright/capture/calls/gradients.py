@@ -125,9 +125,9 @@ def _number(recorder: TypedCapture, node: Node, value: Number, key: tuple[Any, .
     frame = user_frame(sys._getframe(1))
     if frame is not None and compares_with_flag(frame.f_code):
         recorder.questions.staging.stage(frame)
-    number = as_number(recorder.numbers.input_symbol(node, value))
+    numbers = recorder.numbers
+    number = as_number(numbers.input_symbol(node, value) if key is None else numbers.read_symbol(node, value, key))
     number.node.site = recorder.site()
-    number.node.key = key or number.node.key
     return recorder.questions.guards.guard(number.node) if is_fixed(recorder, number.node) else number
 
 

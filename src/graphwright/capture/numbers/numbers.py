@@ -163,6 +163,16 @@ class Numbers:
         self._recorder.region.numbers[symbol] = node
         return symbol
 
+    def read_symbol(self, node: Node, value: Number, key: tuple[Any, ...]) -> Symbol:
+        """The symbol of a number that is read once more, by the key of the one before if that can be used here."""
+        graphs = {region.graph for region in self._recorder.region.all()}
+        while key in self._symbols and self._symbols[key].args[0].graph not in graphs:
+            key = (*key, "again")
+        symbol = self.input_symbol(node, value)
+        symbol.key = key
+        self._symbols.setdefault(key, symbol)
+        return symbol
+
     def data_symbol(
         self,
         hint: Number,

@@ -57,9 +57,10 @@ _OPERATORS = frozenset({
     "ne", "neg", "not_", "or_", "pos", "pow", "rshift", "setitem", "sub", "truediv", "truth", "xor",
 })  # fmt: skip
 _TORCH = frozenset({
-    "_assert", "compiled_with_cxx11_abi", "get_default_dtype", "get_rng_state", "initial_seed", "is_autocast_enabled",
-    "is_grad_enabled", "is_inference_mode_enabled", "is_storage", "is_tensor", "manual_seed", "seed", "set_rng_state",
-    "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum", "typename",
+    "_assert", "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_default_dtype", "get_rng_state",
+    "initial_seed", "is_autocast_enabled", "is_grad_enabled", "is_inference_mode_enabled", "is_storage", "is_tensor",
+    "manual_seed", "seed", "set_rng_state", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not",
+    "sym_sum", "typename",
 })  # fmt: skip
 _FUNCTIONAL = frozenset({
     "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d_with_indices",
