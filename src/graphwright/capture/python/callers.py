@@ -311,9 +311,11 @@ class Callers:
     def viewed_as_itself(self) -> None:
         """See whether C viewed a tensor as itself: the forward of an autograd function gave back what it got.
 
-        No frame tells of that where `apply` is written in C.
+        No frame tells of that where `apply` is written in C. It has forward mode off then, which constructors of
+        tensor classes, that view what they get, have not.
         """
-        frame = None if APPLY is not None else user_frame(sys._getframe(1))
+        is_applied = APPLY is None and not torch._C._is_fwd_grad_enabled()
+        frame = user_frame(sys._getframe(1)) if is_applied else None
         if frame is not None and "view_as" not in frame.f_code.co_names:
             staging = self._recorder.questions.staging
             staging.convert_all(staging.convertible(frame))
