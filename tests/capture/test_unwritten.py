@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphwright import symbolic_trace, trace
+from graphwright import CaptureError, symbolic_trace, trace
 
 COUNT = 0
 
@@ -175,6 +176,17 @@ def test_an_error_that_is_raised_again_is_that_of_the_side() -> None:
     with pytest.raises(KeyError):
         gm(torch.ones(2))
     assert gm.count == 1
+
+
+def test_what_a_library_raises_about_what_stands_for_a_value_is_no_error_of_the_program() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 3:
+            return x + random.sample(range(int(x.max()) + 1), 1)[0]
+        return x
+
+    with pytest.raises(CaptureError):
+        trace(program, (torch.ones(2) * 4,))
+    assert torch.equal(trace(program, (torch.ones(2),))(torch.zeros(2)), torch.zeros(2))
 
 
 def test_what_a_context_does_is_done_without_examples() -> None:

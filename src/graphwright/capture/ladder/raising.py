@@ -7,6 +7,7 @@ import traceback
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.unwritten import has_unwritten
 from graphwright.capture.flow.caught_errors import is_error, with_cause, write_error
 from graphwright.capture.state.running import RUN, Refusal
@@ -98,10 +99,15 @@ class Raises:
         return is_user_raise(frames[-1].f_code, frames[-1].f_lasti) or self.reads_unassigned(error)
 
     def is_certain(self, error: Exception | Refusal) -> bool:
-        """Tell whether the program itself raised it, in a function that is converted: whatever the values, so."""
-        if isinstance(error, Refusal) or self._capture.pending is not None:
+        """Tell whether the program itself raised it, in a function that is converted: whatever the values, so.
+
+        Others may raise it because of what stands for a value, as functions of Python's library do.
+        """
+        if isinstance(error, Refusal) or self._capture.pending is not None or not self.is_raised_by_user(error):
             return False
-        return self.is_raised_by_user(error) and not self._capture.questions.staging.convertible_at(error)
+        codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+        codes = [code for code in codes if not is_ours(code.co_filename)]
+        return not codes or is_converted(codes[-1])
 
     def reads_unassigned(self, error: BaseException) -> bool:
         """Tell whether the program read a variable that this way through it does not assign, but another one does."""
