@@ -71,11 +71,9 @@ def test_it_is_written_as_two_sides() -> None:
     assert [line.strip() for line in gm.code.splitlines() if "#" not in line and line.strip()] == [
         "def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:",
         "if mask.all():",
-        "reshape = x.sum(1, keepdim=True).reshape(-1)",
-        "return reshape",
+        "return x.sum(1, keepdim=True).reshape(-1)",
         "x_1 = x * mask",
-        "reshape = x_1.sum(1).reshape(-1);  del x_1",
-        "return reshape",
+        "return x_1.sum(1).reshape(-1)",
     ]
 
 

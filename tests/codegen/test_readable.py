@@ -757,3 +757,50 @@ def test_a_condition_is_written_without_bool() -> None:
     assert "if not found:" in gm.code and "bool(" not in gm.code
     for x in (torch.ones(3, 2), -torch.ones(3, 2), torch.eye(2) - 0.5):
         assert torch.equal(gm(x), kept(x))
+
+
+def returns_early(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x
+    return x * 2 + 1
+
+
+def returns_several(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    if x.sum() > 0:
+        return x + 1, x
+    z = x - 1
+    return z, x * z
+
+
+def returns_a_dict(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    if x.sum() > 0:
+        if x.max() > 2:
+            return {"a": x + 1, "b": x}
+        return {"a": x, "b": x + 1}
+    return {"a": x, "b": x * 2}
+
+
+def assigns_several(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    if x.sum() > 0:
+        y, z = x + 1, x
+    else:
+        y, z = x, x - 1
+    return y, z
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        (returns_early, ["return x", "return x * 2 + 1"]),
+        (returns_several, ["return (x + 1, x)", "return (z, x * z)"]),
+        (returns_a_dict, ["{'a': x + 1, 'b': x}", "{'a': x, 'b': x + 1}", "{'a': x, 'b': x * 2}"]),
+        (assigns_several, ["return (y, z)"]),
+    ],
+)
+def test_sides_that_return_say_what(program: Any, wanted: list[str]) -> None:
+    gm = trace(program, (torch.ones(3),))
+    returned = [line.strip() for line in gm.code.splitlines() if line.strip().startswith("return ")]
+    assert returned == [text if text.startswith("return") else f"return {text}" for text in wanted]
+    assert "del" not in gm.code
+    for x in (torch.ones(3), -torch.ones(3), torch.tensor([0.0, 3.0, 1.0])):
+        torch.testing.assert_close(gm(x), program(x))

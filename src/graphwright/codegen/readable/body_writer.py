@@ -20,7 +20,7 @@ from graphwright.codegen.readable.assignments import mentions
 from graphwright.codegen.readable.branches import branch_block, branch_expression, is_and_or
 from graphwright.codegen.readable.callees import Callees
 from graphwright.codegen.readable.comprehensions import comprehension, comprehensions
-from graphwright.codegen.readable.endings import NextRound, Tests
+from graphwright.codegen.readable.endings import NextRound, Returns, Tests
 from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place, tested
 from graphwright.codegen.readable.loops import loop_block, name_initial_values
 from graphwright.codegen.readable.nesting import assigns_attribute, is_statement, statements_of
@@ -30,6 +30,7 @@ from graphwright.codegen.readable.splits import (
     Slot,
     Split,
     ends_by_raising,
+    returns_from_branch,
     returns_from_loop,
     split_at_end,
     values_of,
@@ -89,7 +90,7 @@ class BodyWriter(Writer):
         self.ending: Ending | None = None
         self.slots: Sequence[Slot] = ()
         self.is_outermost, self.is_function = True, False
-        self.is_test = False
+        self.is_test = self.is_end = False
         self.tried: dict[Node, bool] = {}  # of branches in all bodies: whether each is written as `p and a` or `p or a`
         self.statements: dict[Node, bool] = {}  # whether branches with others inside are known to be no expressions
         self._prepare()
@@ -133,8 +134,14 @@ class BodyWriter(Writer):
         if self.output is not None and not ends_by_raising(self.graph):
             if self.ending is None:
                 self.split = returns_from_loop(self.output)
+                if self.split is None and self.is_outermost:
+                    self.split = returns_from_branch(self.output)
+                    for item in () if self.split is None else self.split.items:  # no variables
+                        self.names.share(item.name)
             elif self.slots and not self.is_test:
                 self.split = split_at_end(self.output, self._values(), self.ending.conditions)
+                if self.split is None and isinstance(self.ending, Returns):
+                    self.split = returns_from_branch(self.output, self._values())
         if self.split is not None:
             self.skipped.update(self.split.items, self.split.unread)
 
@@ -288,12 +295,15 @@ class BodyWriter(Writer):
         slots: Sequence[Slot] = (),
         names: dict[Node, str] | None = None,
         is_function: bool = False,
+        is_part: bool = False,
+        is_end: bool = False,
     ) -> BodyWriter:
         """Make the writer of a body, whose inputs are written as `inputs` are here.
 
         `ending` is what becomes of the values in the `slots` of what the body gives; None where it returns that.
         `names` are those of nodes that are written elsewhere. A function may read the variables around it, and has
-        its own where it assigns any.
+        its own where it assigns any. What is part of a condition may be written in one with what a function gives.
+        A body that is the end of the program returns what the program returns.
         """
         writer = object.__new__(BodyWriter)
         graph._make_names()
@@ -302,8 +312,8 @@ class BodyWriter(Writer):
         writer.variables, writer.callees, writer.paths = self.variables, self.callees, self.paths
         writer.tried, writer.statements = self.tried, self.statements
         writer.ending, writer.slots, writer.is_outermost = ending, slots, False
-        writer.is_function = is_function
-        writer.is_test = isinstance(ending, Tests) or (self.is_test and ending is None)
+        writer.is_function, writer.is_end = is_function, is_end or isinstance(ending, Returns)
+        writer.is_test = is_part or isinstance(ending, Tests) or (self.is_test and ending is None)
         writer._prepare()
         writer._take_inputs(inputs, self)
         for node, name in (names or {}).items():

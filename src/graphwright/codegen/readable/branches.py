@@ -37,7 +37,7 @@ def is_and_or(writer: ReadableWriter, node: Node) -> bool:
         return False
     known = writer.tried.get(node)
     if known is None:
-        known = writer.tried[node] = writer.body(other, operands, None).is_expression
+        known = writer.tried[node] = writer.body(other, operands, None, is_part=True).is_expression
     return known
 
 
@@ -53,16 +53,16 @@ def branch_expression(writer: ReadableWriter, node: Node) -> tuple[str, int] | N
         return None
     if writer.statements.get(node):  # tried before, inside another body: each level would try those within it again
         return None
+    bare = _is_operand(true, operands, pred), _is_operand(false, operands, pred)
     sides = []
     for body in (true, false):
-        inner = writer.body(body, operands, None)
+        inner = writer.body(body, operands, None, is_part=bare[0] is not bare[1])
         if not inner.is_expression:
             writer.statements[node] = any(is_region(each) for each in body.nodes)
             return None
         sides.append(inner)
     test = writer.value(pred)
     then, other = (in_place(inner.result_code, strength) for inner, strength in zip(sides, _STRENGTHS, strict=True))
-    bare = _is_operand(true, operands, pred), _is_operand(false, operands, pred)
     if bare[1] and not bare[0]:  # `p and a`
         text = f"{writer.operand(pred, AND_THEN)} and {in_place(sides[0].result_code, AND_THEN)}", AND_THEN
     elif bare[0] and not bare[1]:
@@ -141,7 +141,7 @@ def side_of(
     """
     body, operands = node._args[1 if is_true else 2], [instead(value) for value in node._args[3]]
     if writer.returned is node:
-        return writer.body(body, operands, None)
+        return writer.body(body, operands, None, is_end=True)
     split = writer.split
     if split is not None and split.branch is node:
         ending = writer.ending

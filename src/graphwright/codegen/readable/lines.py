@@ -14,7 +14,7 @@ from graphwright.codegen.readable.user_statements import is_from_return
 from graphwright.codegen.readable.writer import Block, ReadableWriter
 from graphwright.codegen.spelling.wrapping import wrap
 from graphwright.ir import Node, Origin
-from graphwright.ops import exit_context
+from graphwright.ops import exit_context, raise_error
 
 
 @dataclasses.dataclass(slots=True)
@@ -130,6 +130,11 @@ def _returns(writer: ReadableWriter, output: Node) -> bool:
     return writer.ending is None and is_from_return(output)
 
 
+def _leaves(writer: ReadableWriter, last: Node) -> bool:
+    """Tell whether the last statement of a body returns or raises."""
+    return writer.is_end or last._target is raise_error or (last._op == "output" and writer.ending is None)
+
+
 def _is_one_if(body: list[ReadableWriter | str]) -> bool:
     """Tell whether a body is just another branch: the two are written as `elif`."""
     writer = body[0]
@@ -150,10 +155,10 @@ def _free_after(writer: ReadableWriter) -> dict[int, list[Node]]:
             last[writer.holder(used)] = i
     kept = set(map(writer.holder, writer.kept))
     free: dict[int, list[Node]] = {}
-    end = len(plan) - 1
-    returns = bool(plan) and plan[end].node._op == "output" and writer.ending is None
+    end = max((i for i, statement in enumerate(plan) if statement.code), default=None)
+    leaves = end is not None and _leaves(writer, plan[end].node)
     for used, i in last.items():
-        if used._op == "placeholder" or used in writer.exits or used in kept or (i == end and returns):
+        if used._op == "placeholder" or used in writer.exits or used in kept or (i == end and leaves):
             continue
         free.setdefault(i, []).append(used)
     return free

@@ -13,6 +13,7 @@ from typing import Any
 
 from graphwright.codegen.function import is_plain_name
 from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
+from graphwright.codegen.readable.user_statements import is_from_return
 from graphwright.codegen.readable.writer import Block, ReadableWriter, Statement
 from graphwright.codegen.spelling.operators import INPLACE, STATEMENTS
 from graphwright.ir import Node, nodes_in
@@ -156,8 +157,11 @@ class _Statements:
         last = self._plan[-1].code if self._plan else ""
         if (isinstance(last, Block) and last.leaves) or self._writer.split is not None:
             return
-        # A round that ends with a test stands in the place of that.
-        end = held[0] if held and self._writer.ends_with_test(held[0]) else output
+        end = output
+        if held and self._writer.ends_with_test(held[0]):  # a round that ends with a test stands in the place of that
+            end = held[0]
+        elif held and _is_returned_at_end(held[-1], output, self._writer):
+            end = held[-1]
         self._plan.append(Statement(end, self._writer.result(output), read))
 
     # ---- the expressions that wait
@@ -197,12 +201,17 @@ def _held(waiting: list[Node], mentioned: list[Node], node: Node, writer: Readab
     for used in reversed(waiting):
         if (
             used not in order
-            or not (writer.is_test or _same_statement(used, node))
+            or not (writer.is_test or _same_statement(used, node) or _is_returned_at_end(used, node, writer))
             or (held and order[used] > order[held[0]] and not _may_wait_for(used, held))
         ):
             break
         held.insert(0, used)
     return held
+
+
+def _is_returned_at_end(used: Node, node: Node, writer: ReadableWriter) -> bool:
+    """Tell whether a body of the program ends with `return used`, as the source does."""
+    return writer.is_end and node._op == "output" and is_from_return(used)
 
 
 def _stored_back(node: Node, held: list[Node], writer: ReadableWriter) -> Node | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from graphwright.codegen.readable.expressions import Expression
 from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.user_statements import is_from_return
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import cond, is_loop, raise_error
 
@@ -145,6 +146,23 @@ def returns_from_loop(output: Node) -> Split | None:
     if list(nodes_in(output._args)) != list(items):
         return None
     return split_by(branch, items, items, frozenset())
+
+
+def returns_from_branch(output: Node, values: Sequence[Any] | None = None) -> Split | None:
+    """Split a program at the branch that it ends with, where the sides return several values in the source.
+
+    `values` are what the body gives; without them it is the program's own, which returns them in a container.
+    """
+    found = branch_at_end(output)
+    if found is None or not found[1]:
+        return None
+    branch, items = found
+    if values is None and {*nodes_in(output._args)} != {*items}:
+        return None
+    ends = [body.output_node() for body in branch._args[1:3] if not ends_by_raising(body)]
+    if not any(is_from_return(node) for end in ends for node in nodes_in(end._args)):
+        return None
+    return split_by(branch, items, items if values is None else values, frozenset())
 
 
 def _decides(split: Split) -> bool:

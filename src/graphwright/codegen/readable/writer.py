@@ -75,7 +75,8 @@ class ReadableWriter(Protocol):
 
     ending: Ending | None  # None where it returns
     slots: Sequence[Slot]  # where the values that it ends with come from
-    is_test: bool  # whether it is the test of a loop
+    is_test: bool  # whether it is the test of a loop, or part of a condition
+    is_end: bool  # whether it is a branch or loop that returns
     output: Node | None
     returned: Node | None  # the value that the function returns, where that is all that is done with it
     split: Split | None  # the branch whose sides end the body
@@ -140,6 +141,8 @@ class ReadableWriter(Protocol):
         slots: Sequence[Slot] = (),
         names: dict[Node, str] | None = None,
         is_function: bool = False,
+        is_part: bool = False,
+        is_end: bool = False,
     ) -> ReadableWriter: ...
 
     # ---- questions about readers
