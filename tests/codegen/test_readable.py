@@ -759,6 +759,21 @@ def test_a_condition_is_written_without_bool() -> None:
         assert torch.equal(gm(x), kept(x))
 
 
+def test_values_of_one_assignment_have_its_names() -> None:
+    def attend(qkv: torch.Tensor) -> torch.Tensor:
+        q, k, v = qkv[0], qkv[1], qkv[2]
+        (scores, scale), _ = (q @ k.t(), q.sum()), v
+        q, k = k * scale, q * scale
+        return scores @ v + q - k
+
+    gm, x = trace(attend, (torch.ones(3, 4, 4),)), torch.randn(3, 5, 5)
+    statements = [line.strip() for line in gm.code.splitlines()[4:] if line.strip() and "#" not in line]
+    assert [line.partition(" = ")[0] for line in statements] == ["q", "k", "v", "scores", "scale", "q_1", "k_1"] + [
+        "return scores @ v + q_1 - k_1"
+    ]
+    assert torch.equal(gm(x), attend(x))
+
+
 def returns_early(x: torch.Tensor) -> torch.Tensor:
     if x.sum() > 0:
         return x

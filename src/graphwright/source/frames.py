@@ -14,7 +14,7 @@ import linecache
 import os
 import traceback
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -336,10 +336,11 @@ def runs_as_it_is_left(frame: FrameType) -> bool:
 def _targets(
     statement: ast.stmt, line: int, end_line: int | None, column: int | None, end_column: int | None
 ) -> str | list[str]:
-    """What a statement assigns the expression at this position to, if that is its whole right side.
+    """What a statement assigns the expression at this position to, if that is its whole right side, or an item of it.
 
     A name, or the names of an unpacking, "" for those that are no plain names.
     """
+    target: ast.expr
     value: ast.AST
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target, value = statement.targets[0], statement.value
@@ -349,12 +350,25 @@ def _targets(
         target, value = statement.target, statement
     else:
         return ""
-    if column is None or (value.lineno, value.end_lineno, value.col_offset, value.end_col_offset) != (
-        line, end_line, column, end_column,
-    ):  # fmt: skip
+    if column is None:
         return ""
-    if isinstance(target, ast.Name):
-        return target.id
-    if isinstance(target, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in target.elts):
-        return [item.id if isinstance(item, ast.Name) and item.id != "_" else "" for item in target.elts]
+    position = line, end_line, column, end_column
+    for left, right in _pairs(target, value):
+        if (right.lineno, right.end_lineno, right.col_offset, right.end_col_offset) == position:  # type: ignore[attr-defined]
+            if isinstance(left, ast.Name):
+                return left.id
+            if isinstance(left, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in left.elts):
+                return [item.id if isinstance(item, ast.Name) and item.id != "_" else "" for item in left.elts]
+            return ""
     return ""
+
+
+def _pairs(target: ast.expr, value: ast.AST) -> Iterator[tuple[ast.expr, ast.AST]]:
+    """What an assignment assigns, as a whole and item by item: `a, b = x + 1, x * 2`."""
+    yield target, value
+    if not (isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)):
+        return
+    for left, right in zip(target.elts, value.elts, strict=True):
+        if isinstance(left, ast.Starred) or isinstance(right, ast.Starred):
+            return
+        yield from _pairs(left, right)
