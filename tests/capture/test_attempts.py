@@ -306,3 +306,36 @@ def test_the_text_of_a_caught_error_is_all_that_is_read_of_it() -> None:
     gm = trace(program, (torch.ones(3),))
     assert ".args" not in gm.code
     assert gm(torch.ones(4)) == "too long"
+
+
+def raises_from_what_it_caught(x: torch.Tensor) -> torch.Tensor:
+    try:
+        if x.sum() > 0:
+            raise RuntimeError(f"{x.size(0)} rows")
+    except RuntimeError as error:
+        raise ValueError("positive") from error
+    return x
+
+
+def raises_from_what_a_function_raised(x: torch.Tensor) -> torch.Tensor:
+    def check(x: torch.Tensor) -> None:
+        if x.sum() > 0:
+            raise RuntimeError(f"{x.size(0)} rows")
+
+    try:
+        check(x)
+    except RuntimeError as error:
+        if "rows" in str(error):
+            raise ValueError("positive") from error
+        raise
+    return x
+
+
+@pytest.mark.parametrize("program", [raises_from_what_it_caught, raises_from_what_a_function_raised])
+def test_what_is_raised_from_a_caught_error_has_it_as_its_cause(program: Any) -> None:
+    gm = trace(program, (-torch.ones(3),))
+    assert torch.equal(gm(-torch.ones(2)), -torch.ones(2))
+    for function in (program, gm):
+        with pytest.raises(ValueError, match="positive") as raised:
+            function(torch.ones(2))
+        assert repr(raised.value.__cause__) == "RuntimeError('2 rows')"

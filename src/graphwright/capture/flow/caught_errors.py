@@ -70,7 +70,7 @@ def with_cause(error: Any, cause: Raisable | None) -> Any:
         return object_recorder(error).attempts.standing_for(object_example(error), error)
     if cause is not None:
         error = error() if isinstance(error, type) else error
-        error.__cause__ = object_example(cause) if is_error(cause) else cause
+        error.__cause__ = with_cause(cause, None)
     return error
 
 
@@ -95,9 +95,11 @@ def write_error(
     cause: Raisable | None = None,
 ) -> None:
     """Write the node that raises an error."""
+    error = recorder.attempts.original(error)
+    if cause is None and not is_error(error) and isinstance(error, BaseException) and error.__cause__ is not None:
+        cause = recorder.attempts.original(error.__cause__)  # it was raised where it might have been caught
     named = {} if cause is None else {"cause": _cause(recorder, cause)}
     check_contexts(recorder)
-    error = recorder.attempts.original(error)
     if is_error(error):
         recorder.make("call_function", raise_error, (object_node(error),), "raise_error", named)
         return
