@@ -360,6 +360,20 @@ class Scaled(nn.Module):
         return x
 
 
+def test_a_stage_that_takes_the_rest_of_the_keywords_needs_them() -> None:
+    class Options(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor, scale: float = 2.0, **options: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(x * scale) + options["bias"])
+
+    model, x, bias = Options(), torch.ones(2, 4), torch.ones(4)
+    stages = split(graphwright.trace(model, (x,), {"bias": bias}), at=["second"])
+    assert torch.equal(stages.module(x, bias=bias), model(x, bias=bias))
+
+
 def test_a_stage_that_needs_no_other_keeps_the_defaults_of_the_program() -> None:
     model, x = Scaled(), torch.ones(2, 4)
     first, second = split(graphwright.trace(model, (x,)), at=["layers.1"])

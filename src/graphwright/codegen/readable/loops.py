@@ -202,14 +202,13 @@ class _Loop:
         if writer.returned is branch:
             return True
         if writer.split is not None and writer.split.branch is branch:
-            if isinstance(writer.ending, Returns):
+            if writer.ending is None or isinstance(writer.ending, Returns):
                 return True
             if self._goes_on(after, writer.split):
                 return True
             other, slots = branch._args[1 if after.sides[0] else 2], writer.split.slots[after.sides[0]]
             if ends_by_raising(other) or isinstance(slots[0], Outside):
                 return False
-            assert writer.ending is not None
             ends = outcomes(other, values_of(other.output_node(), slots), writer.ending.conditions)
             return all(stop is True for stop, *_ in ends)
         return self._share_variables(after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,7 +145,7 @@ def make_stages(gm: nn.Module, graph: Graph, stage_of: Mapping[Node, int], costs
             given = [work.values[node] for node in work.outputs]
             work.graph.output(given[0] if len(given) == 1 else tuple(given))
         if all(source is None for source in work.inputs.values()):  # what others make has no default
-            for used in work.inputs:
+            for used in itertools.takewhile(lambda used: used.args, reversed(work.inputs)):  # nor what `**options` get
                 work.values[used].args = used.args
         work.graph.constants = graph.constants
         module = part_module(gm, work.graph, f"{name}Stage{i}")
