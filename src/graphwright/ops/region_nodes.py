@@ -107,6 +107,15 @@ def drop_operands(node: Node, among: Iterable[int] | None = None) -> int:
     """Take away the operands that no body of a branch, loop or transform reads; return how many.
 
     Only those whose numbers are `among` these, where given.
+
+    >>> graph, true, false = Graph(), Graph(), Graph()
+    >>> x, y = graph.placeholder("x"), graph.placeholder("y")
+    >>> for side in (true, false):
+    ...     used, unused = side.placeholder("x"), side.placeholder("y")
+    ...     _ = side.output(used)
+    >>> branch = graph.call_function(cond, (x, true, false, (x, y)))
+    >>> drop_operands(branch), branch.args[3]
+    (1, (x,))
     """
     operands = node._args[3]
     left = set(range(len(operands)) if among is None else among)
@@ -128,6 +137,15 @@ def keep_carried(loop: Node, kept: Sequence[int], as_operands: Sequence[int] = (
     """Have a loop carry only those of its values that have these numbers; what else it carries goes, with its readers.
 
     Some of the rest, which never change, stay as operands. All that reads the loop takes items of it.
+
+    >>> graph, body = Graph(), Graph()
+    >>> i, total, step = (body.placeholder(name) for name in ("i", "total", "step"))
+    >>> _ = body.output((body.call_function(operator.add, (total, step)), step))
+    >>> x = graph.placeholder("x")
+    >>> loop = graph.call_function(for_loop, (range(3), body, (0, x), ()))
+    >>> keep_carried(loop, [0], as_operands=[1])
+    >>> loop.args[2:], body.output_node().args
+    (((0,), (x,)), ((add,),))
     """
     parts = loop_parts(loop)
     given = [parts.given[i] for i in kept]
@@ -138,7 +156,8 @@ def keep_carried(loop: Node, kept: Sequence[int], as_operands: Sequence[int] = (
         last = inputs[-1]
         for i, placeholder in enumerate(inputs[first : first + len(parts.carried)]):
             if i in as_operands:
-                last.append(placeholder)
+                if placeholder is not last:
+                    last.append(placeholder)
                 last = placeholder
             elif i not in kept:
                 _erase_with_readers(placeholder)

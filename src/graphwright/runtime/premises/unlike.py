@@ -151,10 +151,10 @@ def _one_node(seen: _Seen) -> str:
 def _unlike_values(seen: _Seen) -> Told:
     own, constants = seen.module.__dict__, seen.graph.constants
     for name, was in seen.of("values").items():
-        value, held = own.get(name, ABSENT), seen.held(name)
-        now = spelled(value, constants)
+        value = own.get(name, ABSENT)
         if is_told(value, was, constants):
             continue
+        held, now = seen.held(name), spelled(value, constants)
         if held is ABSENT and (not seen.path or (type(was) is dict and list(was) == NAMED[0])):
             continue  # a part of the program, made of what its graph uses; or a function, which no file holds
         kind = "no more there" if held is ABSENT else f"a {type(held).__name__}"
