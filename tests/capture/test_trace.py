@@ -67,8 +67,7 @@ def test_the_generated_code_reads_like_the_source() -> None:
         "    input_1 = input",
         "",
         '    hidden = modules["0"].linear(input_1) * modules["0"].scale',
-        '    dropout = torch.nn.functional.dropout(hidden, p=0.5, training=modules["0"].training);  del hidden',
-        "    return dropout",
+        '    return torch.nn.functional.dropout(hidden, p=0.5, training=modules["0"].training)',
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import operator
+import re
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -218,22 +219,84 @@ PROGRAMS = {
                 x = x + 1
         return x.sum()
     """,
+    "values returned from a loop": """
+        while x.abs().sum() < 100:
+            if x.max() > 40:
+                return x - 1, x.mean()
+            x = x * 2
+        return x, x.sum()
+    """,
+    "return inside of with": """
+        if x.sum() > 9:
+            with torch.no_grad():
+                return x * 2
+        with torch.no_grad():
+            if x.sum() > 0:
+                return x * 3
+            return x + 3
+    """,
+    "return of two values inside of with": """
+        with torch.no_grad():
+            for row in x:
+                if row.sum() > 4:
+                    return row * 2, x
+            if x.sum() > 0:
+                return x[0], x * 3
+            return x[0], x
+    """,
+    "a search that must find": """
+        for row in x:
+            if row.abs().sum() > 1:
+                break
+        else:
+            raise ValueError("none")
+        return x + 1
+    """,
+    "until, or at most": """
+        n = 0
+        while x.abs().sum() < 100:
+            x = x * 2
+            n += 1
+            if x.max() > 50:
+                break
+        else:
+            x = x - 1
+        return x, n
+    """,
 }
+DOORS = {"script": graphwright.script, "trace": lambda function: graphwright.trace(function, (X,))}
 
 
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_is_written_as_its_source(name: str) -> None:
+def test_a_program_is_written_as_its_source(name: str, door: str) -> None:
     source = f"def program(x):\n{textwrap.indent(textwrap.dedent(PROGRAMS[name]).strip(), '    ')}\n"
     file = f"{name}.py"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"torch": torch}
     exec(compile(source, file, "exec"), namespace)
-    gm = graphwright.script(namespace["program"])
+    gm = DOORS[door](namespace["program"])
     agrees(gm, namespace["program"], (X,), (-X,), (X[:1],), (X / 9,))
-    words = ("for ", "while ", "if ", "else:", "break", "continue", "return ")
+    words = ("for ", "while ", "if ", "else:", "break", "continue", "return ", "with ")
     shape = [line.strip() for line in source.splitlines() if line.strip().startswith(words)]
     written = [line.strip() for line in code_of(gm).splitlines() if line.strip().startswith(words)]
     assert [line.split()[0] for line in written] == [line.split()[0] for line in shape], code_of(gm)
+    assert [line for line in written if "return" in line] == [
+        re.sub(r"return (.*, .*)", r"return (\1)", line) for line in shape if "return" in line
+    ]
+
+
+def test_the_item_of_the_last_round_is_that_of_the_loop() -> None:
+    def found(x: torch.Tensor) -> torch.Tensor:
+        for i, row in enumerate(x):  # noqa: B007
+            if row.sum() > 2:
+                break
+        return row * i
+
+    gm = graphwright.trace(found, (X,))
+    agrees(gm, found, (X,), (-X,), (X[:1],))
+    header = "for i, row in enumerate(x):"
+    assert code_of(gm).partition(header)[2].startswith("\n    if row.sum() > 2:\n        break\n"), gm.code
 
 
 def agree_at_random(seed: int) -> None:

@@ -58,8 +58,7 @@ def test_statements_are_those_of_the_source() -> None:
         "    # 3: y = self.act(self.norm(x) * 2 + x)\n"
         "    y = self.act(self.norm(x) * 2 + x)\n"
         "    # 4: return y.sum(), y\n"
-        "    sum_1 = y.sum()\n"
-        "    return (sum_1, y)"
+        "    return (y.sum(), y)"
     )
 
 
@@ -208,7 +207,8 @@ def test_a_long_expression_gets_a_statement_of_its_own() -> None:
     graph.output(total)
     lines = text(graph).splitlines()
     assert max(map(len, lines)) < 120
-    assert [line.partition(" = ")[0].strip() for line in lines[3:]] == ["add_19", "add_29", "return add_29"]
+    starts = [line.partition(" = ")[0].strip().partition(" + ")[0] for line in lines[3:]]
+    assert starts == ["add_19", "return add_19"]
 
 
 def test_operators_inside_others_keep_their_operands() -> None:

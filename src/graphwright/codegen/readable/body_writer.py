@@ -29,15 +29,17 @@ from graphwright.codegen.readable.splits import (
     Outside,
     Slot,
     Split,
+    bare_conditions,
     ends_by_raising,
-    returns_from_branch,
-    returns_from_loop,
+    is_returned,
+    last_inside,
     split_at_end,
+    split_where_returned,
     values_of,
 )
 from graphwright.codegen.readable.transforms import key_expression, takes_key, transform_block
 from graphwright.codegen.readable.unpacking import unpacked_items
-from graphwright.codegen.readable.user_statements import is_from_if
+from graphwright.codegen.readable.user_statements import is_from_if, is_from_return
 from graphwright.codegen.readable.variables import (
     base_of,
     first_holder,
@@ -46,7 +48,7 @@ from graphwright.codegen.readable.variables import (
     reassigned,
     uses_of,
 )
-from graphwright.codegen.readable.writer import Block, Ending, Statement
+from graphwright.codegen.readable.writer import Block, Ending, Role, Statement
 from graphwright.codegen.regions import region_exits
 from graphwright.codegen.spelling.arguments import argument
 from graphwright.codegen.spelling.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMARY
@@ -89,8 +91,8 @@ class BodyWriter(Writer):
             self.variables[path] = f"{self.variables[held]}.{name}" if dot else self._new_name(wish)
         self.ending: Ending | None = None
         self.slots: Sequence[Slot] = ()
-        self.is_outermost, self.is_function = True, False
-        self.is_test = self.is_end = False
+        self.role: Role = "program"
+        self.is_test = False
         self.tried: dict[Node, bool] = {}  # of branches in all bodies: whether each is written as `p and a` or `p or a`
         self.statements: dict[Node, bool] = {}  # whether branches with others inside are known to be no expressions
         self._prepare()
@@ -115,6 +117,7 @@ class BodyWriter(Writer):
                 self.skipped.add(node)
                 self.kept.add(node)
         self.exits = region_exits(self.nodes)
+        self.left_after: set[Node] = set()
         self.plan: list[Statement] = []
         self.appended: dict[Node, str] = {}  # calls of `append`, each with what it appends
         self.result_code: tuple[str, int] = Expression("None")  # what a body returns
@@ -124,26 +127,47 @@ class BodyWriter(Writer):
         self.mentions: dict[Node, Counter[Node]] = {}  # how often nodes read each value, of those that were asked
         self.renewed: set[Node] = set()  # values of branches that have the variable of what they leave as it is
         self.lists = comprehensions(self.nodes)  # loops, each with the list that it makes as a comprehension
-        last = self.nodes[-1] if self.nodes else None
-        self.output = last if last is not None and last._op == "output" else None
-        value = last._args[0] if self.output is not None and last is not None and last._args else None
+        self.output = self.nodes[-1] if self.nodes and self.nodes[-1]._op == "output" else None
+        self.is_end = self._returns()
+        last = None if self.output is None else last_inside(self.output)
+        value = self.output._args[0] if self.output is not None and self.output._args else None
         # The value that the function returns, where that is all that is done with it.
-        is_last = type(value) is Node and len(value.users) == 1 and value._next is last
-        self.returned = value if self.ending is None and is_last else None
+        self.returned: Node | None = None
+        if self.ending is None and type(value) is Node and len(value.users) == 1 and value is last:
+            self.returned = value if value._next is self.output or is_returned(value) else None
         self.split: Split | None = None  # the branch whose sides end the body
         if self.output is not None and not ends_by_raising(self.graph):
             if self.ending is None:
-                self.split = returns_from_loop(self.output)
-                if self.split is None and self.is_outermost:
-                    self.split = returns_from_branch(self.output)
-                    for item in () if self.split is None else self.split.items:  # no variables
-                        self.names.share(item.name)
+                self.split = split_where_returned(self.output) if self.is_end else None
             elif self.slots and not self.is_test:
                 self.split = split_at_end(self.output, self._values(), self.ending.conditions)
                 if self.split is None and isinstance(self.ending, Returns):
-                    self.split = returns_from_branch(self.output, self._values())
+                    self.split = split_where_returned(self.output, self._values())
         if self.split is not None:
             self.skipped.update(self.split.items, self.split.unread)
+            for node in self.split.items if self.is_outermost else ():  # no variables
+                self.names.share(node.name)
+        if self.ending is not None and self.output is not None:
+            bare = self._values()
+            for given in values_of(self.output, self.slots):  # `bool(stop)`, where `stop` is asked
+                if type(given) is Node and given not in bare and list(given.users) == [self.output]:
+                    self.skipped.add(given)
+
+        if self.returned is not None or self.split is not None or self._returns_inside():
+            self.left_after = {node for node in self.exits.values() if last is not None and last < node}
+
+    def _returns_inside(self) -> bool:
+        """Tell whether the source has its `return` inside the `with` blocks that the body ends with."""
+        return self.is_end and any(map(is_from_return, nodes_in(self.output._args)))  # type: ignore[union-attr]
+
+    def _returns(self) -> bool:
+        """Tell whether the body ends with what the program, or a function in it, returns."""
+        if self.output is None:
+            return False
+        if isinstance(self.ending, NextRound):
+            values = self._values()
+            return values[0] is True and self.ending.is_return(values)
+        return isinstance(self.ending, Returns) or (self.ending is None and self.role in ("program", "function", "end"))
 
     def _reassign(self, node: Node) -> None:
         """Let variables hold what an `if` makes of them."""
@@ -190,13 +214,18 @@ class BodyWriter(Writer):
         self.plan = statements_of(self)
 
     @property
+    def is_outermost(self) -> bool:
+        """Whether this is the body of the program itself."""
+        return self.role == "program"
+
+    @property
     def is_expression(self) -> bool:
         """Whether the body is nothing but the value that it gives."""
         return [statement.node._op for statement in self.plan] == ["output"]
 
     def written(self) -> list[Statement]:
         """The statements that have code."""
-        return [statement for statement in self.plan if statement.code]
+        return [statement for statement in self.plan if statement.code and statement.node not in self.left_after]
 
     def readers(self, node: Node) -> list[Node]:
         """The nodes that read a value by its name: not the output, where a branch at the end decides instead."""
@@ -214,7 +243,9 @@ class BodyWriter(Writer):
             return False
         stop, *_ = values = self._values()
         named = [(target, self.texts.get(given, (None,))[0]) for target, given in self.ending.pairs(values)]
-        return stop is value and values.count(value) == 1 and all(target == text for target, text in named)
+        asked = [i for i, each in enumerate(values) if each is value]
+        is_test = stop is value and self.ending.conditions.issuperset(asked)
+        return is_test and all(target == text for target, text in named)
 
     def read_with(self, block: Node, held: Sequence[Node]) -> list[Node]:
         """The values that a block reads for what it writes with it: the branch after a loop, the end of the body."""
@@ -249,7 +280,10 @@ class BodyWriter(Writer):
 
     def _values(self) -> list[Any]:
         """The values that a body ends with."""
-        return [] if self.output is None else values_of(self.output, self.slots)
+        if self.output is None:
+            return []
+        values = values_of(self.output, self.slots)
+        return values if self.ending is None else bare_conditions(values, self.ending.conditions)
 
     def comprehension(self, loop: Node, made: Node) -> tuple[str, int] | None:
         """Write the list that a loop makes as an expression; None where that takes statements."""
@@ -274,7 +308,7 @@ class BodyWriter(Writer):
         """Tell whether the source has an `if` statement whose sides return, rather than a test of several parts."""
         if self.returned is not node or not is_from_if(node):
             return False
-        return self.is_outermost or self.is_function or not self.is_and_or(node)
+        return self.role in ("program", "function") or not self.is_and_or(node)
 
     def negation(self, pred: Any) -> str:
         """Write that a condition does not hold."""
@@ -294,16 +328,12 @@ class BodyWriter(Writer):
         ending: Ending | None,
         slots: Sequence[Slot] = (),
         names: dict[Node, str] | None = None,
-        is_function: bool = False,
-        is_part: bool = False,
-        is_end: bool = False,
+        role: Role = "step",
     ) -> BodyWriter:
         """Make the writer of a body, whose inputs are written as `inputs` are here.
 
         `ending` is what becomes of the values in the `slots` of what the body gives; None where it returns that.
-        `names` are those of nodes that are written elsewhere. A function may read the variables around it, and has
-        its own where it assigns any. What is part of a condition may be written in one with what a function gives.
-        A body that is the end of the program returns what the program returns.
+        `names` are those of nodes that are written elsewhere.
         """
         writer = object.__new__(BodyWriter)
         graph._make_names()
@@ -311,9 +341,8 @@ class BodyWriter(Writer):
         writer.root, writer.owner, writer.names, writer.getattr = self.root, self.owner, self.names, self.getattr
         writer.variables, writer.callees, writer.paths = self.variables, self.callees, self.paths
         writer.tried, writer.statements = self.tried, self.statements
-        writer.ending, writer.slots, writer.is_outermost = ending, slots, False
-        writer.is_function, writer.is_end = is_function, is_end or isinstance(ending, Returns)
-        writer.is_test = is_part or isinstance(ending, Tests) or (self.is_test and ending is None)
+        writer.ending, writer.slots, writer.role = ending, slots, role
+        writer.is_test = role == "part" or isinstance(ending, Tests) or (self.is_test and ending is None)
         writer._prepare()
         writer._take_inputs(inputs, self)
         for node, name in (names or {}).items():
@@ -352,8 +381,9 @@ class BodyWriter(Writer):
     def _name_the_rest(self) -> list[str]:
         """Take a name for every other value of the body, and return these names."""
         local = []
+        unnamed = set() if self.split is None else {*self.split.items, self.split.branch}
         for node in self.nodes:
-            if node._op not in ("output", "placeholder") and node not in self.texts:
+            if node._op not in ("output", "placeholder") and node not in self.texts and node not in unnamed:
                 name = self.names.new(node.name)
                 if name != node.name:
                     self.texts[node] = name, ATOM
@@ -416,7 +446,7 @@ class BodyWriter(Writer):
 
     def _is_tensor_around(self, given: Node) -> bool:
         """Tell whether a body may write `value += 1` to a value of the body around it, whose variable that has."""
-        return not self.is_function and self.around is not None and self.around._changes_in_place(given)
+        return self.role != "function" and self.around is not None and self.around._changes_in_place(given)
 
     def _changes_in_place(self, value: Node) -> bool:
         """Tell whether `value += 1` surely changes a value: that of a branch or loop may be a number on some ways."""

@@ -37,7 +37,7 @@ def is_and_or(writer: ReadableWriter, node: Node) -> bool:
         return False
     known = writer.tried.get(node)
     if known is None:
-        known = writer.tried[node] = writer.body(other, operands, None, is_part=True).is_expression
+        known = writer.tried[node] = writer.body(other, operands, None, role="part").is_expression
     return known
 
 
@@ -56,7 +56,7 @@ def branch_expression(writer: ReadableWriter, node: Node) -> tuple[str, int] | N
     bare = _is_operand(true, operands, pred), _is_operand(false, operands, pred)
     sides = []
     for body in (true, false):
-        inner = writer.body(body, operands, None, is_part=bare[0] is not bare[1])
+        inner = writer.body(body, operands, None, role="step" if bare[0] is bare[1] else "part")
         if not inner.is_expression:
             writer.statements[node] = any(is_region(each) for each in body.nodes)
             return None
@@ -141,7 +141,7 @@ def side_of(
     """
     body, operands = node._args[1 if is_true else 2], [instead(value) for value in node._args[3]]
     if writer.returned is node:
-        return writer.body(body, operands, None, is_end=True)
+        return writer.body(body, operands, None, role="end")
     split = writer.split
     if split is not None and split.branch is node:
         ending = writer.ending

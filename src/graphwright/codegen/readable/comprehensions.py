@@ -82,7 +82,7 @@ def comprehension(writer: ReadableWriter, loop: Node, made: Node) -> tuple[str, 
     if parts.breaks:
         return _search(writer, parts)
     with writer.shadowing(parts.body, parts.operands):
-        item, names = header_of(writer, next(iter(parts.body.nodes)), parts.subject)
+        item, names = header_of(writer, next(iter(parts.body.nodes)), parts.subject, {})
         body = writer.body(parts.body, [Expression(item), *parts.operands], NextRound([]), [Outside(False)], names)
     condition, element = "", _only_element(body)
     if element is None:
@@ -113,7 +113,7 @@ def _only_clause(body: ReadableWriter) -> Clause | None:
 def _search(writer: ReadableWriter, parts: LoopParts) -> tuple[str, int] | None:
     """Write a loop that gives whether it was left as `any`; None where that takes statements."""
     with writer.shadowing(parts.body, parts.operands):
-        item, names = header_of(writer, next(iter(parts.body.nodes)), parts.subject)
+        item, names = header_of(writer, next(iter(parts.body.nodes)), parts.subject, {})
         given = parts.given[0]
         if given is not parts.stop:
             names = {**names, given: "_"}  # the same as a bool

@@ -110,7 +110,10 @@ class _Lines:
             else:
                 out.append(Line(node, "", indent, wrap(clause.header, indent)))
                 comments = copy.copy(self._comments)
+                if clause.keyword in ("for", "while"):
+                    self._comments.enter(node)
                 out += self._inside(node, clause.body, indent + "    ") or [Line(node, "", f"{indent}    ", "pass")]
+                self._comments.around = comments.around
                 if clause.keyword == "def" or comments.function == self._comments.function:
                     self._comments = comments  # what comes after it goes on with the statement before it
         return out
@@ -155,7 +158,8 @@ def _free_after(writer: ReadableWriter) -> dict[int, list[Node]]:
             last[writer.holder(used)] = i
     kept = set(map(writer.holder, writer.kept))
     free: dict[int, list[Node]] = {}
-    end = max((i for i, statement in enumerate(plan) if statement.code), default=None)
+    ends = (i for i, statement in enumerate(plan) if statement.code and statement.node not in writer.left_after)
+    end = max(ends, default=None)
     leaves = end is not None and _leaves(writer, plan[end].node)
     for used, i in last.items():
         if used._op == "placeholder" or used in writer.exits or used in kept or (i == end and leaves):
@@ -173,6 +177,12 @@ class _Comments:
     def __init__(self) -> None:
         self.function: tuple[Any, ...] | None = None
         self._statement: tuple[Any, ...] | None = None
+        self.around: frozenset[Any] = frozenset()  # the statements of the loops around
+
+    def enter(self, loop: Node) -> None:
+        """Say the line of a loop above it only, not inside of it again."""
+        if loop.origin is not None:
+            self.around |= {statement_key(loop)}
 
     def before(self, node: Node, indent: str) -> str:
         """The lines to write before a statement."""
@@ -185,7 +195,7 @@ class _Comments:
             where = f", {function[2]}" if function[2] else ""
             lines += ["", f"# {origin.function} ({os.path.basename(origin.file)}){where}"]
             self.function, self._statement = function, None
-        if statement_key(node) != self._statement and origin.source:
+        if statement_key(node) not in (self._statement, *self.around) and origin.source:
             lines.append(f"# {origin.statement}: {origin.source}")
             self._statement = statement_key(node)
         # What a comment quotes must not end it.

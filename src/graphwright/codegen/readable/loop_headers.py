@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 from graphwright.codegen.readable.unpacking import unpacked_items
@@ -14,14 +15,21 @@ from graphwright.ops import unpack
 _Shape = list[Any] | None  # of an item: the shapes of its items, None where nothing is known
 
 
-def header_of(writer: ReadableWriter, item: Node, iterable: Any) -> tuple[str, dict[Node, str]]:
-    """Write what stands between `for` and `in`, with the names of the nodes of the body that it makes."""
+def header_of(
+    writer: ReadableWriter, item: Node, iterable: Any, held: Mapping[Node, str]
+) -> tuple[str, dict[Node, str]]:
+    """Write what stands between `for` and `in`, with the names of the nodes of the body that it makes.
+
+    What is `held` has its variable after the loop, too.
+    """
     names: dict[Node, str] = {}
-    pattern = _pattern(writer, item, _shape_of_items(iterable), names, item.name)
+    pattern = _pattern(writer, item, _shape_of_items(iterable), names, item.name, held)
     return pattern if isinstance(pattern, str) else _listed(pattern), names
 
 
-def _pattern(writer: ReadableWriter, value: Node, shape: _Shape, names: dict[Node, str], wish: str) -> str | list[str]:
+def _pattern(
+    writer: ReadableWriter, value: Node, shape: _Shape, names: dict[Node, str], wish: str, held: Mapping[Node, str]
+) -> str | list[str]:
     """The name of a value, or what is written for its items where it is taken apart."""
     if not value.users:
         if value._op != "placeholder":
@@ -29,7 +37,7 @@ def _pattern(writer: ReadableWriter, value: Node, shape: _Shape, names: dict[Nod
         return _unused(writer)
     taken = _items(value, shape)
     if taken is None:
-        name = writer.fresh(wish)
+        name = held.get(value) or writer.fresh(wish)
         if value._op != "placeholder":
             names[value] = name
         return name
@@ -41,7 +49,7 @@ def _pattern(writer: ReadableWriter, value: Node, shape: _Shape, names: dict[Nod
             texts.append(_unused(writer))
             continue
         wish = item.name if base_of(item.name) != "getitem" else f"{value.name}_{i}"
-        inner = _pattern(writer, item, None if shape is None else shape[i], names, wish)
+        inner = _pattern(writer, item, None if shape is None else shape[i], names, wish, held)
         texts.append(inner if isinstance(inner, str) else f"({_listed(inner)})")
     return texts
 

@@ -357,6 +357,18 @@ class _Loop:
             writer.texts[item] = name, ATOM
         return name
 
+    def _last_values(self) -> dict[Node, str]:
+        """The values that a variable has at the end of each round, as it does after the loop: `for row in rows:`."""
+        if self.output._op != "output":
+            return {}
+        ends = list(outcomes(self.parts.body, [self.parts.stop, *self.parts.given], frozenset([0])))
+        named: dict[Node, str] = {}
+        for i, target in enumerate(self.targets):
+            given = {end[i + 1] if type(end[i + 1]) is Node else None for end in ends}
+            if target is not None and len(given) == 1 and not self._is_read_inside(i):
+                named.setdefault(given.pop() or self.output, target)
+        return named
+
     def _may_go_on(self, initial: Node, wish: str) -> bool:
         """Tell whether the variable of the value before the loop may hold those after it, too."""
         writer = self.writer
@@ -401,7 +413,7 @@ class _Loop:
             if not test.is_expression:
                 loop = Clause("while", "True", [test, lines])
         else:
-            item, names = header_of(writer, self.placeholders[0], parts.subject)
+            item, names = header_of(writer, self.placeholders[0], parts.subject, self._last_values())
             lines = writer.body(parts.body, [Expression(item), *inputs], ending, slots, names)
             loop = Clause("for", f"{item} in {writer.value(parts.subject)}", [lines])
         block = Block([plain(f"{before[0]} = {before[1]}"), loop] if before[0] else [loop])
@@ -439,17 +451,21 @@ class _Loop:
 
     def _needed(self) -> frozenset[int]:
         """The carried values, as those of the body's end, that are returned."""
+        return frozenset(i + 1 for i in self._returned())
+
+    def _returned(self) -> list[int]:
+        """The carried values that are returned, in the order in which they stand there."""
         ending, output = self.writer.ending, self.writer.output
-        needed: list[Any] = []
+        found: list[Any] = []
         if isinstance(ending, NextRound) and ending.exit is not None and output is not None:
             values = values_of(output, self.writer.slots)
-            needed += [values[j] for j in ending.exit.needs]
+            found += [values[j] for j in sorted(ending.exit.needs)]
         if self.leaving is not None:
             branch = self.leaving.branch
             body = branch._args[1 if self.leaving.sides[1] else 2]
-            inputs = (inner for inner in body.nodes if inner._op == "placeholder")
-            needed += [op for op, inner in zip(branch._args[3], inputs, strict=True) if inner.users]
-        return frozenset(self.items.index(op) + 1 for op in needed if type(op) is Node and op in self.items)
+            around = dict(zip(body.placeholders(), branch._args[3], strict=True))
+            found += [around[inner] for inner in nodes_in(body.output_node()._args)]
+        return [self.items.index(op) for op in found if type(op) is Node and op in self.items]
 
     def _return_lines(self, leaf: ReadableWriter, values: Sequence[Any]) -> list[str]:
         """Write what the program returns at the end of a round that gives these values."""
@@ -457,7 +473,7 @@ class _Loop:
         texts = [text_of(leaf, value) for value in values[1:]]
         computed = [i for i, text in enumerate(texts) if not is_simple(text) and i != self.returning]
         lines = []
-        if len(computed) > 1 or any(i + 1 not in self._needed() for i in computed):
+        if [i for i in self._returned() if i in computed] != computed:
             for i in computed:
                 name = writer.fresh(self.inputs[i].name)
                 lines.append(f"{name} = {texts[i]}")

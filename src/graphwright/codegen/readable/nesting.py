@@ -22,6 +22,7 @@ from graphwright.ops import (
     enter_context,
     exit_context,
     for_loop,
+    is_impure,
     is_region,
     raise_error,
     transformed,
@@ -55,13 +56,13 @@ class _Statements:
 
     def all(self) -> list[Statement]:
         """Write the nodes in their order."""
-        for node in self._writer.nodes:
+        left_after = self._writer.left_after
+        nodes = [node for node in self._writer.nodes if node not in left_after]
+        for node in [*nodes, *sorted(left_after)]:
             if node._op == "placeholder":
                 self._parameter(node)
             elif node not in self._unpacked and node not in self._writer.skipped and node not in self._lists:
                 self._operation(node)
-                if node._op == "output":
-                    break
         self._settle(len(self._waiting))
         return self._plan
 
@@ -74,7 +75,7 @@ class _Statements:
 
     def _operation(self, node: Node) -> None:
         writer = self._writer
-        mentioned = list(dict.fromkeys(_in_order_of_evaluation(node)))
+        mentioned = [used for used in dict.fromkeys(_in_order_of_evaluation(node)) if used not in writer.skipped]
         held = _held(self._waiting, mentioned, node, writer)
         if node in writer.lists and self._comprehension(node, mentioned, held):
             return
@@ -85,7 +86,7 @@ class _Statements:
         store = _stored_back(node, held, writer)
         if store is not None:
             self._update(node, store, mentioned, held)
-        elif block is None and _may_stand_inside(node, writer):
+        elif block is None and _may_stand_inside(node, writer) and not self._is_counted_before(node):
             self._wait(node, mentioned, held)
         else:
             self._state(node, block, mentioned, held)
@@ -137,7 +138,7 @@ class _Statements:
     def _state(self, node: Node, block: Block | None, mentioned: list[Node], held: list[Node]) -> None:
         """Write a node as a statement of its own."""
         writer = self._writer
-        if not _commutes(node, self._waiting):
+        if not _commutes(node, self._waiting) and not self._is_counted_before(node):
             self._settle(len(self._waiting) - len(held))
         read = self._named(mentioned, held)
         if block is not None:
@@ -151,6 +152,16 @@ class _Statements:
                 items = unpacked_items(unpacking) or ()
                 self._unpacked.update(item for item in (unpacking, *items) if item is not None)
         self._take(held)
+
+    def _is_counted_before(self, node: Node) -> bool:
+        """Tell whether a node counts what the waiting expressions do not read: `n = n + 1` comes before `if test:`."""
+        writer, waiting = self._writer, self._waiting
+        if node not in writer.kept or not any(node._target is count for count in _COUNTS):
+            return False
+        if set(waiting) & set(nodes_in(node._args)) or not all(_comes_before(node, other) for other in waiting):
+            return False
+        read = {writer.name(used) for other in waiting for used in self._reads[other]}
+        return writer.name(node) not in read and not any(is_impure(other) for other in waiting)
 
     def _end(self, output: Node, read: list[Node], held: list[Node]) -> None:
         """Write how the body ends, where what is written before it has not said that."""
@@ -292,6 +303,7 @@ _PARTS = (
 _ORDERINGS = ("sorted", "max", "min")
 _ITERATORS = (range, enumerate, zip, reversed)
 _QUESTIONS = (operator.is_, operator.eq, operator.not_, hasattr)
+_COUNTS = (operator.add, operator.sub, operator.mul)
 _OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error, write_attribute, write_variable}
 
 
@@ -334,6 +346,13 @@ def _same_statement(one: Node, other: Node) -> bool:
     if a is None:
         return other._op == "output" or any(is_part(one, other) for is_part in _PARTS)
     return b is not None and statement_key(one) == statement_key(other)
+
+
+def _comes_before(one: Node, other: Node) -> bool:
+    """Tell whether the statement of a node stands before that of another one in a function of the program."""
+    if one.origin is None or other.origin is None or function_key(one) != function_key(other):
+        return False
+    return one.origin.statement < other.origin.statement
 
 
 def statement_key(node: Node) -> tuple[Any, ...]:

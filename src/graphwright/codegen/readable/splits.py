@@ -14,8 +14,9 @@ from typing import Any
 from graphwright.codegen.readable.expressions import Expression
 from graphwright.codegen.readable.unpacking import unpacked_items
 from graphwright.codegen.readable.user_statements import is_from_return
+from graphwright.codegen.regions import region_exits
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import cond, is_loop, raise_error
+from graphwright.ops import cond, exit_context, is_loop, raise_error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,10 +36,42 @@ def values_of(output: Node, slots: Sequence[Slot]) -> list[Any]:
     return [slot.value if isinstance(slot, Outside) else given if slot is None else given[slot] for slot in slots]
 
 
+def bare_conditions(values: Sequence[Any], conditions: frozenset[int]) -> list[Any]:
+    """The values that a body ends with, without `bool()` around those of which nothing but their truth counts."""
+    return [
+        value._args[0] if i in conditions and type(value) is Node and _is_truth(value) else value
+        for i, value in enumerate(values)
+    ]
+
+
+def _is_truth(value: Node) -> bool:
+    return value._target is bool and len(value._args) == 1 and type(value._args[0]) is Node
+
+
 def ends_by_raising(body: Graph) -> bool:
     """Tell whether the last thing that a body does is to raise."""
     last = body._root._prev
     return (last._prev if last._op == "output" else last)._target is raise_error
+
+
+def last_inside(output: Node) -> Node:
+    """The last node before the output, but for those that leave the `with` blocks in which the body ends."""
+    node = output._prev
+    if node._target is exit_context:
+        exits = {*region_exits(output.graph.nodes).values()}
+        while node in exits:
+            node = node._prev
+    return node
+
+
+def is_returned(value: Node) -> bool:
+    """Tell whether a value comes from a `return` statement, or is that of a branch whose sides end with one."""
+    if is_from_return(value):
+        return True
+    if value._target is not cond or not all(isinstance(body, Graph) for body in value._args[1:3]):
+        return False
+    ends = [body.output_node() for body in value._args[1:3] if not ends_by_raising(body)]
+    return any(is_returned(node) for end in ends for node in nodes_in(end._args))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,7 +94,7 @@ class Split:
 def branch_at_end(output: Node) -> tuple[Node, tuple[Node, ...]] | None:
     """The branch that a body ends with, and the items of its value, where nothing but the output reads them."""
     items = []
-    node = output._prev
+    node = last_inside(output)
     while node._op == "call_function" and (not node.users or list(node.users) == [output]):
         if node._target is operator.getitem:
             items.append(node)
@@ -129,29 +162,11 @@ def split_by(branch: Node, items: tuple[Node, ...], values: Sequence[Any], condi
     return Split(branch, items, tuple(unread), slots)
 
 
-def returns_from_loop(output: Node) -> Split | None:
-    """Split a program at the branch after a loop that decides whether it has returned from inside the loop."""
-    found = branch_at_end(output)
-    if found is None or not found[1]:
-        return None
-    branch, items = found
-    flag = branch._args[0]
-    if type(flag) is not Node or not flag._args or not (type(flag._args[0]) is Node and is_loop(flag._args[0])):
-        return None
-    loop = flag._args[0]
-    taken = unpacked_items(loop)
-    last = next((item for item in reversed(taken) if item is not None), None) if taken else None
-    if last is None or last._next is not branch:
-        return None
-    if list(nodes_in(output._args)) != list(items):
-        return None
-    return split_by(branch, items, items, frozenset())
-
-
-def returns_from_branch(output: Node, values: Sequence[Any] | None = None) -> Split | None:
+def split_where_returned(output: Node, values: Sequence[Any] | None = None) -> Split | None:
     """Split a program at the branch that it ends with, where the sides return several values in the source.
 
-    `values` are what the body gives; without them it is the program's own, which returns them in a container.
+    So it is split where the branch asks whether a loop before it was left by a `return`. `values` are what the body
+    gives; without them it is the program's own, which returns them in a container.
     """
     found = branch_at_end(output)
     if found is None or not found[1]:
@@ -159,10 +174,18 @@ def returns_from_branch(output: Node, values: Sequence[Any] | None = None) -> Sp
     branch, items = found
     if values is None and {*nodes_in(output._args)} != {*items}:
         return None
-    ends = [body.output_node() for body in branch._args[1:3] if not ends_by_raising(body)]
-    if not any(is_from_return(node) for end in ends for node in nodes_in(end._args)):
+    if not is_returned(branch) and not (values is None and _asks_of_loop(branch)):
         return None
     return split_by(branch, items, items if values is None else values, frozenset())
+
+
+def _asks_of_loop(branch: Node) -> bool:
+    """Tell whether a branch asks for the last value that a loop right before it gives."""
+    flag = branch._args[0]
+    loop = flag._args[0] if type(flag) is Node and flag._args else None
+    taken = unpacked_items(loop) if type(loop) is Node and is_loop(loop) else None
+    last = next((item for item in reversed(taken) if item is not None), None) if taken else None
+    return last is not None and last._next is branch
 
 
 def _decides(split: Split) -> bool:
@@ -184,9 +207,10 @@ def outcomes(body: Graph, values: Sequence[Any], conditions: frozenset[int]) -> 
     """The values at each end of a body and of the branches that it ends with, as far as they are written there."""
     if ends_by_raising(body):
         return
+    values = bare_conditions(values, conditions)
     split = split_at_end(body.output_node(), values, conditions)
     if split is None:
-        yield list(values)
+        yield values
         return
     for is_true, slots in split.slots.items():
         side = split.side(is_true)

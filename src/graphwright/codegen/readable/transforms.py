@@ -67,7 +67,7 @@ def transform_block(writer: ReadableWriter, node: Node) -> Block:
             texts.append(Expression(kept))
     else:
         texts += operands
-    inner = writer.body(body, texts, None, is_function=True)
+    inner = writer.body(body, texts, None, role="function")
     function = writer.names.function(kind.function) if kind.form == "key" else _of_torch(writer, transform)
     if kind.form == "key":
         texts = [*map(writer.value, inputs), f"key={name}"]

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from graphwright.codegen.readable.splits import Slot, Split
 from graphwright.codegen.spelling.arguments import Globals
@@ -53,6 +53,11 @@ class Statement:
     reads: list[Node]
 
 
+# What a body is: the program; a function in it, which may read the variables around it and has its own where it
+# assigns any; a branch or loop that ends the program; part of a condition, written in one with what a function gives.
+Role = Literal["program", "function", "end", "part", "step"]
+
+
 class Ending(Protocol):
     """What becomes of the values that a body ends with."""
 
@@ -76,7 +81,7 @@ class ReadableWriter(Protocol):
     ending: Ending | None  # None where it returns
     slots: Sequence[Slot]  # where the values that it ends with come from
     is_test: bool  # whether it is the test of a loop, or part of a condition
-    is_end: bool  # whether it is a branch or loop that returns
+    is_end: bool  # whether it ends with what the program, or a function in it, returns
     output: Node | None
     returned: Node | None  # the value that the function returns, where that is all that is done with it
     split: Split | None  # the branch whose sides end the body
@@ -92,6 +97,7 @@ class ReadableWriter(Protocol):
     tried: dict[Node, bool]  # of branches in all bodies: whether each is written as `p and a` or `p or a`
     statements: dict[Node, bool]  # whether branches with others inside are known to be no expressions
     exits: dict[Node, Node]  # which node leaves a context that another enters
+    left_after: set[Node]  # those of them that leave a `with` block in which the body ends
     kept: set[Node]  # values that are variables around the body, or share one
     skipped: set[Node]  # nodes that are written elsewhere, as the header of a loop unpacks its items
     never: set[Node]  # what is False where the end is reached: a loop would have returned
@@ -104,8 +110,9 @@ class ReadableWriter(Protocol):
     # ---- what has been written
 
     plan: list[Statement]
-    is_outermost: bool  # whether this is the body of the function itself
 
+    @property
+    def is_outermost(self) -> bool: ...
     @property
     def is_expression(self) -> bool: ...
     def written(self) -> list[Statement]: ...
@@ -140,9 +147,7 @@ class ReadableWriter(Protocol):
         ending: Ending | None,
         slots: Sequence[Slot] = (),
         names: dict[Node, str] | None = None,
-        is_function: bool = False,
-        is_part: bool = False,
-        is_end: bool = False,
+        role: Role = "step",
     ) -> ReadableWriter: ...
 
     # ---- questions about readers
