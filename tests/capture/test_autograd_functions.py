@@ -240,6 +240,31 @@ def test_what_takes_the_captured_module_itself_loses_its_backward_with_a_warning
     assert torch.equal(gm(x), model(x))
 
 
+class Notes(torch.autograd.Function):
+    """Adds to a list, or an object, that it is given."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, found: Any) -> Tensor:
+        (found.rows if isinstance(found, Found) else found).append(x * 2)
+        return x + 1
+
+
+class Found:
+    def __init__(self) -> None:
+        self.rows: list[Tensor] = []
+
+
+@pytest.mark.parametrize("kind", [list, Found])
+def test_what_changes_what_it_is_given_loses_its_backward_with_a_warning(kind: Any) -> None:
+    def program(x: Tensor) -> Any:
+        found = kind()
+        return Notes.apply(x, found), getattr(found, "rows", found)
+
+    with pytest.warns(TracerWarning, match=r"the operations of Notes.forward are captured one by one"):
+        gm = trace(program, (torch.randn(3),))
+    assert verify(program, gm, [torch.randn(4)]).ok
+
+
 def test_a_call_by_c_code_loses_its_backward_with_a_warning() -> None:
     def program(x: Tensor) -> Tensor:
         return next(itertools.starmap(StraightThrough.apply, [(x,)]))

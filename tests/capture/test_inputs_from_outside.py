@@ -72,6 +72,18 @@ def test_what_needs_the_number_itself_takes_it_for_granted() -> None:
         gm(X, np.int64(2))
 
 
+def test_a_question_of_an_array_number_is_guarded() -> None:
+    def checked(x: Tensor) -> Tensor:
+        if x.shape[0] % np.int64(4) != 0 and x.shape[0] > 2:
+            x.view(0, 7)
+        return x + 1
+
+    gm = trace(checked, (torch.ones(4),))
+    assert torch.equal(gm(torch.ones(8)), torch.full((8,), 2.0))
+    with pytest.raises(GuardError, match="was False; now it is True"):
+        gm(torch.ones(3))
+
+
 @pytest.mark.parametrize("other", [2, np.float64(1), np.array([1])])
 def test_another_kind_of_number_is_an_error_of_ours(other: Any) -> None:
     gm = trace(place, (X, np.int64(1)))

@@ -17,11 +17,13 @@ from torch import nn
 from graphwright.capture.calls.autograd_functions import is_apply
 from graphwright.capture.calls.given_functions import closes_over_values, path_of
 from graphwright.capture.calls.opaque import holds_values, record_opaque
+from graphwright.capture.effects.contents_before import ContentsBefore
+from graphwright.capture.proxies.objects import constructor_fields, is_object
 from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
-from graphwright.values import leaves
+from graphwright.values import is_record, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,21 +76,37 @@ def _scripted(recorder: TypedCapture, function: Callable[..., Any], /, *args: An
 
 
 def _apply(recorder: TypedCapture, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Record a call of an autograd function; where it takes the captured module, those of its forward."""
-    held = list(leaves((args, kwargs)))
+    """Record a call of an autograd function, or those of its forward where it takes or changes what no node can."""
+    held, owner = list(leaves((args, kwargs))), function.__self__
     if not any(isinstance(leaf, torch.Tensor) or symbol_of(leaf) is not None for leaf in held):
         return function(*args, **kwargs)
-    if any(isinstance(leaf, nn.Module) and not path_of(recorder, leaf) for leaf in held):
-        recorder.callers.follow(function.__self__)
+    if owner in recorder.plan.entered or any(_has_no_node(recorder, leaf) for leaf in held):
+        recorder.callers.follow(owner)
         return inline(function, args, kwargs)
-    if closes_over_values(function.__self__):
+    if closes_over_values(owner):
         error = CaptureError(
-            f"the methods of {function.__self__.__name__} close over values of the program",
+            f"the methods of {owner.__name__} close over values of the program",
             at=recorder.where(),
             fix="give them to its apply, and keep them in ctx",
         )
         recorder.questions.refusals.refuse(error, "value")
-    return record_opaque(recorder, "call_function", function, function, args, kwargs)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        before = ContentsBefore((args, kwargs))
+        result = function(*args, **kwargs)
+        if before.is_changed():
+            before.put_back()
+            raise recorder.questions.restart(recorder.plan.enter(owner, "which changes what it is given"))
+        return result
+
+    return record_opaque(recorder, "call_function", function, run, args, kwargs)
+
+
+def _has_no_node(recorder: TypedCapture, value: Any) -> bool:
+    """Tell whether no node can be given a value: a module of nobody's, an object that the program made."""
+    if isinstance(value, nn.Module):
+        return not path_of(recorder, value)
+    return is_object(value) and not is_record(value) and constructor_fields(value) is None
 
 
 def _functional_call(recorder: TypedCapture, function: FunctionType, /, *args: Any, **kwargs: Any) -> Any:

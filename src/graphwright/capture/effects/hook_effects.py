@@ -55,7 +55,8 @@ def contained(
                 is_changed = effects.put_back()
             if is_changed and recorder.shells is not None and any(_reaches(recorder.shells, hook) for hook in hooks):
                 if may_enter:
-                    raise recorder.questions.restart(recorder.plan.enter(path))
+                    restart = recorder.plan.enter(path, "whose hooks write to the program's modules")
+                    raise recorder.questions.restart(restart)
                 _expect_unread(recorder, recorder.shells, hooks, path)
 
     return call

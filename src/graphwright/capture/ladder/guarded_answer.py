@@ -91,7 +91,7 @@ def _key(symbol: Symbol) -> Hashable:
     if symbol.dim is not None:
         return id(symbol.dim)
     arguments = [_key(arg) if isinstance(arg, Symbol) else arg for arg in symbol.args]
-    is_plain = all(isinstance(arg, Hashable) and not isinstance(arg, torch.Tensor) for arg in arguments)
+    is_plain = all(issubclass(type(arg), Hashable) and not isinstance(arg, torch.Tensor) for arg in arguments)
     return (symbol.function, *arguments) if is_plain else tuple(symbol.key)
 
 

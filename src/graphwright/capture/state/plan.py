@@ -136,7 +136,7 @@ class Plan:
     reasons: dict[Any, str] = dataclasses.field(default_factory=dict)  # why the ways are what they are
     has_rests: bool = False  # whether both sides of some branch have what follows it
     outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
-    entered: set[str] = dataclasses.field(default_factory=set)  # modules that would be one node
+    entered: set[str | type] = dataclasses.field(default_factory=set)  # modules and autograd functions, no nodes
     asking: dict[tuple[int, ...], tuple[Any, Any]] = dataclasses.field(
         default_factory=dict
     )  # functions on the ways to questions
@@ -205,10 +205,10 @@ class Plan:
         self.converted.waiting.add(place[:2])
         return self.change(place, "wait", why)
 
-    def enter(self, path: str) -> Restart:
-        """Have a module that would be one node looked into."""
-        self.entered.add(path)
-        return Restart(f"entered {path}, whose hooks write to the program's modules")
+    def enter(self, what: str | type, why: str) -> Restart:
+        """Have a module, or an autograd function, that would be one node looked into."""
+        self.entered.add(what)
+        return Restart(f"entered {what if isinstance(what, str) else what.__qualname__}, {why}")
 
     def outline(self, what: CodeType | str, name: str, why: str) -> Restart:
         """Have a function or module recorded as one node."""

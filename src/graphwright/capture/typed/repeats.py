@@ -434,8 +434,7 @@ def _copied(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _paths_of(plan: Plan) -> Iterable[str]:
     """The paths of modules and attributes about which the plan knows something."""
-    yield from (path for path in plan.entered)
-    yield from (path for path in plan.outlined if isinstance(path, str))
+    yield from (path for path in (*plan.entered, *plan.outlined) if isinstance(path, str))
     yield from (name.removeprefix("self.") for name in plan.dynamic)
     yield from (path for path, _ in plan.in_place)
     yield from (path for path, _ in plan.kept)
