@@ -166,6 +166,26 @@ class Memory:
         self.seen = 0
 
 
+class Table:
+    """Knows of which class its rows are."""
+
+    def __init__(self) -> None:
+        self.kind, self.rows = Memory, [Memory()]
+
+    def add(self, x: Tensor) -> None:
+        self.rows.append(self.kind())
+        self.rows[-1].last = x
+
+
+class Tabling(nn.Module):
+    """Gives an object that has a class among its attributes, and asks for a history."""
+
+    def forward(self, x: Tensor) -> Any:
+        table = Table()
+        table.add(x * 2)
+        return (x + 1 if x.grad_fn is None else x + 2), table
+
+
 class Remembering(nn.Module):
     """Writes to an object of the caller's."""
 

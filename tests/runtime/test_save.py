@@ -495,6 +495,16 @@ def test_changes_of_objects_are_made_by_the_loaded_module(tmp_path: Path) -> Non
     assert here.seen == there.seen == 3 and torch.equal(here.last, there.last) and len(here.rows) == 1
 
 
+def test_objects_may_have_classes_that_the_program_may_make(tmp_path: Path) -> None:
+    gm = graphwright.trace(saved_models.Tabling(), (torch.ones(2),))
+    again = there_and_back(gm, tmp_path)
+    x = torch.ones(3, requires_grad=True)
+    for each in (x, x * 1):
+        (y, table), (expected, _) = again(each), saved_models.Tabling()(each)
+        assert torch.equal(y, expected)
+        assert table.kind is saved_models.Memory and torch.equal(table.rows[1].last, each * 2)
+
+
 def test_what_a_pass_noted_of_tensors_is_kept(tmp_path: Path) -> None:
     gm = graphwright.trace(saved_models.Branching(), (torch.randn(4, 3),))
     ShapeProp(gm).propagate(torch.randn(4, 3))

@@ -13,6 +13,7 @@ import copy
 import enum
 import heapq
 import inspect
+import operator
 import string
 import types
 import weakref
@@ -216,6 +217,8 @@ class _Verifier:
             _refuse("a file may enter it by enter_context alone")
         elif target in (new_object, enter_context, raise_error, torch.utils.checkpoint.checkpoint):
             self._first(target, args, kwargs)
+            if target is new_object and self._trust.is_users(args[0]):  # which may have classes that a graph may call
+                kwargs = {name: value for name, value in kwargs.items() if not self._is_allowed_class(value)}
             args = args[1:]
         elif target is torch.func.functional_call and not _is_module(args[:1]):
             _refuse("a file may not call a value by functional_call")
@@ -236,6 +239,8 @@ class _Verifier:
         for kind in others:
             if isinstance(inspect.getattr_static(kind, name), property | types.GetSetDescriptorType):  # runs code
                 _refuse(f"a file may not read the attribute {name!r}, which {kind.__qualname__} has as a property")
+        if name == "grad_fn" and all(_asks_for_none(user) for user in node.users):
+            return
         if not is_data(name) and name not in self._fields:
             _refuse(f"a file may not read the attribute {name!r}, which is no data")
         is_open = not self._is_only_asked and node.target is getattr
@@ -348,6 +353,9 @@ class _Verifier:
             self._check_made(value)
         return True
 
+    def _is_allowed_class(self, value: Any) -> bool:
+        return isinstance(value, type) and self._is_allowed(value)
+
     def _check_made(self, kind: Any) -> None:
         self._trust.check_called(f"{kind.__module__}:{kind.__qualname__}", kind)
 
@@ -422,6 +430,10 @@ def _names_of_fields(kinds: list[type]) -> set[str]:
     noted = {name for base in bases for name in inspect.get_annotations(base)}
     slots = {name for base in bases for name, value in base.__dict__.items() if _is_slot(value)}
     return noted | slots
+
+
+def _asks_for_none(node: Node) -> bool:
+    return node.target in (operator.is_, operator.is_not) and None in node.args
 
 
 def _is_slot(value: Any) -> bool:
