@@ -339,3 +339,60 @@ def test_what_is_raised_from_a_caught_error_has_it_as_its_cause(program: Any) ->
         with pytest.raises(ValueError, match="positive") as raised:
             function(torch.ones(2))
         assert repr(raised.value.__cause__) == "RuntimeError('2 rows')"
+
+
+def raises_another_error(x: torch.Tensor) -> torch.Tensor:
+    try:
+        y = x.view(2, -1)
+    except RuntimeError as error:
+        raise ValueError(f"{x.shape[0]} is odd") from error
+    return y + 1
+
+
+class CountsFailures(torch.nn.Module):
+    failures = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        try:
+            return x.view(2, -1)
+        except RuntimeError:
+            self.failures += 1
+            raise
+
+
+def test_a_handler_raises_another_error_for_an_operation_of_its_own() -> None:
+    gm = trace(raises_another_error, (torch.ones(4),))
+    assert torch.equal(gm(torch.ones(6)), torch.full((2, 3), 2.0))
+    for function in (raises_another_error, gm):
+        with pytest.raises(ValueError, match="5 is odd") as raised:
+            function(torch.ones(5))
+        assert type(raised.value.__cause__) is RuntimeError
+    counts = trace(CountsFailures(), (torch.ones(4),))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="invalid for input of size 3"):
+            counts(torch.ones(3))
+    assert counts.failures == 2 and counts(torch.ones(2)).shape == (2, 1)
+
+
+def raises_it_again(x: torch.Tensor) -> torch.Tensor:
+    try:
+        y = x.view(2, -1)
+    except RuntimeError:
+        raise
+    return y + 1
+
+
+def raises_its_name_again(x: torch.Tensor) -> torch.Tensor:
+    try:
+        y = x.view(2, -1)
+    except RuntimeError as error:
+        raise error
+    return y + 1
+
+
+@pytest.mark.parametrize("program", [raises_it_again, raises_its_name_again])
+def test_a_handler_that_raises_the_same_error_again_leaves_no_trace(program: Any) -> None:
+    gm = trace(program, (torch.ones(4),))
+    assert "try:" not in gm.code
+    with pytest.raises(RuntimeError, match="invalid for input of size 5"):
+        gm(torch.ones(5))

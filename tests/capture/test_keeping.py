@@ -523,3 +523,33 @@ def test_a_key_that_a_first_call_puts_there_and_the_program_catches(way: str) ->
     model, gm = Remembers(way), trace(Remembers(way), (torch.ones(2),))
     for k in range(1, 4):
         assert torch.equal(gm(k * torch.ones(2)), model(k * torch.ones(2)))
+
+
+class Counts(nn.Module):
+    """Counts in the place of what its class has: on a side of a branch, and where an error leaves."""
+
+    calls, failures, last = 0, 0, None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 3:
+            self.calls += 1
+            self.last = x.sum()
+        if x.shape[0] > 3:
+            self.failures += 1
+            raise ValueError("too long")
+        return x if self.last is None else x + self.last
+
+
+@pytest.mark.parametrize("example", [2, 3])
+def test_what_comes_to_stand_before_a_value_of_the_class_on_one_side_is_state(example: int) -> None:
+    model = Counts()
+    gm = trace(Counts(), (torch.full((example,), 2.0),))
+    for x in (torch.ones(2), torch.full((2,), 2.0), torch.ones(1), torch.full((3,), 4.0), torch.ones(5), torch.ones(4)):
+        if len(x) > 3:
+            for each in (model, gm):
+                with pytest.raises(ValueError, match="too long"):
+                    each(x)
+        else:
+            assert torch.equal(gm(x), model(x))
+        assert (gm.calls, gm.failures, gm.last) == (model.calls, model.failures, model.last)
+    assert (gm.calls, gm.failures) == (4, 2)

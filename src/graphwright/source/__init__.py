@@ -58,7 +58,7 @@ from graphwright.source.frames import (
 )
 from graphwright.source.function_parts import EMPTY, closure_of, codes_of, content_of, held_by, names_in, texts_in
 from graphwright.source.liveness import Liveness
-from graphwright.source.lowering_attempts import Handler, Tried, lower_attempt, with_rest
+from graphwright.source.lowering_attempts import Handler, Tried, lower_attempt, raises_again, with_rest
 from graphwright.source.lowering_comprehensions import TAKES_ALL, as_loop, loop_of
 from graphwright.source.lowering_exits import HIDDEN, RETURNS, exit_signal, exiting
 from graphwright.source.lowering_loops import ITEM, Lowered, lower_loop, with_test_inside
@@ -153,7 +153,8 @@ __all__ = [
     "lower_attempt", "lower_loop", "lower_match", "may_wait", "mentions", "name_as_called", "name_of", "names_counted",
     "names_in", "names_read", "note_compiled",
     "note_made_from_source", "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write", "placed",
-    "plain_names", "private_to", "qualname_of", "role_of", "returns", "runs_as_it_is_left", "source_behind",
+    "plain_names", "private_to", "qualname_of", "raises_again", "role_of", "returns", "runs_as_it_is_left",
+    "source_behind",
     "source_of", "statements_in", "steps_of", "stored_globals", "target_names", "targets_in", "template_of", "texts_in",
     "texts_of", "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all", "walk_own", "why_no_definition",
     "with_rest", "with_test_inside", "without_cache",

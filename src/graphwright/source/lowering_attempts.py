@@ -52,7 +52,7 @@ class Tried:
     signals: bool
     left: str  # the variable that says whether it was left
     leave: list[ast.stmt]
-    only_raises: bool  # whether no handler does anything else in the end
+    raising: str  # "again" where handlers only raise what they got, "other" where all raise something in the end
 
     def after(self, place: ast.Try) -> list[ast.stmt]:
         """What follows: to leave what is around it, where a part said so."""
@@ -70,6 +70,7 @@ def lower_attempt(statement: ast.Try, number: int) -> Tried | None:
     only_raises = all(
         isinstance(handler.body[-1], ast.Raise) and not returns(handler.body) for handler in statement.handlers
     )
+    raising = "again" if all(map(raises_again, statement.handlers)) else "other" if only_raises else ""
     result = f"exit{HIDDEN}{number}"
     blocks = [statement.body, *[handler.body for handler in statement.handlers], statement.orelse, statement.finalbody]
     is_left = any(map(returns, blocks))
@@ -88,7 +89,15 @@ def lower_attempt(statement: ast.Try, number: int) -> Tried | None:
         Handler(handler.type, name, block, handler)
         for handler, name, block in zip(statement.handlers, names, handled, strict=True)
     ]
-    return Tried(before, body, handlers, orelse, final, is_left, f"left{HIDDEN}{number}", leave, only_raises)
+    return Tried(before, body, handlers, orelse, final, is_left, f"left{HIDDEN}{number}", leave, raising)
+
+
+def raises_again(handler: ast.ExceptHandler) -> bool:
+    """Tell whether a handler does nothing but to raise what it got."""
+    raised = handler.body[0]
+    if len(handler.body) > 1 or not isinstance(raised, ast.Raise) or raised.cause is not None:
+        return False
+    return raised.exc is None or (isinstance(raised.exc, ast.Name) and raised.exc.id == handler.name)
 
 
 def with_rest(statement: ast.Try, rest: list[ast.stmt]) -> tuple[ast.Try, list[ast.stmt]]:

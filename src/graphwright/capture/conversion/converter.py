@@ -282,8 +282,8 @@ class Converter(ast.NodeTransformer):
         head = ast.copy_location(ast.Pass(), statement)
         head.end_lineno, head.end_col_offset = head.lineno, head.col_offset + len("try")
         call = self._call("attempt", head, name_of(body), ast.Tuple(pairs, ast.Load()), *others, names)
-        if tried.only_raises:
-            call.args.append(ast.Constant(True))
+        if tried.raising:
+            call.args.append(ast.Constant(tried.raising))
         before = [self._statement(each, False) for each in tried.before]
         if not tried.signals:
             return [*before, *parts, placed(ast.Expr(call), head)]

@@ -50,7 +50,17 @@ from graphwright.capture.effects.kept_kinds import (
     is_readable,
     may_be_kept,
 )
-from graphwright.capture.effects.kept_tables import ABSENT, ByPath, Table, acts_twice, key_in, of_class, touched
+from graphwright.capture.effects.kept_tables import (
+    ABSENT,
+    ByPath,
+    Table,
+    acts_twice,
+    below,
+    key_in,
+    of_class,
+    touched,
+    why_gone,
+)
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
 from graphwright.capture.effects.unwritten import write_unwritten
 from graphwright.capture.effects.variables import Variables
@@ -91,8 +101,6 @@ if TYPE_CHECKING:
 
 _OF_TORCH = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"} - {"training"})
 _NUMBERS = (int, float, bool)
-
-
 _INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain list"}
 _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
@@ -304,8 +312,7 @@ class Keeping:
 
     def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Place) -> Any:
         recorder = self._recorder
-        may_be_none = isinstance(kind, OptionalKind)
-        if isinstance(kind, OptionalKind):
+        if may_be_none := isinstance(kind, OptionalKind):
             kind = kind.item
         if isinstance(kind, TensorKind):
             is_tensor = isinstance(value, torch.Tensor)
@@ -341,9 +348,8 @@ class Keeping:
         recorder = self._recorder
         question = ("attribute", place) if choice is None else ("attribute", place, choice)
         compare: Any = operator.is_ if choice is None or isinstance(choice, enum.Enum) else operator.eq
-        node = recorder.node(
-            "call_function", compare, (make(), choice), {}, name="is_none" if choice is None else "is_it"
-        )
+        name = "is_none" if choice is None else "is_it"
+        node = recorder.node("call_function", compare, (make(), choice), {}, name)
         symbol = recorder.numbers.input_symbol(node, value is choice or value == choice)
         is_guarded = recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start()
         if is_only or is_guarded:
@@ -444,7 +450,7 @@ class Keeping:
                     changed |= self._learn_growth(table)
                     continue
                 if now is ABSENT:
-                    self._refuse(table, key, *_why_gone(table, key))
+                    self._refuse(table, key, *why_gone(table, key))
                     continue
                 if table.keys is None and acts_twice(table, key, now, self._tables, self._recorder.shells):
                     what = f"writes {table.name(key)}, and {table.kind.__name__} has a __setattr__ of its own"
@@ -454,11 +460,11 @@ class Keeping:
                 if before is ABSENT and isinstance(now, Unbound):
                     continue  # one side of a branch has written it
                 if before is ABSENT and place not in self._live:
-                    before = of_class(table, key)
-                    if before is ABSENT:
+                    if self._comes_before_class(table, key, now):
+                        changed = True
+                    else:
                         made.append((table, key, now))
-                        continue
-                    self._recorder.plan.before_class[place] = before
+                    continue
                 known = self._live.get(place) or self._kind_before(before, now)
                 kind = self._items.joined(known, now)
                 if place not in self._live or kind is not known:
@@ -467,6 +473,15 @@ class Keeping:
         has_met = bool(touched(self._tables) or self._recorder.told_apart) and self._apart.learn(self._tables)
         if self._missing.learn(made, self._live, self._kind) or changed or has_met:
             raise Restart("the program writes attributes")
+
+    def _comes_before_class(self, table: Table, key: Any, value: Any) -> bool:
+        """Have an attribute be state that comes to stand before a value of its class; tell whether there is one."""
+        place, before = table.place(key), of_class(table, key)
+        if before is ABSENT or place in self._live:
+            return False
+        self._recorder.plan.before_class[place] = before
+        self._live[place] = self._items.joined(self._kind_before(before, value), value)
+        return True
 
     def learn_hooks(self) -> None:
         """Keep the hooks that this run leaves on modules for the runs that find what it has made; refuse others."""
@@ -543,11 +558,13 @@ class Keeping:
         if shell is not None and not dict.__len__(shell.__dict__["_modules"]):
             tables = self._of_module.get(id(shell), [])
         elif shell is not None:
-            tables = [table for module in _inside(shell) for table in self._of_module.get(id(module), ())]
+            tables = [table for module in below(shell) for table in self._of_module.get(id(module), ())]
         if not (tables := touched(tables)):
             return
         self._recorder.tensors.read(now for *_, now in self.unwritten())  # what is written later, too
         found = [*self.unwritten(tables)]
+        if [each for each in found if each[1] not in each[0].before and self._comes_before_class(*each)]:
+            raise self._recorder.questions.restart(Restart("the program writes what its class has"))
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder
         for (table, key, now), value in zip(found, values, strict=True):
@@ -607,7 +624,8 @@ class Keeping:
         place = table.place(key)
         known = self._live.get(place)
         if known is None:
-            has_changed = self._missing.learn([(table, key, value)], self._live, self._kind)
+            has_changed = self._comes_before_class(table, key, value)
+            has_changed = has_changed or self._missing.learn([(table, key, value)], self._live, self._kind)
         else:
             self._live[place] = self._items.joined(known, value)
             has_changed = self._live[place] is not known
@@ -624,25 +642,6 @@ class Keeping:
         if isinstance(value, torch.Size):
             return self._recorder.node("call_function", torch.Size, (argument,), {}, "size")
         return argument
-
-
-def _inside(shell: nn.Module) -> Iterator[nn.Module]:
-    """A shell and those below it, short of those that nobody has asked for."""
-    if vars(shell):
-        yield shell
-        for child in dict.values(shell._modules):
-            if child is not None:
-                yield from _inside(child)
-
-
-def _why_gone(table: Table, key: Hashable) -> tuple[str, str]:
-    """What the program did to an attribute that is no more there, and what to do instead."""
-    of_module = table.keys is None and not isinstance(table.now, Variables)
-    for name, what in (("_parameters", "parameter"), ("_modules", "module")) if of_module else ():
-        if key in table.now.get(name, ()):
-            made = f"makes the {what} {table.name(key)} while it runs, which only the first call does"
-            return made, "call the model once before it is captured, or make it in __init__"
-    return f"deletes {table.name(key)}", "give it the value None instead"
 
 
 def _last_atom(path: str) -> str:

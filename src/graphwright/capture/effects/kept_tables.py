@@ -198,3 +198,22 @@ def _held(owner: Any) -> dict[Any, Any]:
 
 def _differs(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
     return one.keys() != other.keys() or not all(is_same(one[key], other[key]) for key in one)
+
+
+def why_gone(table: Table, key: Hashable) -> tuple[str, str]:
+    """What the program did to an attribute that is no more there, and what to do instead."""
+    of_module = table.keys is None and not isinstance(table.now, Variables)
+    for name, what in (("_parameters", "parameter"), ("_modules", "module")) if of_module else ():
+        if key in table.now.get(name, ()):
+            made = f"makes the {what} {table.name(key)} while it runs, which only the first call does"
+            return made, "call the model once before it is captured, or make it in __init__"
+    return f"deletes {table.name(key)}", "give it the value None instead"
+
+
+def below(shell: nn.Module) -> Iterator[nn.Module]:
+    """A shell and those below it, short of those that nobody has asked for."""
+    if vars(shell):
+        yield shell
+        for child in dict.values(shell._modules):
+            if child is not None:
+                yield from below(child)

@@ -60,6 +60,7 @@ class Open:
     may_raise: bool = False
     has_raised: bool = False  # by a `raise` of the program
     leaves: bool = False  # whether what its handlers raise leaves the program
+    passes_on: bool = False  # whether that is what an operation has raised
     examples: list[BaseException] = dataclasses.field(default_factory=list)  # of what is raised in it
 
     def note(self, error: Raisable) -> None:

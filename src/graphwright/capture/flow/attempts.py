@@ -34,7 +34,7 @@ from graphwright.capture.state.running import RUN, refused
 from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index, is_symbolic, symbol_of
 from graphwright.ir import Graph, Node, Target
 from graphwright.runtime import expect_class
-from graphwright.source import by_code, is_internal, source_behind, user_frame
+from graphwright.source import by_code, is_internal, raises_again, source_behind, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -68,7 +68,7 @@ class Attempts(MadeErrors):
         orelse: Callable[[], Any] | None,
         final: Callable[[], Any] | None,
         names: tuple[str, ...],
-        only_raises: bool,
+        raising: str,
     ) -> Any:
         """`try: ... except ...: ... else: ... finally: ...`; returns whether it is left."""
         recorder = self._recorder
@@ -76,11 +76,11 @@ class Attempts(MadeErrors):
             return run_plainly(tried, handlers, orelse, names, final)
         place = recorder.questions.place()
         if final is None:
-            return self._handled(place, tried, handlers, orelse, names, only_raises)
+            return self._handled(place, tried, handlers, orelse, names, raising)
         if not handlers:
             return self._ended(place, tried, final, names)
         _gw_parts = reaching([tried, *[handler for _, handler in handlers], *([orelse] if orelse else [])])
-        given = (place, tried, handlers, orelse, names, only_raises)
+        given = (place, tried, handlers, orelse, names, raising)
 
         def whole(handled: Callable[..., Any] = self._handled, given: tuple[Any, ...] = given) -> Any:
             _gw_parts  # noqa: B018 - leads to the variables of the program
@@ -95,7 +95,7 @@ class Attempts(MadeErrors):
         handlers: Handlers,
         orelse: Callable[[], Any] | None,
         names: tuple[str, ...],
-        only_raises: bool,
+        raising: str,
     ) -> Any:
         """`try: ... except ...: ... else: ...`.
 
@@ -107,7 +107,8 @@ class Attempts(MadeErrors):
         errors = tuple(dict.fromkeys(error for group in kinds for error in group))
         entry = Open(place, tried.__code__, errors, self._recorder.region)
         is_in_loop = any(region.is_loop for region in self._recorder.region.all())
-        entry.leaves = only_raises and bool(handlers) and not self._open and not is_in_loop
+        entry.leaves = bool(raising and handlers) and not self._open and not is_in_loop
+        entry.passes_on = entry.leaves and raising == "again"
         if self._is_region(place):
             works = [handler for _, handler in handlers]
             return AttemptRegion(self, self._recorder, entry, tried, kinds, works, orelse, None, names).capture()
@@ -418,10 +419,10 @@ class Attempts(MadeErrors):
             entry.may_raise = True
             if entry.kept is not None:
                 entry.note(RuntimeError("the message of an operation"))
-            elif not entry.is_final and not entry.leaves:
+            elif not entry.is_final and not entry.passes_on:
                 if recorder.plan.ways.get(entry.place) != "fork":
                     raise self.as_region(entry, "the program catches what an operation may raise")
-                if is_by_data():
+                if is_by_data() and not entry.leaves:
                     raise self._refused()
             if not entry.is_final:
                 left = [error for error in left if not issubclass(error, entry.errors)]
@@ -579,10 +580,10 @@ def _lines_caught(code: CodeType, others: frozenset[str]) -> list[tuple[int, int
 
 
 def _catches_more(handler: ast.ExceptHandler, others: frozenset[str]) -> bool:
-    """Tell whether a handler may catch another error than these, and does more than to raise another one."""
+    """Tell whether a handler may catch another error than these, and does more than to raise it again."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     is_other = all(kind is not None and ast.unparse(kind).rpartition(".")[2] in others for kind in kinds)
-    return not is_other and not isinstance(handler.body[-1], ast.Raise)
+    return not is_other and not raises_again(handler)
 
 
 def _made(kind: type[BaseException]) -> BaseException:

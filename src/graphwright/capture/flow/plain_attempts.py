@@ -146,7 +146,7 @@ class PlainAttempts(MadeErrors):
         orelse: Callable[[], Any] | None,
         final: Any,
         names: tuple[str, ...],
-        only_raises: bool,
+        raising: str,
     ) -> Any:
         """Run one as Python does."""
         recorder, depth = running(), len(self._entered)

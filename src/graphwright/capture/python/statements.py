@@ -47,16 +47,16 @@ def attempt(
     orelse: Callable[[], Any] | None,
     final: Callable[[], Any] | None,
     names: tuple[str, ...] = (),
-    only_raises: bool = False,
+    raising: str = "",
 ) -> Any:
     """`try: ... except ...: ... else: ... finally: ...`; returns whether a part said that it is left.
 
-    `only_raises`: all that handlers do in the end is to raise.
+    `raising`: "again" where all that handlers do is to raise what they got, "other" where all raise in the end.
     """
     recorder = running()
     if recorder is None:
         return run_plainly(tried, handlers, orelse, names, final)
-    return recorder.attempts.run(tried, handlers, orelse, final, names, only_raises)
+    return recorder.attempts.run(tried, handlers, orelse, final, names, raising)
 
 
 def context(entered: AbstractContextManager[Any]) -> Any:

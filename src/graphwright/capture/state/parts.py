@@ -216,7 +216,7 @@ class Attempts(Protocol):
         orelse: Callable[[], Any] | None,
         final: Callable[[], Any] | None,
         names: tuple[str, ...],
-        only_raises: bool,
+        raising: str,
     ) -> Any: ...
     def raised(self, error: Raisable) -> bool: ...
     @property
