@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import graphwright
 from graphwright import CaptureError, GuardError, Interpreter, trace
 
 
@@ -276,3 +278,24 @@ def test_a_question_of_a_dtype_leaves_autocast_to_those_with_the_same_answer() -
         torch.testing.assert_close(gm(*args), model(*args), rtol=0, atol=0)
     with pytest.raises(GuardError, match=r"torch.is_autocast_enabled\('cpu'\)"):
         gm(*args)
+
+
+def parts_inside(x: torch.Tensor) -> torch.Tensor:
+    with torch.set_grad_enabled(x.requires_grad), torch.no_grad():
+        if x.sum() > 5:
+            y: Any = (x.view(3, -1), x)
+        else:
+            y = x.view(3, -1) * 2
+    return y[0] * x.sum()  # type: ignore[no-any-return]
+
+
+def test_a_fork_inside_a_mode_leaves_it_on_both_ways(tmp_path: Path) -> None:
+    gm = trace(parts_inside, (torch.ones(3),))
+    graphwright.save(gm, tmp_path / "model.gw", strict=True)
+    for each in (gm, graphwright.load(tmp_path / "model.gw")):
+        for x in (torch.ones(3, requires_grad=True), torch.ones(6)):
+            y, expected = each(x), parts_inside(x)
+            assert torch.equal(y, expected) and y.requires_grad is expected.requires_grad
+        with pytest.raises(RuntimeError, match="invalid for input of size 4"):
+            each(torch.ones(4))
+        assert torch.is_grad_enabled()

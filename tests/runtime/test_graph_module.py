@@ -441,3 +441,20 @@ def test_constants_get_names_that_are_free() -> None:
         output.args = (gm.graph.call_function(operator.mul, (output.args[0], read)),)
     x = torch.ones(1, 2)
     assert torch.equal(gm(x), model(x))
+
+
+def test_a_graph_in_the_wrong_order_is_named_where_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    gm = symbolic_trace(lambda x: torch.sin(torch.relu(x)))
+    x, relu, sin, _ = gm.graph.nodes
+    x.append(sin)
+    with pytest.raises(GraphError, match=r"Argument 'relu' of Node 'sin' was used before it has been defined"):
+        gm(torch.ones(2))
+    capsys.readouterr()
+    relu.append(sin)
+    assert torch.equal(gm(torch.zeros(2)), torch.zeros(2))
+
+
+def test_a_call_of_a_module_that_is_not_there_names_the_way_out() -> None:
+    gm = symbolic_trace(nn.Linear(2, 2))
+    with pytest.raises(GraphError, match=r"no attribute `nope`\n  fix: add it first: gm.add_submodule"):
+        gm.graph.call_module("nope.inner")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal
 
-from graphwright.errors import GraphError
+from graphwright.errors import GraphError, MissingAttributeError
 from graphwright.ir.arguments import ATOMS, EMPTY_KWARGS, immutable_dict
 from graphwright.ir.names import Namespace, candidate_for, is_reserved
 from graphwright.ir.node import (
@@ -316,12 +316,12 @@ class Graph:
         kwargs: Mapping[str, Argument] | None = None,
         type_expr: Any = None,
     ) -> Node:
-        """Make a node that calls a submodule of the owning module by dotted path.
-
-        Raises AttributeError where the owning module has no module there.
-        """
+        """Make a node that calls a submodule by dotted path; raises AttributeError where the owning module has none."""
         if self.owning_module is not None:
-            self.owning_module.get_submodule(module_name)
+            try:
+                self.owning_module.get_submodule(module_name)
+            except AttributeError as error:
+                raise MissingAttributeError(str(error), fix="add it first: gm.add_submodule(name, module)") from None
         return self.create_node("call_module", module_name, args, kwargs, None, type_expr)
 
     def call_method(

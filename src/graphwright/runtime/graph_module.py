@@ -574,7 +574,7 @@ def _explain(error: Exception, state: State) -> None:
             note_origin(error, entry.function, entry.code)
             if not state.is_readable:
                 print_failure(error, entry.function, entry.code.src)
-            raise_misfit(error, entry.function, entry.code)
+            raise_misfit(error, entry.function, entry.code, entry.graph)
 
 
 def _all_code(module: GraphModule) -> str:

@@ -13,7 +13,7 @@ from graphwright.capture.flow.shared_ends import mark_rest
 from graphwright.capture.state.calls import Calls
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node
-from graphwright.ops import cond
+from graphwright.ops import cond, enter_context, exit_context
 from graphwright.runtime import expect, expect_class, mark_fork
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     Run: TypeAlias = Capture
     AnyRun = TypeVar("AnyRun", bound=Capture)
+
+
+# Contexts that hold nothing: left and entered again, they are as they were.
+_MODES = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)
 
 
 @dataclasses.dataclass(eq=False)
@@ -57,18 +61,24 @@ def merge(run: Run, other: Run, number: int) -> None:
         raise CaptureError("the program does not do the same when it is run again", at=fork.site and str(fork.site))
     _share_constants(run, other)
     graph = run.root.graph
-    operands: dict[Node, None] = {}
     tails = [_tail(graph, fork.after), _tail(other.root.graph, its.after)]
+    its_of = {mine: its_own for its_own, mine in same.items()}
+    modes = _modes(_upto(fork.after), tails, its_of)
+    operands: dict[Node, None] = {}
     for nodes, known in ((tails[0], None), (tails[1], same)):
         inside = set(nodes)
         for node in nodes:
             for used in node.all_input_nodes:
-                if used not in inside:
-                    operands[used if known is None else known[used]] = None
-    bodies = [_body(list(operands), tails[0], {}), _body(list(operands), tails[1], {b: a for a, b in same.items()})]
+                mine = used if known is None else known.get(used, used)
+                for each in mine.all_input_nodes if mine in modes else (mine,):
+                    if used not in inside:
+                        operands[each] = None
+    bodies = [_body([*operands], modes, tails[0], {}), _body([*operands], modes, tails[1], its_of)]
     for node in reversed(tails[0]):
         graph.erase_node(node)
         graph._namespace.release(node.name)  # both ways may come to do it once, under that name
+    for node in reversed(modes):
+        _leave(node)
     if not fork.answer:
         bodies.reverse()
     node = graph.create_node("call_function", cond, (fork.pred, *bodies, tuple(operands)), {}, "result")
@@ -131,16 +141,55 @@ def _tail(graph: Graph, after: Node) -> list[Node]:
     return nodes[nodes.index(after) + 1 :]
 
 
-def _body(operands: list[Node], nodes: list[Node], renamed: dict[Node, Node]) -> Graph:
-    """Copy the end of a program to a graph of its own, whose inputs are what it uses from before."""
+def _modes(before: list[Node], tails: list[list[Node]], its_of: dict[Node, Node]) -> list[Node]:
+    """The innermost contexts that a program is in at a fork: modes of gradients that it leaves on both ways."""
+    left = {node.args[0] for node in before if node.target is exit_context}
+    found: list[Node] = []
+    for node in reversed(before):
+        if node.target is enter_context and node not in left:
+            if not (_is_left(node, tails[0]) and _is_left(its_of.get(node), tails[1])):
+                break
+            found.insert(0, node)
+    return found
+
+
+def _is_left(node: Node | None, tail: list[Node]) -> bool:
+    """Tell whether a node enters a mode of gradients that the end of a program leaves."""
+    if node is None or node.target is not enter_context or node.args[0] not in _MODES:
+        return False
+    return any(each.target is exit_context and each.args[0] is node for each in tail)
+
+
+def _leave(entered: Node) -> None:
+    """Leave a mode before a branch, whose sides enter it again: what an error leaves is left by each of them."""
+    graph = entered.graph
+    if entered.next is graph._root:
+        graph.erase_node(entered)
+    else:
+        graph.create_node("call_function", exit_context, (entered,), {})
+
+
+def _body(operands: list[Node], modes: list[Node], nodes: list[Node], renamed: dict[Node, Node]) -> Graph:
+    """Copy the end of a program to a graph of its own, whose inputs are what it uses from before.
+
+    It enters the modes anew that it is in, and leaves them where the end of the program does.
+    """
     body = Graph()
     values: dict[Node, Node] = {}
     for operand in operands:
         placeholder = body.create_node("placeholder", operand.name, (), {}, operand.name)
         placeholder._target = placeholder.name
         values[renamed.get(operand, operand)] = placeholder
+    for mode in modes:
+        mine = renamed.get(mode, mode)
+        values[mine] = body.node_copy(mine, values.__getitem__)
     for node in nodes:
         values[node] = body.node_copy(node, values.__getitem__)
+    for mode in reversed(modes):
+        entered = values[renamed.get(mode, mode)]
+        if entered.next.target is exit_context and [*entered.users] == [entered.next]:  # nothing is done in it
+            body.erase_node(entered.next)
+            body.erase_node(entered)
     return body
 
 

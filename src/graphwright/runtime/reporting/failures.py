@@ -8,8 +8,8 @@ import traceback
 from types import FunctionType, TracebackType
 
 from graphwright.codegen import PythonCode
-from graphwright.errors import GuardError
-from graphwright.ir import Node
+from graphwright.errors import GraphError, GuardError
+from graphwright.ir import Graph, Node, lint
 from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts
 
 
@@ -28,12 +28,22 @@ def note_origin(error: Exception, function: FunctionType, code: PythonCode) -> N
         trace = trace.tb_next
 
 
-def raise_misfit(error: Exception, function: FunctionType, code: PythonCode) -> None:
-    """Raise GuardError where what failed was to open an argument: it is of another form than the example's."""
+def raise_misfit(error: Exception, function: FunctionType, code: PythonCode, graph: Graph) -> None:
+    """Raise GuardError where what failed was to open an argument: it is of another form than the example's.
+
+    Raises GraphError where a value was used before its node: edits have left the graph in the wrong order.
+    """
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code is not function.__code__:
         trace = trace.tb_next
-    if not isinstance(error, _OPENING_FAILS) or trace is None or trace.tb_next is not None:
+    if trace is None or trace.tb_next is not None:
+        return
+    if isinstance(error, UnboundLocalError):
+        try:
+            lint(graph)
+        except GraphError as wrong:
+            raise wrong from error
+    if not isinstance(error, _OPENING_FAILS):
         return
     node = code.lines.get(trace.tb_lineno)
     while node is not None and node.op == "call_function" and node.target in _OPEN and node.origin is None:
