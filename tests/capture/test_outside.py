@@ -322,3 +322,31 @@ def test_what_stands_in_for_torchs_own_functions_is_no_change_by_the_program() -
     assert (torch.is_grad_enabled, torch.is_inference_mode_enabled) == before
     for x in (torch.ones(2), -torch.ones(4)):
         assert torch.equal(gm(x), finds_a_function(x))
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.counts = torch.zeros(3)
+
+    def add(self, x: torch.Tensor) -> int:
+        self.counts[:2] += x[:2]
+        return len(str(x.sum().item()))
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_capture_leaves_tensors_that_a_function_writes_to_which_is_one_node(is_refused: bool) -> None:
+    tally = Tally()
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y = x * tally.add(x)
+        return y * hash(x.tolist()[0]) if is_refused else y
+
+    if is_refused:
+        with pytest.raises(CaptureError):
+            trace(program, (torch.ones(3),))
+    else:
+        gm = trace(program, (torch.ones(3),))
+        assert torch.equal(tally.counts, torch.zeros(3))
+        assert torch.equal(gm(torch.ones(3)), torch.full((3,), 3.0))
+        tally.counts[:2] -= 1
+    assert torch.equal(tally.counts, torch.zeros(3))

@@ -12,7 +12,7 @@ import torch
 from tests.runtime.programs import Mode, graph_of
 from torch import nn
 
-from graphwright import Graph, GraphModule, Interpreter, Node
+from graphwright import Graph, GraphModule, Interpreter, Node, trace
 from graphwright.errors import GuardError
 from graphwright.runtime import expect, expect_tensors, expect_values, guards_of
 
@@ -165,3 +165,16 @@ def test_what_an_attribute_was_asked_for_is_named() -> None:
     graph.call_function(expect, (asked, False, "model.py:3"))
     graph.output(None)
     assert [guard.what for guard in guards_of(graph)] == ["hasattr(x, 'scale') was False"]
+
+
+def test_a_dict_whose_key_is_a_word_of_ours_is_told_as_it_is() -> None:
+    class Defaults(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.third = {"value": [1]}, {"tensor": []}, {"function": len}
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + len([*self.first, *self.second, *self.third])
+
+    (guard,) = trace(Defaults(), (torch.ones(2),)).guards
+    assert "self.first is {'value': [1]}; self.second is {'tensor': []}" in guard.what

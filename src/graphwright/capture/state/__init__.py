@@ -18,7 +18,7 @@ holds.
     alike_results.py    what operations give, told from what they gave for arguments of the same kinds
     replays.py          what operations gave in earlier passes, given again
     calls.py            how many calls became nodes
-    draws.py            random numbers of a capture on real values
+    draws.py            operations on real values: their random numbers, and what they write to
     members.py          the modules and tensors of a program, looked at once for all passes
     leaf_modules.py     which modules and functions are one node, and which are entered
     obstacles.py        what stands in the way of a capture, with what to do about it

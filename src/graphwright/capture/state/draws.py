@@ -1,4 +1,4 @@
-"""Random numbers of a capture: drawn from generators of its own, and none of the process's is moved.
+"""Operations on real values: they draw from generators of a capture's own, and what they write to is put back.
 
 The generator of the process belongs to every thread. To save its state and put it back would make other threads draw
 the same numbers twice: so that is done for operations alone that take no generator.
@@ -8,12 +8,66 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphwright.values import leaves
+
+
+class WrittenOutside:
+    """What tensors held that functions wrote to which are not looked into, short of stand-ins and what is made of them.
+
+    >>> outside, inside = torch.zeros(2), torch.zeros(2)
+    >>> written = WrittenOutside()
+    >>> written.start([inside])
+    >>> for tensor in (outside, inside):
+    ...     written.before(torch.ops.aten.add_.Tensor, (tensor, 1), {})
+    ...     _ = tensor.add_(1)
+    >>> written.put_back()
+    >>> outside, inside
+    (tensor([0., 0.]), tensor([1., 1.]))
+    """
+
+    def __init__(self) -> None:
+        self._inside: set[int] = set()  # storages
+        self._before: dict[tuple[Any, ...], tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def start(self, inside: Any) -> None:
+        """A function is about to be run, which may write to the tensors in this."""
+        self._inside = {_storage(each) for each in _dense(inside)}
+
+    def before(self, function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Note what an operation is about to write to."""
+        if not function._schema.is_mutable:
+            return
+        for i, argument in enumerate(function._schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            given = kwargs.get(argument.name) if argument.kwarg_only or i >= len(args) else args[i]
+            for each in _dense(given):
+                self._note(each)
+
+    def _note(self, tensor: torch.Tensor) -> None:
+        place = _storage(tensor), tensor.storage_offset(), tensor.shape, tensor.stride()
+        if place[0] not in self._inside and place not in self._before:
+            self._before[place] = tensor, tensor.detach().clone()
+
+    def after(self, args: Any, result: Any) -> None:
+        """Note what an operation has made, if that is no memory of what it was given."""
+        given, made = ({_storage(each) for each in _dense(values)} for values in (args, result))
+        self._inside |= made - given
+
+    def put_back(self) -> None:
+        """Have them hold what they held."""
+        with torch._C.DisableTorchFunction():
+            for tensor, before in reversed(self._before.values()):
+                with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+                    tensor.copy_(before)
+        self._before.clear()
 
 
 class OwnDraws(TorchDispatchMode):
@@ -22,6 +76,7 @@ class OwnDraws(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._generators: dict[Any, torch.Generator] = {}
+        self.written: WrittenOutside | None = None  # while something is run that is not looked into
 
     def __torch_dispatch__(
         self,
@@ -39,7 +94,13 @@ class OwnDraws(TorchDispatchMode):
                     torch.default_generator.manual_seed(0)
                     return function(*args, **kwargs)
             kwargs["generator"] = self._generator(kwargs.get("generator"), args, kwargs)
-        return function(*args, **kwargs)
+        if self.written is None:
+            return function(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            self.written.before(function, args, kwargs)
+            result = function(*args, **kwargs)
+            self.written.after((args, kwargs), result)
+        return result
 
     def _generator(
         self, known: torch.Generator | None, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -88,3 +149,11 @@ def _with_generator(function: torch._ops.OpOverload) -> Any:
     first, _, rest = function._overloadname.partition("_")
     name = "_".join(part for part in ("" if first == "default" else first, "generator", rest) if part)
     return getattr(function.overloadpacket, name, function)
+
+
+def _dense(values: Any) -> Iterator[torch.Tensor]:
+    return (each for each in leaves(values) if isinstance(each, torch.Tensor) and each.layout is torch.strided)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,7 +33,7 @@ from graphwright.capture.state.alike_results import (
     is_dense,
     own_result,
 )
-from graphwright.capture.state.draws import OwnDraws, unmoved
+from graphwright.capture.state.draws import OwnDraws, WrittenOutside, unmoved
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.replays import Replays
 from graphwright.capture.state.running import capturing, stopping
@@ -132,6 +132,7 @@ class Examples:
             FakeTensorMode.cache_clear()
         self._mode: Any = OwnDraws() if real else _Fakes(allow_non_fake_inputs=True)
         self._known: StandIns = {}
+        self.written = WrittenOutside()
         self._storages: dict[int, torch.Tensor] = {}  # a tensor without data of each, of those that are faked here
         self.replays = Replays()
         # Not where the program calls what may look into how a value was computed, as `torch.autograd.grad` does.
@@ -202,7 +203,7 @@ class Examples:
         """Run an operation on stand-ins, or give what it gave in an earlier pass; `is_opaque`: it is not torch's."""
         self.replays.is_spoiled |= is_opaque
         if self.is_real:
-            with unmoved() if is_opaque else contextlib.nullcontext():
+            with self._opaquely((args, kwargs)) if is_opaque else contextlib.nullcontext():
                 return self.run(function, args, kwargs)
         if not is_opaque:
             run = self.run if self.alike is None or self.between is not None else self._run_or_tell
@@ -211,6 +212,18 @@ class Examples:
             )
         with unmoved():
             return self.replays.run(function, args, kwargs, self.run)
+
+    @contextlib.contextmanager
+    def _opaquely(self, given: Any) -> Iterator[None]:
+        """Run what is not looked into, which may write to what is none of the stand-ins."""
+        with torch._C.DisableTorchFunction():
+            self.written.start((given, [stand_in for _, stand_in in self._known.values()]))
+        before, self._mode.written = self._mode.written, self.written
+        try:
+            with unmoved():
+                yield
+        finally:
+            self._mode.written = before
 
     def _run_or_tell(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         assert self.alike is not None

@@ -253,6 +253,8 @@ class Program:
         for standing in self.standing:
             standing.leave()
         self.modules.put_back()
+        if self.examples is not None:
+            self.examples.written.put_back()
         if self.recorder is not None:
             self.recorder.dtypes.kept.put_back()
             if self.recorder.keeping is not None:

@@ -80,9 +80,11 @@ def shown(value: Any) -> str:
 
 def _text_of(value: Any) -> str:
     """The text of what `spelled` gives."""
-    if type(value) is dict and list(value) in NAMED:
-        told = next(iter(value.values()))
-        return str(told[0] if type(told) is list else told)
+    told = [*value.values()] if type(value) is dict and list(value) in NAMED else [None]
+    if type(told[0]) is str:
+        return told[0]
+    if type(told[0]) is list and told[0] and list(value) == ["tensor"]:
+        return str(told[0][0])
     if type(value) is dict and list(value) == ["partial"]:
         function, args, keywords = value["partial"]
         named = [f"{name}={_text_of(item)}" for name, item in keywords.items()]
