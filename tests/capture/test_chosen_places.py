@@ -138,3 +138,55 @@ def test_a_key_that_is_not_there_is_an_error_of_the_program() -> None:
     gm = trace(lambda x: TABLE[str(int(x.sum()))] + x, (torch.ones(3),))
     with pytest.raises(KeyError, match="7"):
         gm(torch.tensor([0.0, 0.0, 7.0]))
+
+
+def writes_at_a_place(x: Tensor) -> Any:
+    values = same = [1, 2, 3]
+    values[x.argmax()] = 5
+    values[-1 - int(x.argmin())] += 2
+    return x * values[0], values, same is values
+
+
+def moves_items(x: Tensor) -> Any:
+    rows = [x, x + 1, x + 2]
+    rows.insert(x.argmax(), x * 5)
+    last = rows.pop(x.argmin())
+    del rows[x.argmax()]
+    return last, rows
+
+
+def counts_to_a_place(x: Tensor) -> Any:
+    total = range(3, 9, 2)[x.argmax()]
+    for i in range(x.argmax()):
+        total += i
+    return x * total
+
+
+class Votes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.votes = [0, 0, 0]
+
+    def forward(self, x: Tensor) -> Any:
+        self.votes[x.argmax()] += 1
+        return x, self.votes[0]
+
+
+@pytest.mark.parametrize("make", [*[lambda f=f: f for f in (writes_at_a_place, moves_items, counts_to_a_place)], Votes])
+def test_data_chooses_the_place_of_a_list_that_is_changed(make: Any) -> None:
+    program, gm = make(), trace(make(), (torch.tensor([1.0, 3.0, 2.0]),))
+    for values in ([1.0, 3.0, 2.0], [5.0, 3.0, 2.0], [1.0, 0.0, 2.0], [5.0, 3.0, 6.0]):
+        x = torch.tensor(values)
+        assert repr(gm(x)) == repr(program(x))
+
+
+def test_a_place_of_a_list_that_is_not_there() -> None:
+    def program(x: Tensor) -> Any:
+        values = [1, 2]
+        values[x.argmax()] = 5
+        return values
+
+    gm = trace(program, (torch.tensor([1.0, 3.0, 2.0]),))
+    for each in (program, gm):
+        with pytest.raises(IndexError, match="list assignment index out of range"):
+            each(torch.tensor([1.0, 3.0, 4.0]))

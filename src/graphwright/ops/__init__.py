@@ -32,7 +32,17 @@ from graphwright.ops.effects import (
 )
 from graphwright.ops.facts import PYTHON_OPERATORS
 from graphwright.ops.forms import kind_of
-from graphwright.ops.higher_order import IN_PYTHON, call_item_at, item_at, value_at, value_or
+from graphwright.ops.higher_order import (
+    IN_PYTHON,
+    call_item_at,
+    insert_at,
+    item_at,
+    number_at,
+    pop_at,
+    store_at,
+    value_at,
+    value_or,
+)
 from graphwright.ops.libraries import (
     LIBRARY_CLASSES,
     LIBRARY_FUNCTIONS,
@@ -188,7 +198,11 @@ __all__ = [
     "kind_of",
     "kind_of_function",
     "call_item_at",
+    "insert_at",
     "item_at",
+    "number_at",
+    "pop_at",
+    "store_at",
     "loop_parts",
     "results_of",
     "values_for",

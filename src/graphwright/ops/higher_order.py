@@ -153,6 +153,61 @@ def _item_from(values: Any, place: int, at: Any) -> Any:
     return item
 
 
+def number_at(values: range, index: Any) -> Any:
+    """`values[index]` of a range.
+
+    >>> number_at(range(3, 9, 2), -1)
+    7
+    """
+    return values.start + _place(len(values), index, "range object index out of range") * values.step
+
+
+def store_at(values: list[Any], index: Any, value: Any) -> None:
+    """`values[index] = value`, place by place.
+
+    >>> values = [1, 2, 3]
+    >>> store_at(values, -1, 5)
+    >>> values
+    [1, 2, 5]
+    """
+    at = _place(len(values), index, "list assignment index out of range")
+    values[:] = [value if i == at else values[i] for i in range(len(values))]
+
+
+def pop_at(values: list[Any], index: Any, message: str = "pop index out of range") -> Any:
+    """`values.pop(index)`, place by place.
+
+    >>> values = [1, 2, 3]
+    >>> pop_at(values, 0), values
+    (1, [2, 3])
+    """
+    at = _place(len(values), index, message)
+    item = _item_from(values, 0, at)
+    values[:] = [values[i] if i < at else values[i + 1] for i in range(len(values) - 1)]
+    return item
+
+
+def insert_at(values: list[Any], index: Any, item: Any) -> None:
+    """`values.insert(index, item)`, place by place.
+
+    >>> values = [1, 2]
+    >>> insert_at(values, -9, 3)
+    >>> values
+    [3, 1, 2]
+    """
+    count = len(values)
+    at = min(max(index if index >= 0 else index + count, 0), count)
+    before, after = [*values, item], [item, *values]
+    values[:] = [before[i] if i < at else item if i == at else after[i] for i in range(count + 1)]
+
+
+def _place(count: int, index: Any, message: str) -> Any:
+    at = index if index >= 0 else index + count
+    if at < 0 or at >= count:
+        raise IndexError(message)
+    return at
+
+
 def call_item_at(values: Any, index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`values[index](*args, **kwargs)`, asked place by place.
 

@@ -25,7 +25,9 @@ from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, joined_texts, makes_text
 from graphwright.capture.state.running import refused
 from graphwright.capture.state.samples import Growable, Grows
-from graphwright.capture.state.symbols import is_symbolic
+from graphwright.capture.state.symbols import is_symbolic, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ops import insert_at, pop_at
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -43,6 +45,28 @@ def grow(recorder: Capture, values: Growable) -> None:
         raise Grows(values)
     if type(values) is dict and recorder.keeping is not None:
         recorder.keeping.has_run_keys(values)
+
+
+MOST = 16  # items of a list, and keys of a table, that are asked for one by one
+
+
+def index_of(key: TensorProxy) -> Any:
+    """The number that a tensor is as an index: `operator.index(key)`."""
+    if key.example.is_floating_point() or key.example.is_complex():
+        return key  # an error
+    key.recorder.ledger.tensor(key, "dtype", key.recorder.where() or "")
+    return key.recorder.numbers.computed(int, (key,), {})
+
+
+def is_by_data(index: Any) -> bool:
+    """Tell whether a number depends on the data of tensors."""
+    symbol = symbol_of(index)
+    return symbol is not None and symbol.is_data
+
+
+def is_chosen(values: Any, index: Any) -> bool:
+    """Tell whether a place of a list of the program's is one of some, of which only a run knows which."""
+    return type(values) is list and len(values) <= MOST and is_by_data(index)
 
 
 def make_text(recorder: Capture, values: Sequence[Any]) -> bool:
@@ -74,8 +98,13 @@ def _changed(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs:
     """`found.add(n)`, `values.pop(i)`, `queue.extend(found)`: what goes in, or is looked for, only a run knows."""
     owner: Any = function.__self__
     row = _TABLES[type(owner)][function.__name__]
+    helper = _AT_A_PLACE.get(function.__name__) if type(owner) is list and args and not kwargs else None
+    if helper is not None and type(args[0]) is TensorProxy:
+        args = index_of(args[0]), *args[1:]
     if any(_is_for_run(owner, part, arg) for part, arg in zip(row.takes, args, strict=False)):
         grow(recorder, owner)
+    if helper is not None and len(args) == len(row.takes) and is_chosen(owner, args[0]):
+        return recorder.questions.staging.converted(helper)(owner, *args)
     return NotImplemented
 
 
@@ -115,6 +144,7 @@ _ALGEBRA: dict[str, Callable[[Any, Any], Any]] = {
     "union": operator.or_, "intersection": operator.and_, "difference": operator.sub,
     "symmetric_difference": operator.xor, "issubset": operator.le, "issuperset": operator.ge,
 }  # fmt: skip
+_AT_A_PLACE: dict[str, Callable[..., Any]] = {"pop": pop_at, "insert": insert_at}
 _TABLES = {list: LIST, collections.deque: DEQUE, set: SET, **dict.fromkeys(DICTS, DICT)}
 _LOOKED_AT = {
     list: ("remove", "insert", "pop", "extend"), set: SET,

@@ -19,7 +19,7 @@ from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
-from graphwright.capture.containers.tables import grow, make_text
+from graphwright.capture.containers.tables import MOST, grow, index_of, is_by_data, is_chosen, make_text
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import holds_objects, text_of_error
 from graphwright.capture.proxies.proxy import Proxy
@@ -28,9 +28,9 @@ from graphwright.capture.python.messages import told_percent
 from graphwright.capture.python.number_calls import chosen
 from graphwright.capture.python.own_texts import with_own_percents, with_own_texts
 from graphwright.capture.state.running import refused, running
-from graphwright.capture.state.symbols import is_symbolic, symbol_of
+from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.ops import call_item_at, item_at, value_at, value_or
+from graphwright.ops import call_item_at, item_at, number_at, pop_at, store_at, value_at, value_or
 from graphwright.source import CHANGES
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def item(values: Any, key: Hashable) -> Any:
         return record_foreign_call(values.recorder, operator.getitem, (values, key), {})
     _open(values, key)
     if type(key) is TensorProxy and isinstance(values, _INDEXED):
-        key = _index(key)
+        key = index_of(key)
     if isinstance(key, Proxy) and type(values) in DICTS and key not in values:
         return key.tracer.record(operator.getitem, (dict(values), key))
     found = chosen(values, key) if is_symbolic(key) else NotImplemented
@@ -54,21 +54,15 @@ def item(values: Any, key: Hashable) -> Any:
         return _Chosen(recorder.questions.staging.converted, values, key)
     if recorder is not None and _is_small_table(values):
         return recorder.questions.staging.converted(value_at)(values, key)
-    if recorder is not None and type(values) in _LISTS and 0 < len(values) <= _MOST:
+    if recorder is not None and type(values) in _LISTS and 0 < len(values) <= MOST:
         return recorder.questions.staging.converted(item_at)(values, key)
+    if recorder is not None and type(values) is range:
+        return recorder.questions.staging.converted(number_at)(values, key)
     return values[key] if found is NotImplemented else found
 
 
 _LISTS = (list, tuple, nn.ParameterList)
 _INDEXED = (*_LISTS, range, str, nn.ModuleList, nn.Sequential)
-
-
-def _index(key: TensorProxy) -> Any:
-    """The number that a tensor is as an index: `operator.index(key)`."""
-    if key.example.is_floating_point() or key.example.is_complex():
-        return key  # an error
-    key.recorder.ledger.tensor(key, "dtype", key.recorder.where() or "")
-    return key.recorder.numbers.computed(int, (key,), {})
 
 
 def _is_by_array(values: Any, *others: Any) -> bool:
@@ -84,16 +78,12 @@ def gotten(recorder: Capture, function: BuiltinFunctionType, args: tuple[Any, ..
 
 
 def _is_small_table(values: Any) -> bool:
-    return type(values) is dict and 0 < len(values) <= _MOST and all(map(_is_key, values))
-
-
-_MOST = 16  # keys that a table is asked for one by one
+    return type(values) is dict and 0 < len(values) <= MOST and all(map(_is_key, values))
 
 
 def _is_of_data(key: Hashable) -> bool:
     """Tell whether a key depends on the data of tensors: one that sizes decide is under a guard."""
-    symbol = symbol_of(key)
-    return symbol.is_data if symbol is not None else type(key) is RunText and (key.is_data or not key.places)
+    return is_by_data(key) if type(key) is not RunText else key.is_data or not key.places
 
 
 def _is_key(key: Hashable) -> bool:
@@ -120,8 +110,11 @@ def store(value: Any, values: Any, key: Hashable) -> None:
     if _is_by_array(values, key, value):
         record_foreign_call(values.recorder, operator.setitem, (values, key, value), {})
         return
-    _open(values, key)
-    values[key] = held(value)
+    key = _opened(values, key)
+    if is_chosen(values, key):
+        _converted(store_at)(values, key, held(value))
+    else:
+        values[key] = held(value)
 
 
 def held(value: Any) -> Any:
@@ -134,19 +127,27 @@ def held(value: Any) -> Any:
 
 def delete(values: Any, key: Hashable) -> None:
     """`del values[key]`."""
-    _open(values, key)
-    del values[key]
+    key = _opened(values, key)
+    if is_chosen(values, key):
+        _converted(pop_at)(values, key, "list assignment index out of range")
+    else:
+        del values[key]
 
 
 def changed(values: Any, key: Hashable, change: str, value: Callable[[], Any]) -> None:
     """`values[key] += value`, or another such statement."""
-    _open(values, key)
-    before = values[key]
+    key = _opened(values, key)
+    is_one_of_some = is_chosen(values, key)
+    before = item(values, key) if is_one_of_some else values[key]
     function, more = CHANGES[change], held(value())
     if type(before) is TensorProxy:
-        values[key] = before.recorder.record("call_function", function, function, (before, more), {})
+        after = before.recorder.record("call_function", function, function, (before, more), {})
     else:
-        values[key] = function(before, more)
+        after = function(before, more)
+    if is_one_of_some:
+        _converted(store_at)(values, key, after)
+    else:
+        values[key] = after
 
 
 def look(values: Any, key: Hashable) -> None:
@@ -242,6 +243,20 @@ def formatted_text(call: Callable[..., Any], template: str, *values: Any) -> Any
     if recorder is not None and make_text(recorder, values):
         return formatted(recorder, template, values)
     return template.format(*values)
+
+
+def _opened(values: Any, key: Any) -> Any:
+    """The number that a tensor is as an index of a list; a dict or list that a loop changes is one of the run."""
+    if type(key) is TensorProxy and type(values) is list:
+        key = index_of(key)
+    _open(values, key)
+    return key
+
+
+def _converted(function: Callable[..., Any]) -> Any:
+    recorder = running()
+    assert recorder is not None
+    return recorder.questions.staging.converted(function)
 
 
 def _open(values: Any, key: Hashable) -> None:

@@ -28,6 +28,7 @@ from graphwright.capture.containers.open_iterables import (
 )
 from graphwright.capture.containers.orderings import ordering
 from graphwright.capture.containers.rows import numbers, of_unknown, rows
+from graphwright.capture.containers.tables import index_of
 from graphwright.capture.flow.deciding import both, either, recorder_of
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.python.comprehensions import listed
@@ -180,7 +181,9 @@ def opened(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
 
     An iterator that gets a name may be gone over in parts, and once: it is Python's own, of the items of the example.
     """
-    if function is not range and _is_named(recorder):
+    if function is range:
+        args = tuple([index_of(arg) if type(arg) is TensorProxy else arg for arg in args])
+    elif _is_named(recorder):
         return NotImplemented
     for arg in args:
         if recorder_of(arg) is not None or iterable_of(arg) is not None:
