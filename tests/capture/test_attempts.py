@@ -53,7 +53,7 @@ def assert_same(program: Any, captured: Any, run: Any, x: torch.Tensor) -> None:
     assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("example", [0, 1], ids=["raises", "does not raise"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: getattr(p, "__name__", "module"))
 def test_every_way_equals_eager(program: Any, example: int, tmp_path: Path) -> None:

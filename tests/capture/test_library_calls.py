@@ -341,6 +341,7 @@ def test_nobody_else_pays_for_einops() -> None:
     assert calls() < 10
 
 
+@pytest.mark.slow
 def test_a_capture_does_not_import_einops() -> None:
     code = "import sys, torch, graphwright; graphwright.trace(torch.nn.ReLU(), (torch.ones(1),))"
     subprocess.run([sys.executable, "-c", f"{code}; assert 'einops' not in sys.modules"], check=True)

@@ -84,6 +84,7 @@ def test_names_of_kernels_are_any_texts(file: Path) -> None:
     assert len(Decisions(file.parent).known) == 2
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing_behind(file: Path) -> None:
     script = f"""
 import pathlib, resource, signal

@@ -145,7 +145,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("kernel", list(KERNELS))
 @pytest.mark.parametrize("name", list(LAYERS))
 def test_each_kernel_computes_the_layer(name: str, kernel: str, prefer: Callable[..., None]) -> None:
@@ -228,6 +228,7 @@ GATES: dict[str, tuple[Callable[[Any, Tensor], Tensor], bool]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", GATES)
 @pytest.mark.parametrize("kernel", ["addmm", "oneDNN", "torch"])
 def test_layers_with_activations_are_one(name: str, kernel: str, prefer: Callable[..., None]) -> None:
@@ -248,6 +249,7 @@ def test_numbers_that_come_of_sizes_are_literals(prefer: Callable[..., None]) ->
     assert "size(" not in code and "(2, 5, 2, 4)" in code and "dropout" not in code
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "forward",
     [
@@ -793,6 +795,7 @@ class Attends(nn.Module):
         return (scores @ self.value(x)).to(self.query.weight.dtype)
 
 
+@pytest.mark.slow
 @needs_onnxruntime
 def test_limits_of_numbers_split_no_region(prefer: Callable[..., None]) -> None:
     prefer("onnxruntime")

@@ -385,6 +385,7 @@ def _scaled(x: Tensor, kind: str, n: int = 3, options: Any = None) -> Tensor:
     return x * n if kind == "plain" else x
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("args", "message"),
     [

@@ -44,6 +44,7 @@ def test_an_object_in_the_result_holds_what_the_model_gives() -> None:
     assert given["first"] is given["again"]
 
 
+@pytest.mark.slow
 def test_classes_of_containers_that_torch_s_pytrees_do_not_know() -> None:
     wanted, given = _given(lambda x: Row([x + 1, x * 2]), (torch.randn(3),), (torch.randn(5),))
     assert type(given) is Row and all(map(torch.equal, given, wanted))
@@ -100,6 +101,7 @@ def test_what_is_written_to_a_list_or_dict_of_the_caller_is_refused() -> None:
             export(function, (torch.ones(3), rows))
 
 
+@pytest.mark.slow
 def test_a_decoder_step_with_its_cache() -> None:
     class Decoder(nn.Module):
         def __init__(self) -> None:

@@ -60,7 +60,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer(name: str) -> None:
     """Weights are integers in the model, and the result is that of the layer."""
@@ -91,7 +91,7 @@ def test_values(dtype: torch.dtype) -> None:
         assert program.report.operators["QuantizeLinear"] == 1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("rows", [(3,), (2, 3), ()], ids=str)
 @pytest.mark.parametrize("bias", [True, False])
 def test_linear_layers_of_integers_are_products_of_rows(rows: tuple[int, ...], bias: bool) -> None:

@@ -80,12 +80,13 @@ STAY: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("program", "count"), CERTAIN)
 def test_what_changes_nothing_goes(program: Any, count: int) -> None:
     check_pass(RemoveNoOps(), program, [X, X.t()], count)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", STAY)
 def test_what_changes_something_stays(program: Any) -> None:
     if isinstance(program, nn.Module) and hasattr(program, "a"):

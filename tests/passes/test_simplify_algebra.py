@@ -153,6 +153,7 @@ INEXACT: list[Any] = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("program", "code", "count"), INEXACT)
 def test_on_request_what_rounds_otherwise(program: Any, code: Any, count: int) -> None:
     x = torch.linspace(0.5, 3.0, 6)

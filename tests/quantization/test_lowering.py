@@ -293,7 +293,7 @@ OTHER_SIZES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[tupl
 
 
 @needs_onednn
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kernel", [INT8, "integers", "MKL, float weight"])
 @pytest.mark.parametrize("name", OTHER_SIZES)
 def test_kernels_run_at_other_sizes(name: str, kernel: str, prefer: Callable[..., None]) -> None:
@@ -391,6 +391,7 @@ def again(m: Any, x: Tensor) -> Tensor:
     return total + first
 
 
+@pytest.mark.sampled(2)
 @needs_onednn
 @pytest.mark.parametrize("name", SUMS)
 def test_sum_is_written_into_what_nobody_reads(name: str, prefer: Callable[..., None]) -> None:

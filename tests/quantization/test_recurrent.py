@@ -106,7 +106,7 @@ def reference(model: nn.Module, config: QConfig | QConfigMapping, *args: Tensor)
     return graphwright.quantize(model.eval(), config, args=args, engine=None)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_with_weights_of_integers(name: str, config: str) -> None:
@@ -151,7 +151,7 @@ def test_cells(kind: Any) -> None:
 
 
 @needs_onednn
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kernel", ["integers", "float weight"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_kernels(name: str, kernel: str, prefer: Callable[..., None]) -> None:

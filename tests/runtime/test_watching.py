@@ -159,3 +159,50 @@ def test_where_looks_are_in_vain_they_become_rare() -> None:
         if not watch.holds():
             watch.keep(watch.look())
     assert watch.holds() or watching._found is None
+
+
+class Counting(nn.Module):
+    """Writes to the table in which what it takes for granted is, and to another one's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.mode, self.inner = 0, "scaled", nn.Sequential(Inner())
+        self.inner.steps = 0  # type: ignore[assignment]
+        self.inner.kind = "shifted"  # type: ignore[assignment]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.inner.steps += 1  # type: ignore[operator]
+        x = self.inner(x) * (2 if self.mode == "scaled" else 3)
+        return x + self.calls if self.inner.kind == "shifted" else x
+
+
+def _other_mode(module: Any) -> None:
+    module.mode = "plain"
+
+
+def _other_kind(module: Any) -> None:
+    module.inner.kind = "plain"
+
+
+def _other_forward(module: Any) -> None:
+    module.inner.forward = lambda x: x
+
+
+def _other_child(module: Any) -> None:
+    module.inner[0] = Other()
+
+
+def _hook(module: Any) -> None:
+    module.inner[0].register_forward_hook(lambda module, args, result: result + 100)
+
+
+@pytest.mark.parametrize("change", [_other_mode, _other_kind, _other_forward, _other_child, _hook])
+def test_what_counts_beside_what_the_program_writes(change: Callable[[Any], None]) -> None:
+    module = Counting()
+    gm = graphwright.trace(module, X)
+    for _ in range(3):
+        torch.testing.assert_close(gm(X), module(X), rtol=0, atol=0)
+    change(gm)
+    with pytest.raises(GuardError):
+        gm(X)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import collections
 import functools
+import itertools
 import operator
 import types
 import weakref
@@ -165,6 +166,18 @@ _NO_METHODS = frozenset({"__annotate__", "__annotate_func__", "__class__"})  # w
 def _attributes_of(owner: Any) -> Any:
     if isinstance(owner, type):  # Python itself adds others
         return {name: value for name, value in vars(owner).items() if not name.startswith("__")}
+    return _all_attributes_of(owner)
+
+
+def _lacks(owner: Any, names: set[str]) -> bool:
+    """Tell whether something has none of some attributes, or keys, of its own."""
+    table = vars(owner) if isinstance(owner, type) else _all_attributes_of(owner)
+    if names.isdisjoint(table) if len(table) < len(names) else not any(map(table.__contains__, names)):
+        return True
+    return names.isdisjoint(_attributes_of(owner))
+
+
+def _all_attributes_of(owner: Any) -> Any:
     return owner if type(owner) is dict else attributes_of(owner) if slots_of(type(owner)) else state_of(owner)
 
 
@@ -323,7 +336,12 @@ class Outside:
     def __init__(self, found: Iterable[Found] = (), what: Iterable[str] | None = None) -> None:
         self.found = tuple(found)
         plain = [each for each in self.found if each.is_one()]
-        self._rest = [each for each in self.found if not each.is_one()]
+        lacking: dict[int, tuple[Any, set[str]]] = {}
+        for each in self.found:
+            if each.value is ABSENT:
+                lacking.setdefault(id(each.owner), (each.owner, set()))[1].add(each.name)
+        self._lacking = [*lacking.values()]
+        self._rest = [each for each in self.found if not (each.is_one() or each.value is ABSENT)]
         self._plain = tuple(map(list, zip(*[(each.owner, each.name, each.value) for each in plain], strict=True)))
         self.what = tuple(map(str, self.found) if what is None else what)  # what was found, for people
 
@@ -334,6 +352,8 @@ class Outside:
             owners, names, values = self._plain
             if not all(map(operator.is_, map(dict.get, owners, names), values)):
                 looked_at = self.found
+        if not all(itertools.starmap(_lacks, self._lacking)):
+            looked_at = self.found
         return next((found for found in looked_at if not found.is_there()), None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Outside:

@@ -88,20 +88,38 @@ class Watch:
 
     def holds(self) -> bool:
         """Tell whether nothing has become another since `keep`; where that is not known, no."""
-        if (
-            self.versions is None
-            or [*map(_version_of, self._tables)] != self.versions
-            or any(self._idle)
+        if self.versions is None or [*map(_version_of, self._tables)] != self.versions or not self._all_else_holds():
+            return False
+        if self._looks:
+            self._looks = 0
+        return True
+
+    def written(self) -> tuple[list[dict[Any, Any]], list[int]] | None:
+        """The tables that were written to since `keep`, and what to keep; None where that, or all else, is not known.
+
+        >>> module = nn.ReLU()
+        >>> watch = Watch([Watched(tables=[module.__dict__, module._buffers])])
+        >>> watch.keep(watch.look())
+        >>> module.inplace = True
+        >>> found = watch.written()
+        >>> found is None or (len(found[0]) == 1 and found[0][0] is vars(module))
+        True
+        """
+        if self.versions is None:
+            return None
+        versions = [*map(_version_of, self._tables)]
+        pairs = zip(self._tables, versions, self.versions, strict=True)
+        return ([table for table, now, then in pairs if now != then], versions) if self._all_else_holds() else None
+
+    def _all_else_holds(self) -> bool:
+        return not (
+            any(self._idle)
             or any(self._empty)
             or [*map(type, self._modules)] != self._kinds
             or [*map(_FORWARD, self._classes)] != self._forwards
             or (self._lacking and any(map(hasattr, *self._lacking)))
             or not all(map(_IS, map(getattr, self._owners, self._names), self._values))
-        ):
-            return False
-        if self._looks:
-            self._looks = 0
-        return True
+        )
 
     def includes(self, tables: Iterable[dict[Any, Any]]) -> bool:
         """Tell whether a write to any of these tables is noticed."""

@@ -199,6 +199,7 @@ def test_a_script_that_trains() -> None:
     assert float((expected - given).detach().abs().max()) < 0.02 * float(expected.abs().max())
 
 
+@pytest.mark.slow
 def test_a_script_for_words() -> None:
     names = run(DYNAMIC)
     quantized, example = names["quantized_model"], names["example_inputs"]

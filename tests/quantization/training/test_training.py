@@ -102,7 +102,7 @@ CONFIGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("learn_scales", [False, True], ids=["average", "learned"])
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("kind", [Residual, Functional, Twice])

@@ -4,6 +4,8 @@ It is noted, put back, and written where the captured program has to do it. Read
 branch_state.py.
 
     keeping.py          attributes that a program keeps from one call to the next
+    start_values.py     the values that a call starts with
+    first_calls.py      what a first call leaves together, which decides what later ones do
     unwritten.py        what has changed and is not written yet, and writing it where the program ends
     kept_kinds.py       kinds of what it keeps: before a call and after one they must go together
     kept_apart.py       which places of what it keeps hold one container, where that makes a difference
@@ -17,8 +19,7 @@ branch_state.py.
     watched_tables.py   the tables of a module, which tell what is read of them
     class_uses.py       what the class of a module does with its own attributes
     asked_modules.py    of which class modules are, and whether two are one, where a program asks
-    object_reads.py     plain values in objects that modules hold
-    tags.py             attributes that tensors of the modules have of their own
+    object_reads.py     plain values in objects that modules hold, and attributes of their tensors
     branch_state.py     what sides of a branch and iterations of a loop may change
     watched_values.py   what values lead to that the program may change, and how it was
     reach.py            where a value leads, and how what cannot be put back is seen to have changed
@@ -26,5 +27,4 @@ branch_state.py.
     writes.py           writes in place, and the numbers that were read before them
     contents_before.py  what containers and objects held at one moment
     hook_effects.py     what the user's forward hooks change
-    unread_items.py     items of lists that nothing reads, removed
 """

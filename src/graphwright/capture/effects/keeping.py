@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import enum
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FrameType
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from graphwright.capture.effects.first_calls import may_decide
 from graphwright.capture.effects.held_tables import (
     FIX_OPTIMIZER,
     Field,
@@ -41,13 +41,10 @@ from graphwright.capture.effects.kept_items import KeptItems
 from graphwright.capture.effects.kept_kinds import (
     ATTRIBUTE,
     PLAIN,
-    Choice,
     Grows,
-    Unreadable,
     adds_to,
     has_a_kind,
     is_cache,
-    is_readable,
     may_be_kept,
 )
 from graphwright.capture.effects.kept_tables import (
@@ -62,25 +59,25 @@ from graphwright.capture.effects.kept_tables import (
     why_gone,
 )
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
+from graphwright.capture.effects.start_values import StartValues
 from graphwright.capture.effects.unwritten import write_unwritten
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.proxies.growing import is_growing
-from graphwright.capture.proxies.objects import is_plain_kind, is_plain_object
+from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.regions import Writing, made_once
-from graphwright.capture.state.symbols import NUMBERS, as_number, symbol_of
+from graphwright.capture.state.regions import Writing
+from graphwright.capture.state.symbols import NUMBERS, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import read_variable, set_attribute, write_attribute, write_variable
-from graphwright.runtime import MODULE_TABLES, attributes_of, new_object
+from graphwright.runtime import MODULE_TABLES, attributes_of
 from graphwright.source import place_of_write
 from graphwright.values import (
     MIXED,
-    ConstantKind,
     Kind,
     NumberKind,
     OptionalKind,
@@ -90,7 +87,6 @@ from graphwright.values import (
     join,
     kind_of,
     leaves,
-    made,
 )
 
 if TYPE_CHECKING:
@@ -122,13 +118,13 @@ class Keeping:
     ) -> None:
         self._recorder, self.changes_of_inputs = recorder, changes_of_inputs
         self._live: dict[Any, Any] = recorder.plan.kept
-        self._items = KeptItems(recorder, kept_container, self._kind, self._item_of_growing)
+        self._starts = StartValues(recorder, self._read)
+        self._items = KeptItems(recorder, kept_container, self._kind, self._starts.item_of_growing)
         self._tables: list[Table] = []
         self._of_variables: dict[int, Table] = {}  # those of them that are outside of all modules, by id
         self._containers: list[Table] = []  # those of them that may get longer or shorter
         self._of_module: dict[int, list[Table]] = {}
         self._by_path = ByPath()
-        self._optionals: dict[str, TensorProxy] = {}  # by the name of the attribute
         self._objects: dict[int, list[Table]] = {}  # the tables of containers, objects and what is in them, by id
         self._started_of: dict[int, Any] = {}  # the live containers, by the ids of those in whose place they are
         self._kind_of_module: type = nn.Module
@@ -137,8 +133,11 @@ class Keeping:
         self._depth = 0  # how far inside of each other the objects are that are being watched
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
         self._missing = MadeWhereMissing(recorder, self._read)
+        self._written: dict[Place, tuple[Any, Any, Kind]] = {}  # what this run is the first to write
+        self._ends: dict[Place, tuple[Table, Hashable]] = {}  # where the run leaves what is live at first
         self._apart = KeptApart(recorder, self._read)
         try:
+            self._starts.first.ask()
             if shells is not None:
                 shells.each(self._watch_module)
             self._apart.check(self._tables)
@@ -229,6 +228,7 @@ class Keeping:
             self._live[place] = Grows(SequenceKind(None, set), is_assumed=True)
         if self._live.get(place, PLAIN) is not PLAIN:
             started = self._started(place, table.name(key), value)
+            self._ends[place] = table, key
             if type(value) in _SHARED:
                 self._started_of[id(value)] = started
             table.before[key] = value = started
@@ -282,83 +282,11 @@ class Keeping:
 
     def _started(self, place: Place, name: str, value: Any) -> Any:
         """The value that a call starts with."""
-        kind, make = self._live[place], made_once(lambda: self._read(place))
-        if isinstance(kind, Grows):
-            is_none = value is None and self._starts_with(None, make, value, place)
-            return None if is_none else self._items.start(place, name, value, make)
-        has_to_fork = ("attribute", place) in self._recorder.plan.ways
-        if isinstance(kind, OptionalKind) and (has_to_fork or not isinstance(kind.item, TensorKind)):
-            if self._starts_with(None, make, value, place):
-                return None
-            kind = kind.item
-        if kind is MIXED:
-            return Unreadable(name)
-        if isinstance(kind, Choice):
-            return self._chosen(kind, make, value, place)
-        return self._value(kind, make, value, place)
-
-    def _chosen(self, kind: Choice, make: Callable[[], Node], value: Any, place: Place) -> Any:
-        """Have the program fork into the calls that start with each of some values; the last is checked for."""
-        *others, last = kind.values
-        for choice in others:
-            if self._starts_with(choice, make, value, place):
-                return choice
-        self._starts_with(last, make, last, place, is_only=True)
-        return last
-
-    def _item_of_growing(self, kind: Kind, node: Node, name: str) -> Any:
-        """The value of a node that reads an item of a growing list or dict, where it is read."""
-        return self._value(kind, lambda: node, None, (name, ())) if is_readable(kind) else Unreadable(name)
-
-    def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Place) -> Any:
-        recorder = self._recorder
-        if may_be_none := isinstance(kind, OptionalKind):
-            kind = kind.item
-        if isinstance(kind, TensorKind):
-            is_tensor = isinstance(value, torch.Tensor)
-            example = recorder.example(value) if is_tensor else recorder.examples.like(kind.example)
-            proxy = TensorProxy.make(recorder, example, None, make)
-            if may_be_none:
-                proxy.optional = "attribute", place
-                proxy.is_none = value is None
-                recorder.questions.optionals.note()
-                self._optionals[place[0].rpartition(".")[2]] = proxy
-            return proxy
-        if isinstance(kind, NumberKind):
-            hint = kind.kind(value) if type(value) in _NUMBERS else kind.hint
-            return as_number(recorder.numbers.input_symbol(make(), hint))
-        if isinstance(kind, RecordKind):
-            items = {}
-            for key, item in kind.items.items():
-                own = held_by(value).get(key) if type(value) is kind.kind else None
-                if is_readable(item):
-                    items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
-                else:
-                    items[key] = Unreadable(f"{place[0]}[{key!r}]")
-            if is_plain_kind(kind.kind):
-                return new_object(kind.kind, **items)
-            return made(kind.kind, items)
-        assert isinstance(kind, ConstantKind)
-        return kind.value
-
-    def _starts_with(
-        self, choice: Any, make: Callable[[], Node], value: Any, place: Place, is_only: bool = False
-    ) -> bool:
-        """Have the program fork into the calls that start with a value and those that do not; or check for it."""
-        recorder = self._recorder
-        question = ("attribute", place) if choice is None else ("attribute", place, choice)
-        compare: Any = operator.is_ if choice is None or isinstance(choice, enum.Enum) else operator.eq
-        name = "is_none" if choice is None else "is_it"
-        node = recorder.node("call_function", compare, (make(), choice), {}, name)
-        symbol = recorder.numbers.input_symbol(node, value is choice or value == choice)
-        is_guarded = recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start()
-        if is_only or is_guarded:
-            when = "before the first call: capture the model after it" if value is None else "anew"
-            where = f"{'.'.join(map(str, (place[0], *place[1])))} is {choice!r} {when}"
-            return bool(recorder.questions.guards.guard(symbol, where))
-        answer = recorder.questions.forking.fork(symbol, question)
-        recorder.questions.forking.forks[-1].site = None  # no line of the program asks
-        return answer
+        kind, starts = self._live[place], self._starts
+        if not isinstance(kind, Grows):
+            return starts.value(place, name, kind, value)
+        is_none = value is None and starts.starts_with(None, value, place)
+        return None if is_none else self._items.start(place, name, value, starts.reading(place))
 
     def _read(self, place: Place) -> Node:
         """Read an attribute: before the program's branches, for none of them writes it."""
@@ -383,25 +311,15 @@ class Keeping:
         variables, name = self._outside[path]
         return variables.shown(name)
 
-    def _item(self, make: Callable[[], Node], key: Hashable, is_attribute: bool = False) -> Callable[[], Node]:
-        """Read an item of a container, or an attribute of an object, in the graph where that is read."""
-        read: Any = getattr if is_attribute else operator.getitem
-
-        def item() -> Node:
-            owner = make()
-            return owner.graph.create_node("call_function", read, (owner, key), {}, "kept")
-
-        return made_once(item)
-
     @property
     def names_of_optionals(self) -> frozenset[str]:
         """The names of the attributes that may be None: what mentions them may ask."""
-        return frozenset(self._optionals)
+        return frozenset(self._starts.optionals)
 
     def code_entered(self, frame: FrameType) -> None:
         """Have code converted that mentions an attribute which may be None."""
-        for name in self._optionals.keys() & {*frame.f_code.co_names, *map(str, frame.f_code.co_consts)}:
-            self._recorder.questions.optionals.attribute_may_be_none(self._optionals[name], frame)
+        for name in self._starts.optionals.keys() & {*frame.f_code.co_names, *map(str, frame.f_code.co_consts)}:
+            self._recorder.questions.optionals.attribute_may_be_none(self._starts.optionals[name], frame)
 
     def may_have_run_keys(self) -> bool:
         """Tell whether there is a dict that may have keys which only a run knows."""
@@ -434,7 +352,8 @@ class Keeping:
 
     def learn(self) -> None:
         """Have the capture start again if the program has changed what it was not expected to."""
-        changed, made = self._items.learn(), []
+        changed, plan = self._items.learn(), self._recorder.plan
+        made: list[tuple[Table, Any, Any]] = []
         for table in touched(self._tables):
             if table.has_other_order():
                 self._refuse(table, "", f"changes the order of the keys of {table.owner}", "make a new dict each time")
@@ -465,12 +384,17 @@ class Keeping:
                     else:
                         made.append((table, key, now))
                     continue
-                known = self._live.get(place) or self._kind_before(before, now)
-                kind = self._items.joined(known, now)
-                if place not in self._live or kind is not known:
-                    self._live[place] = kind
+                if place not in self._live:
+                    self._become_live(place, before, now)
                     changed = True
+                    continue
+                known = self._live[place]
+                self._live[place] = self._items.joined(known, now)
+                changed |= self._live[place] is not known
         has_met = bool(touched(self._tables) or self._recorder.told_apart) and self._apart.learn(self._tables)
+        self._starts.first.learn(self._written, has_ended=True)
+        ends = {place: held_by(table.now).get(key) for place, (table, key) in self._ends.items() if plan.at_first}
+        changed |= self._starts.first.learn_ends(ends, self._items.joined)
         if self._missing.learn(made, self._live, self._kind) or changed or has_met:
             raise Restart("the program writes attributes")
 
@@ -480,8 +404,15 @@ class Keeping:
         if before is ABSENT or place in self._live:
             return False
         self._recorder.plan.before_class[place] = before
-        self._live[place] = self._items.joined(self._kind_before(before, value), value)
+        self._become_live(place, before, value)
         return True
+
+    def _become_live(self, place: Place, before: Any, now: Any) -> None:
+        """Have an attribute be state from the next pass on, which this run is the first to write."""
+        is_filled = bool(self._recorder.plan.is_set_together) and may_decide(before, now)
+        self._live[place] = self._items.joined(self._kind_before(None if is_filled else before, now), now)
+        if place[0] not in self._outside:
+            self._written[place] = before, now, self._kind(now)
 
     def learn_hooks(self) -> None:
         """Keep the hooks that this run leaves on modules for the runs that find what it has made; refuse others."""
@@ -564,6 +495,7 @@ class Keeping:
         self._recorder.tensors.read(now for *_, now in self.unwritten())  # what is written later, too
         found = [*self.unwritten(tables)]
         if [each for each in found if each[1] not in each[0].before and self._comes_before_class(*each)]:
+            self._starts.first.learn(self._written)
             raise self._recorder.questions.restart(Restart("the program writes what its class has"))
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder
@@ -630,6 +562,7 @@ class Keeping:
             self._live[place] = self._items.joined(known, value)
             has_changed = self._live[place] is not known
         if has_changed:
+            self._starts.first.learn(self._written)
             raise self._recorder.questions.restart(Restart("the program makes an attribute where it is missing"))
 
     def _argument(self, table: Table, key: Hashable, value: Any) -> Any:
@@ -639,7 +572,7 @@ class Keeping:
             self._refuse(table, key, what, "keep tensors, numbers, or tuples, lists, dicts and dataclasses of them")
             return None
         argument = self._recorder.argument(value)
-        if isinstance(value, torch.Size):
+        if isinstance(value, torch.Size) and not isinstance(argument, Node):
             return self._recorder.node("call_function", torch.Size, (argument,), {}, "size")
         return argument
 

@@ -17,6 +17,7 @@ from graphwright.capture.state.symbols import symbol_of
 from graphwright.errors import CaptureError
 from graphwright.values import (
     MIXED,
+    UNKNOWN,
     ConstantKind,
     Kind,
     NumberKind,
@@ -72,6 +73,25 @@ def joined(one: Kind, other: Kind) -> Kind:
 
 
 _MIXED_OR_NONE = OptionalKind(MIXED)
+
+
+def as_left(kind: Kind, left: Kind) -> Kind:
+    """The kind of an attribute, with the examples of what a call has left in it.
+
+    >>> as_left(NumberKind(int, 0), NumberKind(int, 7)).hint
+    7
+    """
+    left = left.item if isinstance(left, OptionalKind) else left
+    if isinstance(kind, OptionalKind):
+        return OptionalKind(as_left(kind.item, left))
+    if isinstance(kind, TensorKind) and isinstance(left, TensorKind):
+        return dataclasses.replace(kind, example=left.example)
+    if isinstance(kind, NumberKind) and isinstance(left, NumberKind):
+        return NumberKind(kind.kind, left.hint if left.hint is UNKNOWN else kind.kind(left.hint))
+    if isinstance(kind, RecordKind) and isinstance(left, RecordKind) and kind.items.keys() == left.items.keys():
+        items = {key: as_left(item, left.items[key]) for key, item in kind.items.items()}
+        return dataclasses.replace(kind, items=items)
+    return kind
 
 
 def _choices(kind: Kind) -> tuple[Any, ...]:

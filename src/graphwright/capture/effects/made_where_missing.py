@@ -50,16 +50,20 @@ class MadeWhereMissing:
     def learn(self, made: list[tuple[Table, Any, Any]], live: dict[Any, Any], kind_of: Callable[[Any], Kind]) -> bool:
         """Have attributes be state that this run has made, if the program asked for one of them before, or of others.
 
-        Those that it does not ask for are there where the others are. What one run makes, one call has made. Tell
-        whether there are any.
+        Those that it does not ask for are there where the others are, or what a first call sets beside them. What one
+        run makes, one call has made. Tell whether there are any.
         """
         asked = {table.place(key) for table, key, now in made if self._is_asked(table, key, now, kind_of)}
         numbers = {number for number in self._known.values() if number is not None}
-        if not (asked or numbers):
+        plan = self._recorder.plan
+        sets_others = plan.is_set_together or any(before is None for before in plan.at_first.values())
+        if not (asked or numbers or sets_others):
             return False
         count = len(self._known)
         for table, key, now in made:
             place = table.place(key)
+            if not (asked or numbers or _is_of_module(table)):
+                continue  # nothing stands for it in an object before that
             if place in asked or (_can_be_asked(table, key) and not isinstance(now, nn.Module | nn.Parameter)):
                 live[place] = kind_of(now)
                 self._known[place] = len(numbers) if place in asked else None

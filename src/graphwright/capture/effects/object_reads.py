@@ -1,7 +1,8 @@
 """Plain values in objects that modules hold: those that a program may read are taken for granted.
 
 Nothing tells when a program reads an attribute of an object of the user's. So what counts is which names the functions
-mention that a call may reach: `forward`, what it names, and so on.
+mention that a call may reach: `forward`, what it names, and so on. The same goes for tags, the attributes that tensors
+of modules have of their own, as `weight.is_frozen = True` makes them: these may not be written.
 """
 
 from __future__ import annotations
@@ -9,16 +10,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from graphwright.capture.effects.class_uses import methods_of, wrapped_in
 from graphwright.capture.effects.held_tables import held_by, is_state
-from graphwright.runtime import attributes_of, class_name, inside_of, is_atom, is_plain_container, spelled
+from graphwright.errors import CaptureError
+from graphwright.runtime import attributes_of, class_name, inside_of, is_atom, is_plain_container, spelled, state_of
 from graphwright.source import is_foreign_class, names_in, texts_in
 
+if TYPE_CHECKING:
+    from graphwright.capture.state.ledger import Ledger
+
+_MISSING: Any = object()
 _DEPTH = 3
 _MOST = 64  # items of a container
 _NOT_CALLED = frozenset({
@@ -222,3 +228,51 @@ _FOREIGN = ("torch", "graphwright", "builtins")
 
 def _is_foreign(function: FunctionType) -> bool:
     return str(function.__module__).partition(".")[0] in _FOREIGN
+
+
+# ---- tags of tensors
+
+
+class Tags:
+    """The tags that tensors had before the program ran; each tensor comes with its module's path and its name there."""
+
+    def __init__(self, tensors: Iterable[tuple[str, str, torch.Tensor]]) -> None:
+        self._before = [(path, name, tensor, dict(state_of(tensor))) for path, name, tensor in tensors]
+
+    def refuse_written(self, names: frozenset[str], at: str) -> None:
+        """Raise CaptureError where the program has changed a tag of which it mentions the name."""
+        for path, name, tensor, before in self._before:
+            for tag in _changed(tensor, before, names):
+                of = ".".join(filter(None, ("self", path, name)))
+                raise CaptureError(
+                    f"the program writes {tag!r} of {of}, which is a tensor of its modules",
+                    at=at,
+                    fix=f"keep it in an attribute of the module: self.{tag}",
+                )
+
+    def put_back(self, names: frozenset[str]) -> None:
+        """Give the tensors the tags that they had, those aside of which the program mentions no name."""
+        for *_, tensor, before in self._before:
+            for tag in _changed(tensor, before, names):
+                if tag in before:
+                    state_of(tensor)[tag] = before[tag]
+                else:
+                    del state_of(tensor)[tag]
+
+    def take(self, ledger: Ledger, names: frozenset[str], looked_for: frozenset[str]) -> None:
+        """Take for granted the tags that the program may read, and that those are missing which it may look for."""
+        for path, name, tensor, before in self._before:
+            plain = [
+                tag for tag in before if tag in names and (is_atom(before[tag]) or is_plain_container(before[tag]))
+            ]
+            lacks = sorted(tag for tag in looked_for - before.keys() if not hasattr(type(tensor), tag))
+            if plain or lacks:
+                tags = {tag: spelled(before[tag]) for tag in plain}
+                ledger.module(path).setdefault("tags", {})[name] = {"has": tags, "lacks": lacks}
+
+
+def _changed(tensor: torch.Tensor, before: dict[str, Any], names: frozenset[str]) -> list[str]:
+    now = state_of(tensor)
+    if not now and not before:
+        return []
+    return [tag for tag in (before | now) if tag in names and now.get(tag, _MISSING) is not before.get(tag, _MISSING)]

@@ -19,6 +19,7 @@ all. Read branches.py first, then loops.py and loop_regions.py.
     kept_values.py      what variables hold where an error leaves a `try`
     caught_errors.py    the error that a handler gets, where only a run knows it
     shared_ends.py      what both ways of a fork do in the end, once, after it
+    unread_items.py     what a capture made and nothing reads, removed
     swallowing.py       contexts that may swallow an error, of which a graph cannot know
     nearest.py          reads on a way that the example does not take, with numbers that may be too large
 """

@@ -153,7 +153,8 @@ class Refusals:
                 return plan.convert(codes)
         forks = questions.forking.forks
         if not forks:
-            return error
+            is_refused = isinstance(error, Refusal | CaptureError)
+            return (plan.set_together("the program is refused") if is_refused else None) or error
         for fork in reversed(forks):
             if not fork.is_data:
                 return plan.change(fork.place, "guard", f"a path raises {type(error).__name__}")

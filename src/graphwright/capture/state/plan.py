@@ -22,6 +22,7 @@ from graphwright.capture.state.obstacles import Obstacles
 from graphwright.errors import CaptureError
 from graphwright.runtime import CaptureFacts, ReportEntry
 from graphwright.source import qualname_of
+from graphwright.values import OptionalKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -104,6 +105,11 @@ class Plan:
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     leaves_copies: bool = False  # whether a call of a module that is a copy of another may stay one node
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
+    left: dict[Any, Any] = dataclasses.field(default_factory=dict)  # the kinds of what first calls have left in them
+    groups: dict[Any, int] = dataclasses.field(default_factory=dict)  # by place, which one has
+    groups_known: int = 0  # how many of these there are of runs that came to their end
+    at_first: dict[Any, Any] = dataclasses.field(default_factory=dict)  # those that are None, [] or False before that
+    is_set_together: bool | None = None  # whether calls find all or nothing of what one has left; None: not tried
     before_class: dict[Any, Any] = dataclasses.field(
         default_factory=dict
     )  # those that objects come to have in the place of a value of their class, and that value
@@ -195,10 +201,20 @@ class Plan:
         if self.ways.get(place) == way:
             at = _line(*place[:2]) if place and place[0] != "attribute" else None
             raise CaptureError(f"this cannot be captured: {why}", at=at, fix="write the program so that this is not so")
+        if way == "guard" and (restart := self.set_together(why)) is not None:
+            return restart
         self.ways[place] = way
         self.has_rests = self.has_rests or way in ("wait", "fork")
         self.reasons[place] = why
         return Restart(f"{_WAYS[way]}: {why}", _line(*place[:2]) if place and place[0] != "attribute" else "")
+
+    def set_together(self, why: str) -> Restart | None:
+        """Have calls find all or nothing of what a first one sets, if that was not tried yet."""
+        if not self.at_first or self.is_set_together is not None:
+            return None
+        self.is_set_together = True
+        self.kept |= {place: OptionalKind(self.left[place]) for place, before in self.at_first.items() if before == []}
+        return Restart(f"what a first call sets is there in all others: {why}")
 
     def wait(self, place: Place, why: str) -> Restart:
         """Have the sides of a branch joined where its function ends, with what comes before that on both of them."""

@@ -18,10 +18,10 @@ from graphwright.capture.conversion.conversion import is_converted
 from graphwright.capture.effects.contents_before import LayersBefore
 from graphwright.capture.effects.hook_effects import HookEffects, hooks_of
 from graphwright.capture.effects.keeping import Keeping
-from graphwright.capture.effects.tags import Tags
-from graphwright.capture.effects.unread_items import drop_unread_carried, drop_unread_items
+from graphwright.capture.effects.object_reads import Tags
 from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.flow.shared_ends import forget_tensors, share_ends
+from graphwright.capture.flow.unread_items import drop_unread_carried, drop_unread_items
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.library_calls import watch_libraries
 from graphwright.capture.outside.named import is_foreign_definition

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Mapping, Set
@@ -53,7 +54,7 @@ class Bound:
 
     __slots__ = (
         "_closed", "_containers", "_contents", "_filled", "_found", "_idle", "_is_plain",
-        "_keyed", "_keys", "_lacking", "_names", "_now", "_of_tensors", "_own", "_slots", "_spelled",
+        "_keyed", "_keys", "_lacking", "_names", "_now", "_of_tensors", "_own", "_rows", "_slots", "_spelled",
         "_tables", "_then", "_typed", "_types", "_values", "_watch", "_with_tensors", "facts",
     )  # fmt: skip
 
@@ -101,6 +102,7 @@ class Bound:
         others = self._closed, self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors
         self._is_plain = not any(others)
         self._keyed, self._names = [table for table, _ in self._keys], [names for _, names in self._keys]
+        self._rows: dict[int, _Row] | None = None  # all this by the id of the table, at first need
         self._watch = Watch([self.watched()])
 
     def _add_inside(self, module: nn.Module, path: str, reads: list[tuple[dict[str, Any], str]]) -> None:
@@ -219,11 +221,42 @@ class Bound:
     def holds(self) -> bool:
         """Tell whether all is as it was when this was made; what is not may still be as good."""
         if not self._watch.holds():
-            versions = self._watch.look()
-            if not self._tables_hold():
-                return False
-            self._watch.keep(versions)
+            written = self._watch.written()
+            if written is not None and all(map(self._table_holds, written[0])):
+                self._watch.keep(written[1])  # a program that writes to its modules has all the others left alone
+            else:
+                versions = self._watch.look()
+                if not self._tables_hold():
+                    return False
+                self._watch.keep(versions)
         return self.rest_holds()
+
+    def _table_holds(self, table: dict[str, Any]) -> bool:
+        """Tell whether one table has what counts of it."""
+        if self._rows is None:
+            self._rows = self._by_table()
+        row = self._rows[id(table)]
+        return (
+            (row.then is None or table == row.then)
+            and (row.names is None or list(table) == row.names)
+            and all(map(_IS, map(table.get, row.reads, repeat(ABSENT)), row.reads.values()))
+            and None not in map(table.get, row.filled)
+            and not (row.is_own and "forward" in table)
+        )
+
+    def _by_table(self) -> dict[int, _Row]:
+        rows: dict[int, _Row] = collections.defaultdict(_Row)
+        for table, then in zip(self._tables, self._then, strict=True):
+            rows[id(table)].then = then
+        for table, names in zip(self._keyed, self._names, strict=True):
+            rows[id(table)].names = names
+        for table, name, value in zip(*self._now[:2], self._values, strict=True) if self._values else ():
+            rows[id(table)].reads[name] = value
+        for table, name in zip(*self._filled[:2], strict=True) if len(self._filled) == 3 else ():
+            rows[id(table)].filled.append(name)
+        for table in self._own:
+            rows[id(table)].is_own = True
+        return rows
 
     def _tables_hold(self) -> bool:
         if self._tables != self._then or any(self._idle):
@@ -260,6 +293,17 @@ class Bound:
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
         return not any(inside_of(value).get(name, ABSENT) is not was for value, name, was in self._slots)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Row:
+    """What is looked at in one table: all of it, its names, and attributes that are the same, not None, not there."""
+
+    then: dict[str, Any] | None = None
+    names: list[str] | None = None
+    reads: dict[str, Any] = dataclasses.field(default_factory=dict)
+    filled: list[str] = dataclasses.field(default_factory=list)
+    is_own: bool = False
 
 
 class _OfModule(dict[str, Any]):

@@ -1,0 +1,148 @@
+"""The values with which a call starts in attributes that are state: live, or one of a few that decide what it does."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from graphwright.capture.effects.first_calls import FirstCalls
+from graphwright.capture.effects.held_tables import held_by
+from graphwright.capture.effects.kept_kinds import Choice, Unreadable, is_readable
+from graphwright.capture.proxies.objects import is_plain_kind
+from graphwright.capture.state.regions import made_once
+from graphwright.capture.state.symbols import as_number
+from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.ir import Node
+from graphwright.runtime import new_object
+from graphwright.values import MIXED, ConstantKind, Kind, NumberKind, OptionalKind, RecordKind, TensorKind, made
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
+    from graphwright.capture.state.protocol import TypedCapture
+
+_NUMBERS = (int, float, bool)
+
+
+class StartValues:
+    """Those of one run of a program. `read` gives the node that reads a place."""
+
+    def __init__(self, recorder: TypedCapture, read: Callable[[Place], Node]) -> None:
+        self._recorder, self._read = recorder, read
+        self._reads: dict[Place, Callable[[], Node]] = {}
+        self.optionals: dict[str, TensorProxy] = {}  # tensors that may be None, by the name of the attribute
+        self.first = FirstCalls(recorder.plan, self._starts_as_first)
+
+    def value(self, place: Place, name: str, kind: Kind, value: Any) -> Any:
+        """The value of a kind that a call starts with; the example has `value` there."""
+        if self.first.decides(place):
+            if self.first.finds(place, value):
+                return self._at_first(place)
+            if self._at_first(place) is False:
+                return True
+            kind = kind.item  # type: ignore[attr-defined]
+        left = self.first.kind(place, kind)
+        kind, value = (kind, value) if left is None else (left, None)
+        if kind is MIXED:
+            return Unreadable(name)
+        if isinstance(kind, Choice):
+            return self._chosen(kind, value, place)
+        return self._value(kind, self.reading(place), value, place)
+
+    def _at_first(self, place: Place) -> Any:
+        """What is in an attribute before a first call sets it: None, [] or False."""
+        value = self._recorder.plan.at_first.get(place)
+        return [] if type(value) is list else value
+
+    def _starts_as_first(self, place: Place, value: Any, answer: bool | None) -> bool:
+        return self.starts_with(self._at_first(place), value, place, answer=answer)
+
+    def reading(self, place: Place) -> Callable[[], Node]:
+        """Make the node that reads a place, once."""
+        return self._reads.setdefault(place, made_once(lambda: self._read(place)))
+
+    def _chosen(self, kind: Choice, value: Any, place: Place) -> Any:
+        """Have the program fork into the calls that start with each of some values; the last is checked for."""
+        *others, last = kind.values
+        for choice in others:
+            if self.starts_with(choice, value, place):
+                return choice
+        self.starts_with(last, last, place, is_only=True)
+        return last
+
+    def item_of_growing(self, kind: Kind, node: Node, name: str) -> Any:
+        """The value of a node that reads an item of a growing list or dict, where it is read."""
+        return self._value(kind, lambda: node, None, (name, ())) if is_readable(kind) else Unreadable(name)
+
+    def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Place) -> Any:
+        recorder = self._recorder
+        may_be_none = isinstance(kind, OptionalKind)
+        if isinstance(kind, OptionalKind):
+            kind = kind.item
+        if isinstance(kind, TensorKind):
+            is_tensor = isinstance(value, torch.Tensor)
+            example = recorder.example(value) if is_tensor else recorder.examples.like(kind.example)
+            proxy = TensorProxy.make(recorder, example, None, make)
+            if may_be_none:
+                proxy.optional = "attribute", place
+                proxy.is_none = value is None
+                recorder.questions.optionals.note()
+                self.optionals[place[0].rpartition(".")[2]] = proxy
+            return proxy
+        if isinstance(kind, NumberKind):
+            hint = kind.kind(value) if type(value) in _NUMBERS else kind.hint
+            return as_number(recorder.numbers.input_symbol(make(), hint))
+        if isinstance(kind, RecordKind):
+            items = {}
+            for key, item in kind.items.items():
+                own = held_by(value).get(key) if type(value) is kind.kind else None
+                if is_readable(item):
+                    items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
+                else:
+                    items[key] = Unreadable(f"{place[0]}[{key!r}]")
+            if is_plain_kind(kind.kind):
+                return new_object(kind.kind, **items)
+            return made(kind.kind, items)
+        assert isinstance(kind, ConstantKind)
+        return kind.value
+
+    def starts_with(
+        self, choice: Any, value: Any, place: Place, is_only: bool = False, answer: bool | None = None
+    ) -> bool:
+        """Have the program fork into the calls that start with a value and those that do not; or check for it.
+
+        With an `answer` it is checked for that: it is there with the others, or with them it is not.
+        """
+        recorder = self._recorder
+        is_unset = choice is None or choice is False or choice == []
+        question = ("attribute", place) if is_unset else ("attribute", place, choice)
+        compare: Any = operator.is_ if choice is None or isinstance(choice, enum.Enum) else operator.eq
+        name = "is_none" if choice is None else "is_first" if is_unset else "is_it"
+        if choice is False:
+            node = recorder.node("call_function", operator.not_, (self.reading(place)(),), {}, name=name)
+        else:
+            node = recorder.node("call_function", compare, (self.reading(place)(), choice), {}, name=name)
+        hint = (value is choice or value == choice) if answer is None else answer
+        symbol = recorder.numbers.input_symbol(node, hint)
+        is_guarded = recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start()
+        if is_only or is_guarded or answer is not None:
+            when = "before the first call: capture the model after it" if is_unset else "anew"
+            when = when if answer is None else "with the others"
+            where = f"{'.'.join(map(str, (place[0], *place[1])))} is {choice!r} {when}"
+            return bool(recorder.questions.guards.guard(symbol, where))
+        answer = recorder.questions.forking.fork(symbol, question)
+        recorder.questions.forking.forks[-1].site = None  # no line of the program asks
+        return answer
+
+    def _item(self, make: Callable[[], Node], key: Hashable, is_attribute: bool = False) -> Callable[[], Node]:
+        """Read an item of a container, or an attribute of an object, in the graph where that is read."""
+        read: Any = getattr if is_attribute else operator.getitem
+
+        def item() -> Node:
+            owner = make()
+            return owner.graph.create_node("call_function", read, (owner, key), {}, "kept")
+
+        return made_once(item)
