@@ -180,3 +180,16 @@ def test_pieces_of_one_loop_are_taken_by_another() -> None:
     for size in (4, 16, 22):
         inputs = torch.randn(3, size), torch.randn(3, size)
         assert torch.equal(gm(*inputs), windows(*inputs))
+
+
+def test_a_part_of_a_list_that_ends_where_only_a_run_knows() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        ends = []
+        for i in range(x.shape[0]):
+            if x[i].sum() > 0:
+                ends.append(i)
+        return x * sum(ends[: ends.index(2) + 1])
+
+    gm = trace(program, (torch.ones(4),))
+    for x in (torch.ones(5), torch.tensor([1.0, -1, 2, 3, 4]), torch.tensor([-1.0, -1, 2])):
+        assert torch.equal(gm(x), program(x))

@@ -224,6 +224,20 @@ def test_modules_that_a_program_replaces() -> None:
         torch.testing.assert_close(gm(X), twin(X))
 
 
+def puts_for_few(m: Any, x: Tensor) -> Any:
+    if x.shape[0] < 2:
+        m.a = nn.Tanh()
+    return m.a(x)
+
+
+def test_a_way_that_replaces_a_module_and_that_the_example_does_not_take_is_guarded() -> None:
+    model = Program(puts_for_few, a=nn.Linear(4, 4))
+    gm = trace(model, (torch.ones(3, 4),))
+    assert torch.equal(gm(torch.ones(2, 4)), model(torch.ones(2, 4)))
+    with pytest.raises(GuardError, match="was False; now it is True"):
+        gm(torch.ones(1, 4))
+
+
 @pytest.mark.parametrize(
     "make", [lambda: itertools.cycle([1, 2]), lambda: itertools.chain([1, 2], [3]), lambda: itertools.islice([1, 2], 2)]
 )

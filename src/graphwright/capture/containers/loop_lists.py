@@ -99,7 +99,12 @@ class OfRun(Holder):
     def _same(self, given: Given, node: Node) -> Any:
         if not given:
             return self._like(node)
-        return self._like(node, self.base.__getitem__(self, self.recorder.to_examples(given[0][1])))
+        try:
+            return self._like(node, self.base.__getitem__(self, _known(given[0][1])))
+        except LookupError:  # only a run knows which items these are
+            made = self._like(node)
+            made.is_certain = False
+            return made
 
     # ---- what it is for the example
 

@@ -342,6 +342,13 @@ class ModuleReads:
                     )
         return found
 
+    def _take_other_way(self, why: str) -> None:
+        """Have the example answer the last question of a size or flag at which this run went another way, if any."""
+        questions = self._recorder.questions
+        for fork in reversed(questions.forking.forks):
+            if not fork.is_data and fork.hint is not None and fork.answer is not fork.hint:
+                raise questions.restart(self._recorder.plan.change(fork.place, "guard", why))
+
     def _refuse_replaced(self) -> None:
         """Refuse a program that has put other modules in the place of its own: a graph has those that there were.
 
@@ -355,6 +362,7 @@ class ModuleReads:
             for name, child in module._modules.items():
                 held = dict.get(now, name)
                 if child is not None and originals.get(id(held)) is not child and held is not child:
+                    self._take_other_way("a path replaces a module")
                     raise CaptureError(
                         f"the program replaces its module {'.'.join(filter(None, ('self', path, name)))}",
                         fix="choose one of several modules with `if`, or keep the function as one node: "

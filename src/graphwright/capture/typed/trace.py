@@ -62,6 +62,7 @@ from graphwright.runtime import (
     keep_unset,
     unset_in,
 )
+from graphwright.source import line_of_error
 
 
 def trace(
@@ -317,7 +318,8 @@ def _captured_first(program: Program, options: _Options, is_one_of_several: bool
                 )
                 remember(like, how, *program.parts())
             return graph
-    raise failure or CaptureError(f"sizes depend on data: {need}")
+    fix = "have the function that asks be one node: leaf_functions=[...] or leaf_modules=[...]"
+    raise failure or CaptureError(f"sizes depend on data: {need}", at=need and line_of_error(need), fix=fix)
 
 
 def program_of(
