@@ -122,6 +122,12 @@ def test_a_write_stays(program: Any) -> None:
     assert writes(gm) == 1
 
 
+def test_what_only_reads_like_a_method_without_its_underscore_stays() -> None:
+    gm, changes = run(RemoveInPlace(), lambda m, x: torch.autograd.grad((y := x.clone().requires_grad_()).sum(), y)[0])
+    assert changes == 0
+    assert torch.equal(gm(torch.ones(3, 4)), torch.ones(3, 4))
+
+
 def test_a_write_without_gradients_stays() -> None:
     def program(m: Any, x: Tensor) -> Tensor:
         y = m.a(x)

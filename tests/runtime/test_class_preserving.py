@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -208,3 +208,40 @@ def test_a_captured_module_of_one_more_class() -> None:
     assert not hasattr(copied, "told") and hasattr(gm, "told") and torch.equal(copied(x), expected)
     with pytest.raises(GraphError, match="does not inherit from Told"):
         change_base(copied, Told, GraphModule)
+
+
+class Named(type):
+    made: ClassVar[list[str]] = []
+
+    def __init__(cls, name: str, bases: Any, namespace: Any) -> None:
+        super().__init__(name, bases, namespace)
+        cls.made.append(name)
+
+
+class Registered(nn.Module, metaclass=Named):
+    registry: ClassVar[dict[str, type]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Registered.registry[cls.__name__] = cls
+
+    @classmethod
+    def others(cls) -> int:
+        return len(cls.registry)
+
+
+class Between(Registered):
+    pass
+
+
+class Last(Between):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.others()
+
+
+def test_a_program_that_lists_its_classes_is_not_told_of_those_of_captures() -> None:
+    x = torch.ones(2)
+    gm = trace(Last(), (x,))
+    assert torch.equal(gm(x), x * 2) and isinstance(copy.deepcopy(gm), Last)
+    assert Registered.registry == {"Between": Between, "Last": Last} and "registry" not in vars(Between)
+    assert Named.made == ["Registered", "Between", "Last"]

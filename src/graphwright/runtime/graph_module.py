@@ -34,7 +34,7 @@ from graphwright.runtime.graph_facts import forget_module, is_conditional
 from graphwright.runtime.guards import Guard, guards_of, summed_up
 from graphwright.runtime.members.attributes import add_constant, assign_attribute, copy_attribute, has_attribute
 from graphwright.runtime.members.hooks import register
-from graphwright.runtime.members.shells import copy_slots, memo_of_results
+from graphwright.runtime.members.shells import class_unseen, copy_slots, memo_of_results
 from graphwright.runtime.members.submodules import add_submodule, delete_submodule, unused_submodules
 from graphwright.runtime.members.yielding import yielding
 from graphwright.runtime.pickling import graph_to_record, record_to_graph
@@ -640,7 +640,7 @@ def _instance_class(name: str, bases: tuple[type, ...], extra: Mapping[str, Any]
         "_extra": dict(extra or {}),  # for copies
         **(extra or {}),
     }
-    return type(home)(name, bases, namespace)
+    return class_unseen(name, bases, namespace)
 
 
 def _flag_of_owner(path: str) -> str:

@@ -137,6 +137,7 @@ def _misfit(name: str, value: Any, *captured: Any) -> str:
 
 
 _OF_ARGUMENTS = {
+    "items_": (frozenset, "what is in argument {!r}"),
     "names_": (list, "the attributes of argument {!r}"),
     "keys_": (list, "the keys of argument {!r}"),
     "len_": (int, "the length of argument {!r}"),
@@ -288,13 +289,23 @@ def expect_state(where: str, *facts: tuple[str, Any, Any]) -> None:
             )
 
 
-def expect_outside(where: str, outside: Outside) -> None:
+def expect_outside(where: str, outside: Outside, **inputs: Any) -> None:
     """Raise GuardError unless a program would find outside of itself what it found when it was captured.
+
+    `inputs` are arguments that are to be none of the objects there.
 
     >>> expect_outside("Model.forward", Outside())
     """
     if torch.compiler.is_compiling():
         return
+    for name, value in inputs.items():
+        subject = outside.subject_of(value)
+        if subject is not None:
+            raise GuardError(
+                f"argument {name!r} was an object of its own when the program was captured; now it is {subject}",
+                at=where,
+                fix="capture again with an example that passes it, or pass a copy",
+            )
     changed = outside.changed()
     if changed is not None:
         now, what = changed.now(), "has changed since the program was captured"

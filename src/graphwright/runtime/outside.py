@@ -333,8 +333,13 @@ class Outside:
 
     name_in_text = "graphwright.runtime.outside.NOTHING"
 
-    def __init__(self, found: Iterable[Found] = (), what: Iterable[str] | None = None) -> None:
-        self.found = tuple(found)
+    def __init__(
+        self,
+        found: Iterable[Found] = (),
+        what: Iterable[str] | None = None,
+        objects: Iterable[tuple[Any, str]] = (),
+    ) -> None:
+        self.found, self.objects = tuple(found), tuple(objects)
         plain = [each for each in self.found if each.is_one()]
         lacking: dict[int, tuple[Any, set[str]]] = {}
         for each in self.found:
@@ -355,6 +360,10 @@ class Outside:
         if not all(itertools.starmap(_lacks, self._lacking)):
             looked_at = self.found
         return next((found for found in looked_at if not found.is_there()), None)
+
+    def subject_of(self, value: Any) -> str | None:
+        """What a value is, if it is one of the `objects` that no argument was when the program was captured."""
+        return next((subject for known, subject in self.objects if known is value), None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Outside:
         return self

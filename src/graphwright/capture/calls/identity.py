@@ -15,7 +15,7 @@ import torch
 
 from graphwright.capture.numbers.classes import ask_class
 from graphwright.capture.proxies.proxy import Proxy
-from graphwright.capture.proxies.uncertain import asked_for_class
+from graphwright.capture.proxies.uncertain import asked_for_class, is_input
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -43,6 +43,10 @@ def is_same(left: Any, right: Any) -> Any:
     if recorder is None:
         _tell_apart(left, right)
     if recorder is None or not _may_be_one(left, right):
+        capture = running()
+        for value in left, right:
+            if capture is not None and is_input(value):
+                capture.ledger.ask_of_input(value, "class")
         return False
     nodes = recorder.argument(left), recorder.argument(right)
     if all(isinstance(node, Node) for node in nodes) and not may_share_memory(*nodes, lambda node: None):

@@ -7,6 +7,7 @@
     calls_left.py           calls that it makes as they are written
     generators.py           generator functions as functions that gather what they give
     asked_classes.py        which questions for classes a function holds
+    comparisons.py          which variables it compares with what is no number
     local_variables.py      `locals()` as the variables, spelled out
     unshared.py             lists and dicts of a function that nobody else can hold
 """

@@ -6,12 +6,15 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from graphwright.capture.conversion.comparisons import Source, compared_in
 from graphwright.source import walk
 
 
 class Asked(NamedTuple):
     """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`.
 
+    `compared`: arguments that are compared with what is no number, or from which that comes; `of_owner`: such
+    questions, or those of kinds, are about what `self` holds.
     `by_name`: attributes are looked up by names that are computed; `of_globals`: global variables are;
     `of_attributes`: attributes are in tables of them, or all of them are gone over.
     """
@@ -19,6 +22,8 @@ class Asked(NamedTuple):
     class_of: bool
     kind: bool
     given: frozenset[str]
+    compared: frozenset[Source]
+    of_owner: bool
     by_name: bool
     of_globals: bool
     of_attributes: bool
@@ -36,18 +41,24 @@ _KINDS = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_
 def asked_in(definition: ast.FunctionDef | ast.Lambda | None) -> Asked:
     """Find the questions of a function, nested ones among them; what it asks of `self` is none of them."""
     if definition is None:
-        return Asked(False, False, frozenset(), False, False, True)
+        return Asked(False, False, frozenset(), frozenset(), False, False, False, True)
     names = _arguments(definition)
     owner = names[0] if names and names[0] in ("self", "cls") else ""
     nodes = [*walk(definition)]
     given = frozenset(names) & set(_asked_for_none(nodes))
-    of_classes = any(_uses_type(nodes, owner)), any(_kinds_asked(nodes, owner))
-    return Asked(*of_classes, given, any(map(_is_by_name, nodes)), *[_searches(nodes, each) for each in _TABLES])
-
-
-def tested_in(definition: ast.FunctionDef | ast.Lambda | None) -> frozenset[str]:
-    """Find the arguments of a function whose truth it asks for."""
-    return frozenset() if definition is None else frozenset(_arguments(definition)) & set(_tested([*walk(definition)]))
+    compared = compared_in(nodes, names)
+    kind = any(_kinds_asked(nodes, owner)) or ("", "part") in compared
+    of_owner = bool(owner) and (any(_kinds_asked(nodes, "")) or (owner, "part") in compared)
+    compared = frozenset(source for source in compared if source[0] not in ("", owner))
+    return Asked(
+        any(_uses_type(nodes, owner)),
+        kind,
+        given,
+        compared,
+        of_owner,
+        any(map(_is_by_name, nodes)),
+        *[_searches(nodes, each) for each in _TABLES],
+    )
 
 
 def _arguments(definition: ast.FunctionDef | ast.Lambda) -> list[str]:
@@ -62,19 +73,6 @@ def _asked_for_none(nodes: list[ast.AST]) -> Iterator[str]:
             side = node.comparators[0]
             if isinstance(side, ast.Constant) and side.value is None:
                 yield node.left.id
-
-
-def _tested(nodes: list[ast.AST]) -> Iterator[str]:
-    """The variables whose truth is asked for."""
-    for node in nodes:
-        tests: list[ast.expr] = []
-        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
-            tests = [node.test]
-        elif isinstance(node, ast.BoolOp):
-            tests = node.values
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            tests = [node.operand]
-        yield from (test.id for test in tests if isinstance(test, ast.Name))
 
 
 def _uses_type(nodes: list[ast.AST], owner: str) -> Iterator[bool]:

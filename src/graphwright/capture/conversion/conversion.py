@@ -28,7 +28,8 @@ from typing import Any
 import torch
 
 from graphwright import errors
-from graphwright.capture.conversion.asked_classes import TREES, Asked, asked_in, tested_in
+from graphwright.capture.conversion.asked_classes import TREES, Asked, asked_in
+from graphwright.capture.conversion.comparisons import Source
 from graphwright.capture.conversion.converter import Converter
 from graphwright.capture.conversion.generators import as_gathering, is_generator
 from graphwright.capture.conversion.local_variables import with_variables
@@ -59,7 +60,11 @@ _codes: CodeTable[dict[frozenset[int], CodeType | None]] = CodeTable()
 _originals: CodeTable[weakref.ref[CodeType]] = CodeTable()  # converted -> original
 _made: CodeTable[bool] = CodeTable()
 _convertible: CodeTable[bool] = CodeTable()
-_ASKING = frozenset(code for name, code in opcode.opmap.items() if name in ("MATCH_CLASS", "IS_OP") or "_NONE" in name)
+_ASKING = frozenset(
+    code
+    for name, code in opcode.opmap.items()
+    if name in ("MATCH_CLASS", "IS_OP", "COMPARE_OP", "CONTAINS_OP") or "_NONE" in name
+)
 _IS = opcode.opmap["IS_OP"]
 _CONDITIONAL_JUMPS = frozenset(code for name, code in opcode.opmap.items() if "JUMP" in name and "_IF_" in name)
 _ASK = frozenset({"id", "is_", "is_not"})  # functions that tell objects apart
@@ -229,16 +234,21 @@ def asked_for_none(code: CodeType) -> frozenset[str]:
     return _asked(code).given
 
 
-@by_code
-def asked_for_truth(code: CodeType) -> frozenset[str]:
-    """The arguments whose truth a function of the program asks for."""
-    return tested_in(None if code.co_filename.startswith(_LIBRARIES) else definition_of(code))
+def compared(code: CodeType) -> frozenset[Source]:
+    """The arguments that a function of the program compares with what is no number, or from which that comes."""
+    return _asked(code).compared
+
+
+def asks_of_owner(code: CodeType) -> bool:
+    """Tell whether a method of the program asks of what kind something is that its object holds."""
+    return _asked(code).of_owner
 
 
 @by_code
 def _asked(code: CodeType) -> Asked:
     may_ask = not code.co_filename.startswith(_LIBRARIES) and (
-        not _OF_CLASSES.isdisjoint(names_in(code)) or not _ASKING.isdisjoint(code.co_code[::2])
+        not _OF_CLASSES.isdisjoint(names_in(code))
+        or any(not _ASKING.isdisjoint(part.co_code[::2]) for part in codes_of(code))
     )
     return asked_in(definition_of(code) if may_ask else None)
 

@@ -78,12 +78,14 @@ class Variables:
     def put_back(self) -> None:
         """Put back what there was; a second time does no harm."""
         for name, before in self._before.items():
+            if isinstance(self.owner, type) and name not in self._own:
+                if name in vars(self.owner):
+                    delattr(self.owner, name)
+                continue
             now = self.value(name)
             if now is before:
                 continue
-            if isinstance(self.owner, type) and name not in self._own:
-                delattr(self.owner, name)
-            elif before is not MISSING:
+            if before is not MISSING:
                 self[name] = before
             elif type(self.owner) is dict:
                 self.owner.pop(name, None)

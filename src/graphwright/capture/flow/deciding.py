@@ -71,7 +71,6 @@ def held(value: Any) -> Any:
     if own is not None and recorder is not None:
         found = recorder.questions.staging.converted(own)(value)
         return found if type(found) in _TRUTHS[own.__name__] else value  # which Python refuses
-    _note_truth(value)
     return value
 
 
@@ -148,7 +147,6 @@ def _joined(left: Condition, right: Callable[[], Any], are_both: bool) -> Any:
         left = held(left)
     recorder = recorder_of(left)
     if recorder is None:
-        _note_truth(left)
         return (left and right()) if are_both else (left or right())
     parts = _Parts(recorder, left)
     sides = lambda: parts.second(right()), lambda: parts.first()
@@ -162,13 +160,6 @@ def negation(value: Condition) -> Any:
     value = held(value)
     recorder = recorder_of(value)
     return not value if recorder is None else recorder.numbers.negation(value)
-
-
-def _note_truth(value: Any) -> None:
-    """Python answers whether an input is true."""
-    recorder = running() if is_input(value) else None
-    if recorder is not None:
-        recorder.ledger.ask_truth(value)
 
 
 def is_none(value: Any) -> Any:

@@ -30,10 +30,10 @@ CONTAINERS = (
     collections.ChainMap, collections.UserDict, collections.UserList, MappingProxyType,
 )  # fmt: skip
 MOST = 256  # items of a container that are compared at each call
-CONSTRUCTORS = ("__new__", "__init__", "__post_init__")
+CONSTRUCTORS = ("__new__", "__init__", "__post_init__", "__class_getitem__")
 _NOT_FOLLOWED = frozenset({  # by the program itself: the capture looks at objects, too
     *CONSTRUCTORS, "__getattribute__", "__repr__", "__del__", "__init_subclass__", "__reduce__", "__reduce_ex__",
-    "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__dir__", "__sizeof__", "__class_getitem__",
+    "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__dir__", "__sizeof__",
 })  # fmt: skip
 
 

@@ -127,6 +127,7 @@ class World:
         self.askers: list[Asker] = []  # what functions may ask of modules
         self.unseen: dict[CodeType, str] = {}  # functions that do what is not seen, and what that is
         self._leaves: frozenset[int] = frozenset()  # functions that are one node, by id
+        self._of_modules: list[tuple[Any, str]] = []  # what the attributes of modules are
 
     # ---- passes
 
@@ -152,6 +153,7 @@ class World:
                     for name, value in vars(module).items():
                         if not name.startswith("_"):
                             subject = f"{name!r} of a {type(module).__name__}"
+                            self._of_modules.append((value, subject))
                             self._apart.note(value, subject, name, code, is_kept=True)
                             hidden = f"a module that {type(module).__name__} has in {name!r}"
                             self._apart.note_modules(value, hidden, name, own)
@@ -246,6 +248,15 @@ class World:
             if all(writes) and (not writes or found.held is not None):
                 kept[key] = found._replace(but=tuple(writes))
         return kept
+
+    def objects(self) -> list[tuple[Any, str]]:
+        """The objects and containers that the program finds, or finds in a container, and what each is."""
+        found = [(each.value, each.subject) for each in self._found.values()] + self._of_modules
+        for value, subject in [*found]:
+            if type(value) in (*TABLES, tuple):
+                items = (*value, *value.values()) if isinstance(value, dict) else value
+                found += [(item, f"in {subject}") for item in itertools.islice(items, MOST)]
+        return [each for each in found if is_object(each[0]) or type(each[0]) in TABLES]
 
     def _writes_inside(self, way: Reached, written: Mapping[str, list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
         """Where the program writes in what is reached in a variable; `()` is all of it."""

@@ -77,28 +77,6 @@ def hold(value: Any, name: str, item: Any) -> None:
         value.__dict__[name] = item  # no name that a graph may write
 
 
-def has_methods(kind: type) -> bool:
-    """Tell whether a class has functions of its own, short of those that are made for its fields.
-
-    >>> has_methods(types.SimpleNamespace), has_methods(collections.UserDict)
-    (False, True)
-    """
-    own = [base for base in kind.__mro__ if base.__module__ not in ("builtins", "types")]
-    found = {name: value for base in own for name, value in vars(base).items()}
-    return any(callable(value) or hasattr(value, "__get__") for name, value in found.items() if _is_method(name, value))
-
-
-def _is_method(name: str, value: Any) -> bool:
-    is_slot = type(value) in (types.MemberDescriptorType, types.GetSetDescriptorType)
-    return not is_slot and name not in _MADE and type(value).__name__ != "_tuplegetter"
-
-
-_MADE = frozenset({  # by classes of fields, or to make an object
-    "__init__", "__post_init__", "__new__", "__repr__", "__eq__", "__hash__", "__lt__", "__le__", "__gt__", "__ge__",
-    "__setattr__", "__delattr__", "__getstate__", "__setstate__", "__getnewargs__", "__replace__", "_make",
-    "_replace", "_asdict", "__class_getitem__", "__init_subclass__", "__subclasshook__",
-})  # fmt: skip
-
 _NOT_PLAIN = ("builtins", "types", "torch")
 
 

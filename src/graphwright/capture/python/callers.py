@@ -19,12 +19,14 @@ from graphwright.capture.calls.identity import told_by
 from graphwright.capture.calls.whole_calls import inline
 from graphwright.capture.conversion.conversion import (
     asked_for_none,
-    asked_for_truth,
     asks_class,
     asks_identity,
     asks_kind,
+    asks_of_owner,
     can_convert,
+    compared,
     is_converted,
+    original_code,
 )
 from graphwright.capture.effects.watched_values import WatchedOutside
 from graphwright.capture.outside.drawing import MAKERS
@@ -41,7 +43,7 @@ from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.running import BOUNDARIES, RUN, again, refusal
 from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.errors import CaptureError
-from graphwright.source import cache_around, stored_globals, user_frame
+from graphwright.source import cache_around, is_of_library, stored_globals, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -69,6 +71,7 @@ class Callers:
         self._uncached: set[int] = set()  # functions that are behind no cache that the capture could avoid, by id
         self._entered: list[Any] = []  # caches that it could not avoid
         self._looked_at: dict[int, CodeType] = {}  # by id: code objects take long to hash
+        self._may_ask: set[CodeType] = set()  # functions on the ways to questions of what kind something is
 
     def forget(self, is_over: bool = True) -> None:
         """Keep no frame alive, nor values of the capture in caches and globals. `is_over`: the program has ended."""
@@ -97,8 +100,9 @@ class Callers:
         functions = [function, *([] if shells is None else [shell.forward for _, shell, _ in shells.all()])]
         plain = dict.fromkeys([getattr(each, "__func__", each) for each in functions])
         first = next(iter(plain))
-        if type(first) is FunctionType and asks_kind(first.__code__):  # it may record nothing
-            self._recorder.ledger.kind_asked()
+        if type(first) is FunctionType:  # it may record nothing
+            owner = getattr(function, "__self__", None)
+            self._may_ask |= asking_in(first, owner, _asks_of_inputs, self._recorder.plan.asking)
         for each in plain:
             if type(each) is not FunctionType:
                 continue
@@ -240,16 +244,29 @@ class Callers:
             frame = frame.f_back
 
     def _look_for_questions(self, frame: FrameType, code: CodeType) -> None:
-        """Note what a function may ask of the kinds of inputs: whether they are None, or, of objects, true."""
-        ledger, held, objects = self._recorder.ledger, frame.f_locals, self._recorder.objects
-        if asks_kind(code):
+        """Note what a function may ask of the kinds of inputs: whether they are None, or of what class."""
+        ledger, held, code = self._recorder.ledger, frame.f_locals, original_code(code) or code
+        of_owner = asks_of_owner(code) and is_input(held.get(code.co_varnames[0]))
+        if asks_kind(code) or of_owner:
             ledger.kind_asked()
         for value in filter(is_input, map(held.get, asked_for_none(code))):
             ledger.ask_of_input(value, "none")
-        if objects and any(id(value) in objects for value in held.values()):
-            for value in map(held.get, asked_for_truth(code)):
-                if id(value) in objects:
-                    ledger.ask_truth(value)
+        for name, how in compared(code):
+            value = held.get(name)
+            is_open = type(value) is dict or id(value) in self._recorder.objects
+            if isinstance(value, tuple | list) or (how != "member" and is_open):
+                ledger.kind_asked()  # of what it holds
+            elif how == "itself" and is_input(value):
+                ledger.ask_of_input(value, "class")
+        if not ledger.asks_kinds:
+            self._may_ask |= asking_from(frame, _asks_of_inputs, self._recorder.plan.asking)
+
+    def settle_questions(self) -> None:
+        """The program has ended: of what kind inputs are is asked by functions, too, in which it recorded nothing."""
+        seen = {original_code(code) for code in self._looked_at.values()} | self._recorder.plan.converted
+        unseen = self._may_ask.union(function.__code__ for function in self._world.functions.values()) - seen
+        if any(_asks_of_inputs(code) or (self._recorder.objects and asks_of_owner(code)) for code in unseen):
+            self._recorder.ledger.kind_asked()
 
     def _look_at(self, frame: FrameType, code: CodeType) -> None:
         if id(code) in CODES and not self._recorder.plan.enters_libraries and is_unheard(frame):
@@ -339,6 +356,11 @@ _ENDS = frozenset(map(id, {*BOUNDARIES, inline.__code__}))
 
 def _asks(code: CodeType) -> bool:
     return asks_identity(code) or asks_class(code)
+
+
+def _asks_of_inputs(code: CodeType) -> bool:
+    asks = asks_kind(code) or bool(asked_for_none(code) or compared(code))
+    return asks and not is_of_library(code.co_filename)
 
 
 def _is_of_program(frame: FrameType, inner: FrameType | None) -> bool:

@@ -7,7 +7,7 @@ from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from graphwright.capture.outside.library_calls import CODES
-from graphwright.source import held_by, is_internal
+from graphwright.source import held_by, is_internal, mentions
 
 _DEEPEST = 4  # calls on the way to the function that asks
 _MOST_OWNERS = 8  # objects whose methods are looked at, in one function
@@ -21,7 +21,7 @@ def asking_in(function: FunctionType, owner: Any, asks: Callable[[CodeType], boo
 
     `owner` is what it is a method of. `known` keeps what was found, for as long as a capture lasts.
     """
-    key = id(function), id(type(owner))
+    key = id(asks), id(function), id(type(owner))
     if key not in known:
         found = _ways(function.__code__, function.__globals__, held_by(function), owner, asks, _DEEPEST, set(), known)
         known[key] = function, found
@@ -32,7 +32,7 @@ def asking_from(frame: FrameType, asks: Callable[[CodeType], bool], known: Known
     """The same for a function that is running."""
     code = frame.f_code
     first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-    key = id(code), id(type(first))
+    key = id(asks), id(code), id(type(first))
     if key not in known:
         free = {name: frame.f_locals[name] for name in code.co_freevars if name in frame.f_locals}
         known[key] = code, _ways(code, frame.f_globals, free, first, asks, _DEEPEST, set(), known)
@@ -82,9 +82,10 @@ def _named(
     code: CodeType, names: dict[str, Any], free: dict[str, Any], first: Any
 ) -> Iterator[tuple[Any, FunctionType]]:
     mentioned = {*code.co_names, *free}
+    loaded = {path[0] for path in mentions(code).paths}  # others are attributes
     owners = [first] if first is not None else []
     for name in (*code.co_names, *free):
-        value = free[name] if name in free else names.get(name)
+        value = free[name] if name in free else names.get(name) if name in loaded else None
         if type(value) is FunctionType:
             yield None, value
             inner = value.__dict__.get("__wrapped__")
@@ -109,6 +110,7 @@ def _methods(owner: Any, names: set[str]) -> Iterator[FunctionType]:
         for name in sorted(there) if there else ():
             found = table[name]
             found = found.__func__ if isinstance(found, staticmethod | classmethod) else found
+            found = found.fget if isinstance(found, property) else getattr(found, "func", found)
             if type(found) is FunctionType:
                 yield found
         rest = rest - there if there else rest

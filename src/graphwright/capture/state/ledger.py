@@ -104,11 +104,6 @@ class Ledger:
         symbol = symbol_of(value)
         self.of_inputs.setdefault(id(value) if symbol is None else symbol.key, set()).add(what)
 
-    def ask_truth(self, value: Any) -> None:
-        """Take for granted of which class an input is that is always true; what has a length is guarded by that."""
-        if not hasattr(type(value), "__len__"):
-            self.ask_of_input(value, "class")
-
     def module(self, path: str) -> dict[str, Any]:
         """What is taken for granted of one module so far, by the kind of fact: see runtime/premises.py."""
         return self.modules.setdefault(path, {})

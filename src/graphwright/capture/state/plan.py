@@ -158,6 +158,7 @@ class Plan:
     items_grow: bool = False  # whether lists that are items of lists get longer
     further_keys: set[str] = dataclasses.field(default_factory=set)  # that dicts get which are items of lists
     told_apart: set[type] = dataclasses.field(default_factory=set)  # of inputs: which of them are one object matters
+    outside: set[str] = dataclasses.field(default_factory=set)  # inputs that the program finds outside of it, too
     one_sided: set[str] = dataclasses.field(default_factory=set)  # variables without a value on some paths
     log: Log = dataclasses.field(default_factory=Log)  # of a symbolic trace
     obstacles: Obstacles | None = None  # collects what stands in the way, instead of stopping there

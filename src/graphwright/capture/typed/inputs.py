@@ -24,7 +24,7 @@ from graphwright.capture.outside.drawing import GENERATORS, Drawer
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
-from graphwright.capture.proxies.objects import Objects, has_methods, hold, is_object
+from graphwright.capture.proxies.objects import Objects, hold, is_object
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.protocol import TypedCapture
 from graphwright.capture.state.regions import made_once
@@ -111,6 +111,8 @@ class Inputs:
         self._inside: dict[int, Any] = {}  # the objects whose attributes are being opened, by id: what stands for them
         self.objects = Objects(recorder)
         self._apart: list[_One] = []  # what may be one object in a call
+        self._unlike_outside: list[_One] = []  # what is none of the objects outside of the program
+        self._outside: list[tuple[Any, str]] = []  # these objects, and what each is
         self.has_arrays = False
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -190,6 +192,8 @@ class Inputs:
         options = _Options(options.is_static or path in plan.static, options.is_dynamic or path in plan.dynamic)
         if isinstance(value, torch.Tensor):
             return self._tensor(path, value, make, options)
+        if path in plan.outside:
+            return self._known(path, value, make)
         if kind is int or kind is float or (kind is bool and options.is_dynamic):
             return self._number(path, value, make, options)
         if not (options.is_static or self._inside):
@@ -288,7 +292,6 @@ class Inputs:
         self._take(f"keys_{path}", self._call(list, make()), list(value))
         held = {key: inner(key, item, self._item_maker(make, key)) for key, item in value.items()}
         same = rebuild(value, held)
-        self._class_matters(path, type(value))
         return self.objects.remember(self._with_attributes(value, same, make, inner), make)
 
     def _array(
@@ -323,7 +326,7 @@ class Inputs:
         is_whole = is_record(value) and [*own] == [field.name for field in dataclasses.fields(value)]
         if not is_whole:
             self._take(f"names_{path}", self._call(attribute_names, make()), list(own))
-        self._class_matters(path, type(value))
+        self._recorder.ledger.asked.setdefault(path, set()).add("class")  # whose methods are called, and are made
         made = self._inside[id(value)] = new_object(type(value))
         try:
             self._with_attributes(value, made, make, inner)
@@ -359,11 +362,6 @@ class Inputs:
         self._recorder.ledger.asked.setdefault(path, set()).add("class")
         return functools.partial(value.func, *args, **named)
 
-    def _class_matters(self, path: str, kind: type) -> None:
-        """Check in a call that an object is of the very class whose methods the program may have called."""
-        if has_methods(kind):
-            self._recorder.ledger.asked.setdefault(path, set()).add("class")
-
     def _collection(
         self,
         path: str,
@@ -373,7 +371,7 @@ class Inputs:
     ) -> Any:
         """A set or deque with what the program is to have in place of its items; of a set these have no order."""
         if isinstance(value, set | frozenset) and not any(isinstance(item, torch.Tensor) for item in value):
-            self._take(path, self._call(frozenset, make()), frozenset(value))
+            self._take(f"items_{path}", self._call(frozenset, make()), frozenset(value))
             return self.objects.remember(type(value)(value), make)
         self._take(f"len_{path}", self._call(len, make()), len(value))
         in_order = make if isinstance(value, collections.deque) else made_once(lambda: self._call(list, make()))
@@ -404,10 +402,17 @@ class Inputs:
     def _take(self, name: str, node: Node, value: Any) -> None:
         self._recorder.ledger.take(name, value, lambda: node)
 
-    def tell_apart(self, changed: Iterable[Any]) -> None:
+    def reached(self) -> list[Any]:
+        """The objects among the inputs and in them, and the functions and classes: the program may run their code."""
+        known = (taken.value for taken in self._recorder.ledger.taken.values())
+        objects = (one.value for one in self._apart if not isinstance(one.value, torch.Tensor))
+        return [*objects, *(value for value in known if callable(value))]
+
+    def tell_apart(self, changed: Iterable[Any], outside: list[tuple[Any, str]]) -> None:
         """The program has changed these inputs, or asked which they are: others of their kind may be the same object.
 
-        Raises Restart where two of the example are, and the program ran on something else for each.
+        `outside` are objects that the program has found. Raises Restart where two of the example are one, or one is
+        there, too, and the program ran on something else for each.
         """
         plan = self._recorder.plan
         asked = self._recorder.told_apart | {id(value) for value in changed}
@@ -416,6 +421,26 @@ class Inputs:
         for one in self._apart if plan.told_apart else ():
             if one.kind in plan.told_apart and stand_ins.setdefault(id(one.value), one.stand_in) is not one.stand_in:
                 raise Restart(f"the example passes one {one.kind.__name__} as {one.path} and as another input")
+        kinds = {type(value) for value, _ in outside}
+        told = [
+            one for one in self._apart if one.kind in kinds and (is_object(one.value) or one.kind in plan.told_apart)
+        ]
+        subjects = {id(value): subject for value, subject in outside}
+        for one in told:
+            if id(one.value) in subjects:
+                self._as_outside(one, subjects[id(one.value)])
+        self._unlike_outside, self._outside = told, [each for each in outside if type(each[0]) in kinds]
+
+    def _as_outside(self, one: _One, subject: str) -> None:
+        """Raise Restart, for a pass that runs on an object which is outside of the program, too, as it is there."""
+        if is_object(one.value):
+            self._recorder.plan.outside.add(one.path)
+            raise Restart(f"the example passes {subject} as {one.path}")
+        error = CaptureError(
+            f"argument {one.path!r} of {self._where} is {subject}: the program changes it, or asks which it is",
+            fix="pass a copy, or let the program take it from where it is",
+        )
+        self._recorder.questions.refusals.refuse(error, "argument")
 
     def _take_identities(self) -> None:
         """Take for granted which inputs are one object, where the program tells them apart."""
@@ -450,9 +475,9 @@ class Inputs:
             if ledger.asks_classes or "class" in ledger.asked.get(path, ()):
                 read = functools.partial(self._call, class_of_tensor, held.make())
                 ledger.take(f"type({path})", "torch.Tensor", read, f"type({path})")
-        checks: list[tuple[Callable[..., None], tuple[Any, ...], dict[str, tuple[Any, ...]]]] = []
-        facts = self._facts()
+        checks: list[tuple[Callable[..., None], tuple[Any, ...], Mapping[str, Any]]] = []
         asks_all = self._recorder.plan.is_one_of_several or ledger.asks_kinds
+        facts = self._facts(asks_all)
         kinds: dict[str, tuple[Any, ...]] = {}
         for name, (make, kind) in self._kinds.items():
             is_asked = asks_all or ledger.asked.get(name, set()) & {"class", "dtype"}
@@ -460,15 +485,17 @@ class Inputs:
                 kinds[name] = make(), kind
         if asks_all:
             tensors = {name: tensor for name, tensor in self._tensors.items() if name not in facts}
-            kinds |= {name: (held.make(), list if held.is_list else torch.Tensor) for name, held in tensors.items()}
-        checks.append((expect_kinds, (), kinds))
+            kinds |= {name: (held.make(), torch.Tensor) for name, held in tensors.items()}
+        inside = {name: kind for name, kind in kinds.items() if asks_all and kind[0].op != "placeholder"}
+        checks.append((expect_kinds, (), {name: kind for name, kind in kinds.items() if name not in inside}))
         of_inputs = {name: taken for name, taken in ledger.taken.items() if not taken.subject}
         checks.append((expect_values, (), {name: (taken.make(), taken.value) for name, taken in of_inputs.items()}))
-        checks.append((expect_tensors, (), facts))
+        checks += [(expect_kinds, (), inside), (expect_tensors, (), facts)]  # of what containers of that length hold
         state = [(taken.subject, taken.make(), taken.value) for taken in ledger.taken.values() if taken.subject]
         checks.append((expect_state, tuple(state), {}))
-        if ledger.found:
-            checks.append((expect_outside, (Outside(ledger.found.values()),), {}))
+        if ledger.found or self._unlike_outside:
+            outside = Outside(ledger.found.values(), objects=self._outside)
+            checks.append((expect_outside, (outside,), {one.path: one.make() for one in self._unlike_outside}))
         checks = [check for check in checks if check[1] or check[2]]
         graph = self._recorder.root.graph
         last = _read_after(self._last, nodes_in([check[1:] for check in checks]))
@@ -545,13 +572,16 @@ class Inputs:
                     read = functools.partial(self._call, autocast_beyond, kind, fitting)
             ledger.take(f"autocast_{kind}", now, read, subject)
 
-    def _facts(self) -> dict[str, tuple[Any, ...]]:
-        """The dtypes and ranks that are to be those of the example; None for one that may be another."""
+    def _facts(self, asks_all: bool) -> dict[str, tuple[Any, ...]]:
+        """The dtypes and ranks that are to be those of the example; None for one that may be another.
+
+        `asks_all`: all that a list holds are to be tensors.
+        """
         facts = {}
         for name, held in self._tensors.items():
-            asked = self._recorder.ledger.asked.get(name)
-            among = [fact for fact in asked or () if not isinstance(fact, str)]
-            if asked and (among or asked & {"dtype", "rank"}):
+            asked = self._recorder.ledger.asked.get(name, set())
+            among = [fact for fact in asked if not isinstance(fact, str)]
+            if among or asked & {"dtype", "rank"} or (asks_all and held.is_list):
                 dtype: Any = held.example.dtype if "dtype" in asked else None
                 if among and dtype is None:  # or another that is as good
                     dtype = tuple(sorted(frozenset.intersection(*among), key=str))

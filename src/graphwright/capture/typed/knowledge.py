@@ -33,7 +33,7 @@ _APART = frozenset({
     ("plan", "asking"), ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"), ("reads", "_objects"),
     ("reads", "_containers"),
     ("keeping", "_tables"), ("keeping", "_of_module"), ("keeping", "_containers"), ("keeping", "_of_variables"),
-    ("callers", "_outside"),
+    ("callers", "_outside"), ("callers", "_may_ask"),
 })  # fmt: skip
 # Tables of what the capture has met, to which each operation may add.
 _GROWING = frozenset({

@@ -295,6 +295,7 @@ class Program:
             try:
                 result, is_raised = recorder.run(function, args, kwargs), False
             except Exception as error:
+                inputs.tell_apart((), self.world.objects())
                 self._end_by_raising(error, recorder, keeping, draws)
                 result, is_raised = None, True
         modes.leave()  # what follows asks torch itself
@@ -307,7 +308,7 @@ class Program:
         if plan.paths > plan.max_paths:
             raise recorder.questions.forking.too_many_paths()
         changes = list(inputs.objects.changes())
-        inputs.tell_apart(value for _, value, *_ in changes)
+        inputs.tell_apart((value for _, value, *_ in changes), self.world.objects())
         recorder.finish(result, () if is_raised else changes)
         inputs.settle()
         keeping.put_back()
@@ -322,7 +323,7 @@ class Program:
         program = self.subject.function(self.subject.root_module, self.method)
         entered, own = ([], ()) if recorder.members is None else (recorder.members.entered, recorder.members.tree.paths)
         leaves = plan.leaves if plan.enters_libraries else (*plan.leaves, *library_functions())
-        self.world.start([program], entered, keeping, leaves, own)
+        self.world.start([program, *inputs.reached()], entered, keeping, leaves, own)
         plan.is_uncompiled |= self.world.is_compiled
         self._see_tables(plan)
         watch_world()
@@ -372,6 +373,7 @@ class Program:
         recorder.ledger.find(self.world.found())
         if self.world.chooses_by_class:
             recorder.ledger.kind_asked()
+        recorder.callers.settle_questions()
         recorder.ledger.asks_classes |= self.world.names_subclass
         for code, what in self.world.unseen.items():
             recorder.ledger.say(f"{code.co_name} {what}", f"{code.co_filename}:{code.co_firstlineno}")

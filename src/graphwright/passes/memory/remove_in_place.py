@@ -174,7 +174,8 @@ def _call(node: Node) -> Node | None:
     graph, target = node.graph, node.target
     if node.op == "call_method":
         name = str(target).rstrip("_") if not str(target).startswith("__") else ""
-        known = operator_of_target("call_method", name) if name else None
+        is_method = name and callable(getattr(torch.Tensor, name, None))  # `requires_grad` is a flag
+        known = operator_of_target("call_method", name) if is_method else None
         if known is None or known.aliases or known.acts:
             return None
         return graph.call_method(name, node.args, dict(node.kwargs))

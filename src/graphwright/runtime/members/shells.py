@@ -8,6 +8,7 @@ run them notice nothing.
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import copy
@@ -28,6 +29,19 @@ from graphwright.runtime.plain_values import tensors_inside
 from graphwright.source import content_of
 
 _Held = TypeVar("_Held")
+
+
+def class_unseen(name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
+    """Make a class of which its bases and their metaclass are not told: programs keep lists of their own classes."""
+    kind = type(bases[0])
+    make = abc.ABCMeta if issubclass(kind, abc.ABCMeta) else type
+    quiet = [base for base in bases if type(base) is type and base.__module__.startswith("graphwright.")] or [nn.Module]
+    try:
+        made = make.__new__(kind, name, tuple(quiet), namespace)
+        made.__bases__ = bases
+    except TypeError:  # whose objects are laid out in another way
+        return kind(name, bases, namespace)
+    return made
 
 
 class Tree:

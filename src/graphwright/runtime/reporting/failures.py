@@ -5,11 +5,13 @@ from __future__ import annotations
 import operator
 import sys
 import traceback
+from collections.abc import Mapping
 from types import FunctionType, TracebackType
+from typing import Any
 
 from graphwright.codegen import PythonCode
 from graphwright.errors import GraphError, GuardError
-from graphwright.ir import Graph, Node, lint
+from graphwright.ir import Graph, Node, lint, nodes_in
 from graphwright.runtime.objects import array_facts, attribute_names, attributes_of, layer_facts
 
 
@@ -46,6 +48,10 @@ def raise_misfit(error: Exception, function: FunctionType, code: PythonCode, gra
     if not isinstance(error, _OPENING_FAILS):
         return
     node = code.lines.get(trace.tb_lineno)
+    if node is not None and node.origin is None and node.target not in _OPEN:  # a check of what it opens
+        node = next(
+            (each for each in nodes_in((node.args, node.kwargs)) if _fails(each, trace.tb_frame.f_locals)), node
+        )
     while node is not None and node.op == "call_function" and node.target in _OPEN and node.origin is None:
         node = node.args[0] if node.args and isinstance(node.args[0], Node) else None
     if node is None or node.op != "placeholder":
@@ -54,10 +60,28 @@ def raise_misfit(error: Exception, function: FunctionType, code: PythonCode, gra
     kind = type(value).__name__
     form = f"{kind} of length {len(value)}" if isinstance(value, list | tuple | dict | set) else kind
     raise GuardError(
-        f"argument {node.name!r} is of another form than in the example: now it is {form} ({error!r})",
+        f"argument {node.name!r} was of another form when the program was captured; now it is {form} ({error!r})",
         at=function.__qualname__,
         fix="capture again with an example of this kind",
     ) from error
+
+
+def _fails(node: Node, held: Mapping[str, Any]) -> bool:
+    """Tell whether what opens an argument raises an error."""
+    try:
+        _opened(node, held)
+    except _OPENING_FAILS:
+        return True
+    return False
+
+
+def _opened(node: Node, held: Mapping[str, Any]) -> Any:
+    """The part of an argument that a node gives; None where it does more than to open one."""
+    if node.op == "placeholder":
+        return held.get(node.name)
+    if node.op != "call_function" or node.target not in _OPEN:
+        return None
+    return node.target(*(_opened(arg, held) if isinstance(arg, Node) else arg for arg in node.args))
 
 
 _OPENING_FAILS = (TypeError, KeyError, IndexError, AttributeError)

@@ -1,0 +1,125 @@
+"""Which variables a function compares with what is no number: of another class, an input would compare otherwise."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from graphwright.source import walk
+
+_OF_VALUES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+_SIZES = frozenset({"shape", "size", "len", "dim", "ndim", "numel", "dtype", "device"})
+# An argument, and what of it is compared: "itself", "part", which it holds or gives, or "member", what is in it.
+Source = tuple[str, str]
+
+
+def compared_in(nodes: list[ast.AST], arguments: list[str]) -> frozenset[Source]:
+    """The arguments of a function from which what is compared so comes; that of a function inside has no name.
+
+    What a call gives, and is compared with a variable, counts as a number.
+
+    >>> nodes = [*ast.walk(ast.parse("def f(k, d, n): m = d.get('m'); return k == 'auto', m is not None, n == 3"))]
+    >>> sorted(compared_in(nodes, ["k", "d", "n"]))
+    [('d', 'part'), ('k', 'itself')]
+    """
+    sides = {
+        (side, how)
+        for side, other, how in _compared(nodes, arguments)
+        if _is_no_number(other) or not isinstance(side, ast.Call)
+    }
+    return _sources(sides, _given_to(nodes, arguments), arguments) if sides else frozenset()
+
+
+def _given_to(nodes: list[ast.AST], arguments: list[str]) -> dict[str, list[tuple[ast.expr | None, bool]]]:
+    """What each variable gets, and whether as it is, rather than as a part of it; None is what nobody knows."""
+    given: dict[str, list[tuple[ast.expr | None, bool]]] = {}
+    for node in nodes:
+        targets: list[ast.expr] = []
+        value: ast.expr | None = getattr(node, "value", None)
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.NamedExpr | ast.AnnAssign | ast.AugAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.For | ast.comprehension):
+            targets, value = [node.target], node.iter
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            targets, value = [node.optional_vars], node.context_expr
+        elif isinstance(node, ast.arg) and node.arg not in arguments:
+            given.setdefault(node.arg, []).append((None, False))
+        is_whole = isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign)
+        for target in targets:
+            for part in walk(target):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    given.setdefault(part.id, []).append((value, is_whole and part is target))
+    return given
+
+
+def _sources(
+    values: set[tuple[ast.expr, str]], given: dict[str, list[tuple[ast.expr | None, bool]]], arguments: list[str]
+) -> frozenset[Source]:
+    """The arguments that some values are, or come from."""
+    waiting: list[tuple[ast.AST | None, str]] = [*values]
+    seen: set[Source] = set()
+    while waiting:
+        value, how = waiting.pop()
+        if value is None:
+            seen.add(("", "part"))
+        elif isinstance(value, ast.Name):
+            if (value.id, how) not in seen:
+                seen.add((value.id, how))
+                waiting += [(each, how if as_it_is else "part") for each, as_it_is in given.get(value.id, ())]
+        elif isinstance(value, ast.Call):  # which may give an argument back
+            inner = [value.func.value] if isinstance(value.func, ast.Attribute) else []
+            waiting += [(each, "part") for each in inner]
+            waiting += [(each, how) for each in (*value.args, *(keyword.value for keyword in value.keywords))]
+        elif isinstance(value, ast.IfExp):
+            waiting += [(value.body, how), (value.orelse, how)]
+        elif isinstance(value, ast.BoolOp | ast.NamedExpr):
+            waiting += [(each, how) for each in (value.values if isinstance(value, ast.BoolOp) else [value.value])]
+        elif not isinstance(value, ast.Compare):
+            waiting += [(each, "part") for each in ast.iter_child_nodes(value)]
+    return frozenset(source for source in seen if source[0] in arguments or not source[0])
+
+
+def _compared(nodes: list[ast.AST], arguments: list[str]) -> Iterator[tuple[ast.expr, ast.AST, str]]:
+    """What is compared with each other, short of arguments with None, of numbers that are written, and of sizes."""
+    for node in nodes:
+        if isinstance(node, ast.Match):
+            cases = [part for case in node.cases for part in walk(case.pattern)]
+            yield from ((node.subject, case, "itself") for case in cases if _is_no_number(case))
+        elif isinstance(node, ast.Compare):
+            for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
+                is_in = isinstance(operator, ast.In | ast.NotIn)
+                if isinstance(operator, ast.Is | ast.IsNot):
+                    is_of_argument = isinstance(left, ast.Name) and left.id in arguments and _is_none(right)
+                    is_asked = _is_no_number(right) and not is_of_argument
+                else:
+                    among = _is_numbers if is_in else _is_number
+                    is_asked = isinstance(operator, _OF_VALUES) and not (_is_number(left) or among(right))
+                if is_asked:
+                    yield from ((left, right, "itself"), (right, left, "member" if is_in else "itself"))
+
+
+def _is_no_number(value: ast.AST) -> bool:
+    """Tell whether something is written there, or holds what is, that is no number: a text, None, True."""
+    if isinstance(value, ast.MatchSingleton):
+        return True
+    parts = walk(value) if isinstance(value, ast.Tuple | ast.List | ast.Set | ast.MatchValue) else [value]
+    return any(isinstance(part, ast.Constant) and type(part.value) not in (int, float) for part in parts)
+
+
+def _is_number(value: ast.AST) -> bool:
+    if isinstance(value, ast.Constant):
+        return type(value.value) in (int, float)
+    if isinstance(value, ast.UnaryOp | ast.BinOp):
+        return all(map(_is_number, (each for each in ast.iter_child_nodes(value) if isinstance(each, ast.expr))))
+    names = {getattr(part, "attr", getattr(part, "id", "")) for part in walk(value)}
+    return not _SIZES.isdisjoint(names)
+
+
+def _is_numbers(value: ast.AST) -> bool:
+    return isinstance(value, ast.Tuple | ast.List | ast.Set) and all(map(_is_number, value.elts))
+
+
+def _is_none(value: ast.AST) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
