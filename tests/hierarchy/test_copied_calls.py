@@ -312,8 +312,8 @@ def test_checks_are_written_out_with_the_copies(counts: Counts) -> None:
 class Slotted(Block):
     """A class of which no captured one can be made."""
 
-    def __init_subclass__(cls) -> None:
-        raise TypeError("no subclasses")
+    def __call__(self, *args: Any) -> Any:
+        return super().__call__(*args)
 
 
 def test_copies_of_what_cannot_have_a_graph_are_written_out(counts: Counts) -> None:

@@ -9,7 +9,7 @@ import torch
 from tests.script.checking import check
 from torch import nn
 
-from graphwright import script
+from graphwright import GuardError, script
 
 A, B, C = torch.arange(4.0), torch.ones(4), -torch.ones(4)
 
@@ -95,3 +95,26 @@ def test_keywords() -> None:
     assert gm.code.strip().startswith("def forward(self, x, *rest, scale: float = 2.0, **more):")
     given = {"bias": C, "k": B, "scale": 3.0}
     assert torch.equal(gm(A, B, **given), stars(A, B, **given))
+
+
+def given_first(x, *rest):
+    return x + 1 if rest[0] is not None else x
+
+
+def given_each(x, values):
+    for value in values:
+        x = x * 2 if value is None else x + 1
+    return x
+
+
+def of_items(x, values: List[torch.Tensor]):
+    return x if values[0] is None else x + 1
+
+
+@pytest.mark.parametrize("program", [given_first, given_each, of_items])
+def test_whether_an_item_of_an_input_is_none_is_answered_by_its_type_and_checked(program: Any) -> None:
+    gm = script(program)
+    values = (A,) if program is given_first else (torch.stack([A]) if program is given_each else [A],)
+    assert torch.equal(gm(A, *values), program(A, *values))
+    with pytest.raises(GuardError):
+        gm(A, *((None,) if program is given_first else ([None],)))

@@ -248,6 +248,8 @@ class Context:
         if value.node.op != "placeholder" or not self.is_input(value.node):
             if is_number(value.kind):
                 self.checked.update(self.numbers)
+            elif value.node.op == "placeholder" or value.node.target is operator.getitem:  # an item of an input, may be
+                self.take_answer(question, args, answer, at)
         elif class_of(value.kind) is not None:
             self.checked[str(value.node.target)] = value.kind
         else:
