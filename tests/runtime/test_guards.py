@@ -178,3 +178,8 @@ def test_a_dict_whose_key_is_a_word_of_ours_is_told_as_it_is() -> None:
 
     (guard,) = trace(Defaults(), (torch.ones(2),)).guards
     assert "self.first is {'value': [1]}; self.second is {'tensor': []}" in guard.what
+
+
+def test_a_number_of_another_class_is_another_number() -> None:
+    with pytest.raises(GuardError, match=r"captured where this was 2; now it is 2\.0"):
+        expect(2.0, 2, "model.py:3: [x] * n")

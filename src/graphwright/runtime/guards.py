@@ -175,13 +175,17 @@ def expect(value: Any, captured: Any, where: str) -> None:
 
     >>> expect(3 > 2, True, "model.py:3: if n > 2:")
     """
-    if value is not captured and value != captured:
+    is_other = type(captured) in (int, float) and type(value) in _NUMBERS - {type(captured)}
+    if value is not captured and (value != captured or is_other):
         was, now = _both(captured, value, repr)
         raise GuardError(
             f"the program was captured where this was {was}; now it is {now}",
             at=where,
             fix="capture again with these inputs as the example",
         )
+
+
+_NUMBERS = {int, float, bool}  # 2 == 2.0, but no list can be multiplied by it
 
 
 def expect_class(value: Any, captured: type, where: str) -> None:

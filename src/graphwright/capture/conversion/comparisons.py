@@ -9,6 +9,7 @@ from graphwright.source import walk
 
 _OF_VALUES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _SIZES = frozenset({"shape", "size", "len", "dim", "ndim", "numel", "dtype", "device"})
+_LIBRARIES = frozenset({"torch", "F", "nn", "math", "np"})  # which make values of their own
 # An argument, and what of it is compared: "itself", "part", which it holds or gives, or "member", what is in it.
 Source = tuple[str, str]
 
@@ -70,6 +71,8 @@ def _sources(
                 waiting += [(each, how if as_it_is else "part") for each, as_it_is in given.get(value.id, ())]
         elif isinstance(value, ast.Call):  # which may give an argument back
             inner = [value.func.value] if isinstance(value.func, ast.Attribute) else []
+            if inner and isinstance(inner[0], ast.Name) and inner[0].id in _LIBRARIES:
+                continue
             waiting += [(each, "part") for each in inner]
             waiting += [(each, how) for each in (*value.args, *(keyword.value for keyword in value.keywords))]
         elif isinstance(value, ast.IfExp):

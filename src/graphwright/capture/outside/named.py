@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import itertools
 import operator
 import sys
 import threading
@@ -177,6 +178,17 @@ def has_attributes(value: Any) -> bool:
     if isinstance(value, nn.Module | threading.local) or is_record(type(value)):
         return True
     return is_object(value) and not is_foreign_class(type(value))
+
+
+def objects_among(found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
+    """The objects and containers among some values and in containers of theirs, each with what it is."""
+    inside = [
+        (item, f"in {subject}")
+        for value, subject in found
+        if type(value) in (*TABLES, tuple)
+        for item in itertools.islice((*value, *value.values()) if isinstance(value, dict) else value, MOST)
+    ]
+    return [each for each in (*found, *inside) if is_object(each[0]) or type(each[0]) in TABLES]
 
 
 def of_class(kind: type, name: str) -> Any:

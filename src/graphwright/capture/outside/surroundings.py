@@ -56,6 +56,7 @@ from graphwright.capture.outside.named import (
     methods_of_python,
     module_of,
     names_called,
+    objects_among,
     of_class,
     title,
     told_by_c,
@@ -251,12 +252,7 @@ class World:
 
     def objects(self) -> list[tuple[Any, str]]:
         """The objects and containers that the program finds, or finds in a container, and what each is."""
-        found = [(each.value, each.subject) for each in self._found.values()] + self._of_modules
-        for value, subject in [*found]:
-            if type(value) in (*TABLES, tuple):
-                items = (*value, *value.values()) if isinstance(value, dict) else value
-                found += [(item, f"in {subject}") for item in itertools.islice(items, MOST)]
-        return [each for each in found if is_object(each[0]) or type(each[0]) in TABLES]
+        return objects_among([*((each.value, each.subject) for each in self._found.values()), *self._of_modules])
 
     def _writes_inside(self, way: Reached, written: Mapping[str, list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
         """Where the program writes in what is reached in a variable; `()` is all of it."""
@@ -275,8 +271,7 @@ class World:
 
     def asking(self) -> list[Asker]:
         """What functions may ask of modules."""
-        names = frozenset(self._attributes) if self.chooses_by_class else frozenset()
-        return [*self.askers, *([chooser(names)] if names else [])]
+        return [*self.askers, *([chooser(self.attributes())] if self.chooses_by_class and self._attributes else [])]
 
     def attributes(self) -> frozenset[str]:
         """The names of the attributes that the program's functions read or write, of whatever it is."""
@@ -317,7 +312,10 @@ class World:
                 self._follow(function)
         elif isinstance(value, type) and not is_foreign_class(value):
             self._class(value)
-            self._constructors(value)
+            if value not in self._makable:  # the program may make objects of it, which it does not of an object's class
+                self._makable.add(value)
+                for name in CONSTRUCTORS:
+                    self._follow(of_class(value, name))
         elif is_object(value) and not isinstance(value, nn.Module) and not is_foreign_class(type(value)):
             self._class(type(value))
 
@@ -575,13 +573,6 @@ class World:
             if not is_foreign_class(type(kind)):
                 self._class(type(kind))
         return self._classes[kind]
-
-    def _constructors(self, kind: type) -> None:
-        """A class that the program has itself: it may make objects of it, which it does not of an object's class."""
-        if kind not in self._makable:
-            self._makable.add(kind)
-            for name in CONSTRUCTORS:
-                self._follow(of_class(kind, name))
 
     def _settle(self) -> None:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""

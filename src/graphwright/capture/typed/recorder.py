@@ -236,8 +236,9 @@ class Recorder:
             if self.examples.quietly is None:
                 return record_leaf_module(self, module, path, args, kwargs)
             return self.examples.quietly(lambda: record_leaf_module(self, module, path, args, kwargs))
-        # A module with hooks on its backward joins autograd around its forward, which only a run has.
-        if path and (path in self.plan.outlined or module._backward_hooks or module._backward_pre_hooks):
+        # A module with hooks on its backward joins autograd around its forward, which only a run has; so are errors.
+        is_hooked = module._backward_hooks or module._backward_pre_hooks or module._forward_hooks_always_called
+        if path and (path in self.plan.outlined or is_hooked):
             return record_outlined_module(self, module, path, args, kwargs)
         if self.questions.optionals.are_there:
             self.questions.optionals.admit_module(shell, args, kwargs)
