@@ -607,3 +607,31 @@ def test_a_module_that_is_given_some_arguments_takes_the_others() -> None:
     assert [*inspect.signature(gm.forward).parameters] == ["x", "mask", "scale"]
     assert torch.equal(gm(x=x), program(x))
     assert torch.equal(gm(x, mask=x, scale=3.0), program(x, mask=x, scale=3.0))
+
+
+class WrapsItsMethods(nn.Module):
+    """Has a method of its own in the place of its class's, and looks for all that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.update = self._counted(self.update)  # type: ignore[method-assign]
+
+    def _counted(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def counted(*args: Any) -> Any:
+            self.calls += 1
+            return function(*args)
+
+        return counted
+
+    def update(self, x: torch.Tensor) -> torch.Tensor:
+        return x * len([name for name in self.__dict__ if name.startswith("ca")])
+
+
+def test_a_method_that_a_module_has_as_its_own_is_there_once_it_is_captured() -> None:
+    gm = trace(WrapsItsMethods(), methods={"update": ((torch.ones(2),), {})})
+    assert torch.equal(gm.update(torch.ones(3)), torch.ones(3)) and gm.calls == 1
+    gm.cache = 3
+    with pytest.raises(GuardError, match="has got cache"):
+        gm.update(torch.ones(3))

@@ -265,7 +265,9 @@ def _there_now(seen: _Seen) -> Told:
 def _other_names(seen: _Seen) -> Told:
     if "names" in seen.facts:
         now, made = own_names(seen.module.__dict__), seen.facts.get("made", ())
-        yield from _unlike_names(now, seen.facts["names"], made, seen.where)
+        captured = getattr(seen.module.__dict__.get("_graphwright_state"), "entries", ())  # which its class has now
+        was = [name for name in seen.facts["names"] if name in now or name not in captured]
+        yield from _unlike_names(now, was, made, seen.where)
 
 
 def _other_generators(seen: _Seen) -> Told:
