@@ -98,7 +98,7 @@ def test_the_code_reads_like_the_source() -> None:
         "elif x.shape[0] == 3:",
         "z = x - y",
         "else:",
-        "raise ValueError('bad shape {}'.format(x.shape[0]))",
+        'raise ValueError(f"bad shape {x.shape[0]}")',
         "return z * 2",
     ]
 

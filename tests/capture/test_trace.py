@@ -64,9 +64,8 @@ def test_the_generated_code_reads_like_the_source() -> None:
         "def forward(self, input):",
         "    expect_modules(self)",
         "    modules = self._modules",
-        "    input_1 = input",
         "",
-        '    hidden = modules["0"].linear(input_1) * modules["0"].scale',
+        '    hidden = modules["0"].linear(input) * modules["0"].scale',
         '    return torch.nn.functional.dropout(hidden, p=0.5, training=modules["0"].training)',
     ]
 

@@ -99,7 +99,7 @@ def test_paths_use_the_subscripts_that_containers_have() -> None:
     for path in ("layers.1", "heads.0", "heads.not a name", "heads.plain", "odd.0"):
         graph.call_module(path, (x,))
     assert [line.strip() for line in text(graph, root).splitlines()[1:]] == [
-        *("self.layers[1](x)", 'getattr(self.heads, "0")(x)', "self.heads['not a name'](x)", "self.heads.plain(x)"),
+        *("self.layers[1](x)", "self.heads['0'](x)", "self.heads['not a name'](x)", "self.heads.plain(x)"),
         'getattr(self.odd, "0")(x)',
     ]
 

@@ -311,10 +311,7 @@ def test_what_it_becomes() -> None:
 def forward(self, x):
     try:
         y = torch.linalg.cholesky(x)
-        error = None
-    except RuntimeError as caught:
-        error = caught
-        y = None
-    y_1 = y if error is None else x;  del error, y
-    return y_1"""
+    except RuntimeError:
+        return x
+    return y"""
     )

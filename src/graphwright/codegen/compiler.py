@@ -32,7 +32,7 @@ def compile_source(
     filename = f"<graphwright {title} {next(_numbers)}{f' from {place}' if place else ''}>"
     namespace = dict(names)
     try:
-        code = compile(run or src, filename, "exec", dont_inherit=True)
+        code = compile(run or src, filename, "exec", dont_inherit=True, optimize=0)  # an `assert` may be a check
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise GraphError(
             f"Python does not compile the code of {title}: {error}",

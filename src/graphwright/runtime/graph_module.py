@@ -32,7 +32,7 @@ from graphwright.runtime.entries import (
 from graphwright.runtime.foreign import how_to_read, prepared_for_script
 from graphwright.runtime.graph_facts import forget_module, is_conditional
 from graphwright.runtime.guards import Guard, guards_of, summed_up
-from graphwright.runtime.members.attributes import add_constant, assign_attribute, copy_attribute, has_attribute
+from graphwright.runtime.members.attributes import add_constant, assign_attribute, copy_attributes, has_attribute
 from graphwright.runtime.members.hooks import register
 from graphwright.runtime.members.shells import class_unseen, copy_slots, memo_of_results
 from graphwright.runtime.members.submodules import add_submodule, delete_submodule, unused_submodules
@@ -131,11 +131,8 @@ class GraphModule(nn.Module):
             ]
             used.update(dict.fromkeys(sorted(written)))
             self.training = root.training
-            for target in used:
-                if target in graph.constants and not hasattr(root, target):
-                    assign_attribute(graph.constants[target], self, target)
-                else:
-                    copy_attribute(root, self, target)
+            is_captured = isinstance(root, GraphModule) and _state(root).is_readable
+            copy_attributes(root, self, used, graph.constants, is_captured)
         elif isinstance(root, Mapping):
             for node in graph.all_nodes():
                 if node.op in ("call_module", "get_attr") and node.target not in root:

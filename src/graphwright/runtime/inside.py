@@ -14,6 +14,12 @@ from graphwright.runtime.objects import attributes_of, state_of
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 TABLES = ("_modules", "_parameters", "_buffers")
 ABSENT: Any = object()
+HOLDS = "_holds_parts"  # the attribute of a container that was made to hold some of what another holds
+
+
+def is_holder(value: Any) -> bool:
+    """Tell whether a value is a module that was made only to hold what a graph uses."""
+    return type(value) is nn.Module or (isinstance(value, nn.Module) and HOLDS in vars(value))
 
 
 def held_at(root: nn.Module, path: str) -> Any:

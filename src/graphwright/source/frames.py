@@ -7,6 +7,8 @@ somebody asks where a node comes from, or what the source calls its value.
 from __future__ import annotations
 
 import ast
+import builtins
+import contextlib
 import copy
 import functools
 import inspect
@@ -16,7 +18,7 @@ import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -33,6 +35,7 @@ _INTERNAL = (
     os.path.join(os.path.dirname(os.path.abspath(errors.__file__)), ""),
     copy.__file__,
 )
+_CONTEXTS = contextlib.__file__
 _MOST_FILES = 10_000  # generated code has a name of its own each time
 
 
@@ -41,6 +44,16 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None:
         if not is_internal(frame.f_code.co_filename):
             return frame
+        frame = frame.f_back
+    return None
+
+
+def decorated(frame: FrameType | None) -> CodeType | None:
+    """The function of the program that a decorator is running, in this frame or around it: under `@torch.no_grad()`."""
+    while frame is not None and (is_internal(frame.f_code.co_filename) or frame.f_code.co_filename == _CONTEXTS):
+        if "func" in frame.f_code.co_freevars:
+            code: CodeType | None = getattr(inspect.unwrap(frame.f_locals["func"]), "__code__", None)
+            return None if code is None or is_internal(code.co_filename) else code
         frame = frame.f_back
     return None
 
@@ -69,6 +82,8 @@ _PROGRAMS = (
     STANDS_FOR_TORCH,
 )
 _MODULE = os.path.join(_PROGRAMS[0], "module.py")
+# What calls modules, and the program itself: who calls these names no more what is given.
+_CALLERS = (_MODULE, os.path.join(_INTERNAL[1], "capture", "state", "running.py"))
 
 
 _NOTHING: tuple[tuple[Any, ...], Mapping[str, Any]] = (), {}
@@ -157,7 +172,7 @@ class CallSite:
     """An instruction of the user's program, and the module call in which it ran; resolves to an Origin.
 
     Not `is_whole`: the operation is only a part of what the instruction does, so that what the statement assigns is not
-    the operation's value. `named`: what a caller's statement assigns the value to has given it its name.
+    the operation's value. `named` is what a caller's statement assigns the value to, where that has given it its name.
     """
 
     __slots__ = ("_origin", "code", "instruction", "is_whole", "named", "scope")
@@ -167,7 +182,7 @@ class CallSite:
         self.code = code
         self.instruction = instruction
         self.scope = scope
-        self.named = False
+        self.named = ""
         self._origin: Origin | None = None
 
     @property
@@ -228,6 +243,7 @@ def name_as_called(scope: Scope, given: Any) -> list[tuple[Node, str]]:
         return []
     named = [(node, name) for node, name in zip(values, names, strict=True) if name and _is_unnamed_in(node, scope)]
     for node, name in named:
+        node._origin.named = name
         node.graph._call_again(node, name)
     return named
 
@@ -240,8 +256,7 @@ def _is_unnamed_in(node: Any, scope: Scope) -> bool:
     inner: Scope | None = site.scope
     while inner is not None and inner is not scope:
         inner = inner.outer
-    site.named = inner is not None
-    return site.named
+    return inner is not None
 
 
 _SEQUENTIAL = torch.nn.Sequential.forward.__code__  # whose `input` tells nothing
@@ -258,7 +273,9 @@ def is_returned(node: Node) -> bool:
 class Place(NamedTuple):
     """Where an instruction stands: its line and columns, its statement's first line and text, what that assigns.
 
-    `targets` are the variables that the statement unpacks the instruction's value into.
+    `targets` are the variables that the statement unpacks the instruction's value into. Where it returns the value,
+    `returned` is the place of that in the tuple, -1 if it is all of it; `called` is the function that gives it. `item`
+    is what the statement takes of the value, by number or as an attribute, for all its right side: `x = f(y)[0]`.
     """
 
     line: int
@@ -268,8 +285,21 @@ class Place(NamedTuple):
     source: str
     target: str
     targets: tuple[str, ...] = ()
+    returned: int | None = None
+    called: str = ""
+    item: tuple[int | str, str] | None = None
+
+    def names_of_items(self, value: Any) -> list[str]:
+        """What the statement calls the items of the value: the one that it takes."""
+        key, name = self.item or (None, "")
+        for i in range(len(value)) if name else ():
+            if i == key or (isinstance(key, str) and value[i] is getattr(value, key, None)):
+                return [*[""] * i, name]
+        return []
 
 
+_WHOLE = -1
+_Position: TypeAlias = tuple[int, int | None, int | None, int | None]
 _places: CodeTable[dict[int, Place]] = CodeTable()
 
 
@@ -279,13 +309,42 @@ def place_of(code: CodeType, instruction: int) -> Place:
     line, end_line, column, end_column = position_of(code, instruction)
     source = source_behind(code)
     statements = source.statements(line)
-    if not statements:
+    is_decorator = line == code.co_firstlineno and source.line(line).startswith("@")
+    if not statements or is_decorator:
         return Place(line, column, end_column, line, source.line(line), "")
     statement = statements[-1]  # the innermost one that stands on this line
-    targets = _targets(statement, line, end_line, column, end_column)
+    position = line, end_line, column, end_column
+    targets: str | list[str] = ""
+    value, returned = None, None
+    if isinstance(statement, ast.Return):
+        returned, value = _returned(statement, position)
+    elif column is not None:
+        targets, value = _targets(statement, position)
     target = targets if isinstance(targets, str) else ""
     text = source.line(statement.lineno)
-    return Place(line, column, end_column, statement.lineno, text, target, () if target else tuple(targets))
+    names = () if target else tuple(targets)
+    item = _item(statement, position) if isinstance(statement, ast.Assign) else None
+    return Place(line, column, end_column, statement.lineno, text, target, names, returned, _called(value), item)
+
+
+def named_by_callers(frame: FrameType, item: int) -> str:
+    """What the caller of a function assigns what that returns to, all of it or an item; "" where it does not."""
+    code, caller = frame.f_code, frame.f_back
+    while caller is not None and is_internal(caller.f_code.co_filename):
+        if caller.f_code.co_filename in _CALLERS:
+            return ""
+        caller = caller.f_back
+    if caller is None:
+        return ""
+    place = place_of(caller.f_code, caller.f_lasti)
+    if place.called != code.co_name and (not place.called or hasattr(builtins, place.called)):  # as `max(map(f, x))`
+        is_side = caller.f_code.co_name == code.co_name and caller.f_code.co_filename == code.co_filename
+        return named_by_callers(caller, item) if is_side else ""  # of a branch in a function that was converted
+    if place.returned == _WHOLE:
+        return named_by_callers(caller, item)
+    if item != _WHOLE:
+        return place.targets[item] if item < len(place.targets) else ""
+    return place.target or (named_by_callers(caller, place.returned) if place.returned is not None else "")
 
 
 def definition_line(function: Callable[..., Any]) -> str:
@@ -333,15 +392,19 @@ def runs_as_it_is_left(frame: FrameType) -> bool:
     )
 
 
-def _targets(
-    statement: ast.stmt, line: int, end_line: int | None, column: int | None, end_column: int | None
-) -> str | list[str]:
+def _targets(statement: ast.stmt, position: _Position) -> tuple[str | list[str], ast.AST | None]:
     """What a statement assigns the expression at this position to, if that is its whole right side, or an item of it.
 
-    A name, or the names of an unpacking, "" for those that are no plain names.
+    A name, or the names of an unpacking, "" for those that are no plain names; and the expression. At the position of
+    `a, b` itself, which is that of taking a value apart, these are the names.
     """
     target: ast.expr
     value: ast.AST
+    if isinstance(statement, ast.Assign | ast.For):
+        for left in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+            for part in ast.walk(left) if isinstance(left, ast.Tuple) else ():
+                if isinstance(part, ast.Tuple) and _position(part) == position:
+                    return _names(part), None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target, value = statement.targets[0], statement.value
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
@@ -349,18 +412,54 @@ def _targets(
     elif isinstance(statement, ast.AugAssign):
         target, value = statement.target, statement
     else:
-        return ""
-    if column is None:
-        return ""
-    position = line, end_line, column, end_column
+        return "", None
     for left, right in _pairs(target, value):
-        if (right.lineno, right.end_lineno, right.col_offset, right.end_col_offset) == position:  # type: ignore[attr-defined]
+        if _position(right) == position:
             if isinstance(left, ast.Name):
-                return left.id
-            if isinstance(left, ast.Tuple) and not any(isinstance(item, ast.Starred) for item in left.elts):
-                return [item.id if isinstance(item, ast.Name) and item.id != "_" else "" for item in left.elts]
-            return ""
-    return ""
+                return left.id, right
+            return (_names(left) if isinstance(left, ast.Tuple) else ""), right
+    return "", None
+
+
+def _returned(statement: ast.Return, position: _Position) -> tuple[int | None, ast.AST | None]:
+    """Which item of what a statement returns the expression at this position is, and the expression itself.
+
+    The item is _WHOLE for all of it, and None for what is a part of an item.
+    """
+    whole = statement.value
+    items = whole.elts if isinstance(whole, ast.Tuple) else []
+    for i, value in enumerate([whole, *items] if whole is not None else [], _WHOLE):
+        if _position(value) == position:
+            return i, value
+    return None, None
+
+
+def _item(statement: ast.Assign, position: _Position) -> tuple[int | str, str] | None:
+    """What an assignment to a variable takes of the expression at this position, and the variable."""
+    target, value = statement.targets[0], statement.value
+    if not (isinstance(target, ast.Name) and isinstance(value, ast.Subscript | ast.Attribute)):
+        return None
+    if _position(value.value) != position:
+        return None
+    key = value.attr if isinstance(value, ast.Attribute) else getattr(value.slice, "value", None)
+    return (key, target.id) if isinstance(key, int | str) else None
+
+
+def _called(value: ast.AST | None) -> str:
+    """The name by which an expression calls a function or reads a property."""
+    function = value.func if isinstance(value, ast.Call) else value if isinstance(value, ast.Attribute) else None
+    return getattr(function, "id", getattr(function, "attr", ""))
+
+
+def _position(part: ast.AST) -> _Position:
+    return part.lineno, part.end_lineno, part.col_offset, part.end_col_offset  # type: ignore[attr-defined]
+
+
+def _names(targets: ast.Tuple) -> list[str] | str:
+    """The variables that a value is unpacked into; "" where one of them takes the rest."""
+    if any(isinstance(item, ast.Starred) for item in targets.elts):
+        return ""
+    return [item.id if isinstance(item, ast.Name) and item.id != "_" else "" for item in targets.elts]
 
 
 def _pairs(target: ast.expr, value: ast.AST) -> Iterator[tuple[ast.expr, ast.AST]]:

@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,6 +26,7 @@ from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import enter_context, exit_context
+from graphwright.source import CallSite, decorated
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -75,7 +76,7 @@ class Ambient:
 
     def _enter(self, key: _Key, manager: Callable[..., Any], *args: Any, **kwargs: Any) -> _Region:
         arguments = (manager, *map(self._recorder.argument, args))
-        node = self._recorder.node("call_function", enter_context, arguments, kwargs, name=manager.__name__)
+        node = entered(self._recorder, arguments, kwargs, manager.__name__)
         self._open.append(_Region(key, node))
         return self._open[-1]
 
@@ -161,23 +162,21 @@ class Ambient:
 
     def inference_mode(self, enabled: bool) -> contextlib.AbstractContextManager[None]:
         """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""
-        symbol = symbol_of(enabled)
-        return self._inference_region(enabled, bool(enabled if symbol is None else symbol.sample))
+        return _InferenceRegion(self, enabled)
 
-    @contextlib.contextmanager
-    def _inference_region(self, flag: bool, enabled: bool) -> Iterator[None]:
+    def enter_inference(self, flag: bool, enabled: bool, key: _Key) -> bool:
+        """Record that inference mode is entered by a region; answer with the mode before it."""
         self.notice()
-        key = "inference", object()
         region = self._enter(key, torch.inference_mode, *(() if flag is True else (flag,)))
         region.grad = not flag if type(flag) is bool else None
         before, self._is_inference = self._is_inference, enabled
-        try:
-            with _INFERENCE_MODE(enabled):
-                yield
-        finally:
-            self._is_inference = before
-            if self._recorder.pending is None:
-                self._leave(key)
+        return before
+
+    def leave_inference(self, key: _Key, before: bool) -> None:
+        """Record that a region of inference mode is left."""
+        self._is_inference = before
+        if self._recorder.pending is None:
+            self._leave(key)
 
     # ---- grad mode
 
@@ -241,6 +240,31 @@ class Ambient:
         if any(made is context for made in self._default_dtypes):
             options.pop("dtype", None)
         self._enter(key, torch.autocast, context.device, **options)
+
+
+def entered(recorder: TypedCapture, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Node:
+    """Make the node that enters a context; where a decorator does so, it comes from the line of that."""
+    node = recorder.node("call_function", enter_context, args, kwargs, name=name)
+    code = decorated(sys._getframe(1))
+    if code is not None:
+        node._origin = CallSite(code, 0, recorder.scope)
+    return node
+
+
+class _InferenceRegion(contextlib.AbstractContextManager[None]):
+    def __init__(self, ambient: Ambient, flag: bool) -> None:
+        symbol = symbol_of(flag)
+        self._enabled = bool(flag if symbol is None else symbol.sample)
+        self._ambient, self._flag, self._key = ambient, flag, ("inference", object())
+
+    def __enter__(self) -> None:
+        self._before = self._ambient.enter_inference(self._flag, self._enabled, self._key)
+        self._mode = _INFERENCE_MODE(self._enabled)  # which is on from here
+        self._mode.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._mode.__exit__(*error)
+        self._ambient.leave_inference(self._key, self._before)
 
 
 def _are_same(one: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> bool:

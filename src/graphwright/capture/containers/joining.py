@@ -296,7 +296,8 @@ class Joining:
     def source_name(self, value: Any) -> str:
         """What the source calls a value, if it does."""
         node = value._node if isinstance(value, TensorProxy) else None
-        return str(node._origin.target) if node is not None and node._origin is not None else ""
+        site = None if node is None else node._origin
+        return "" if site is None else str(site.target or getattr(site, "named", ""))
 
 
 def are_of_run(one: Any, other: Any) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.attention import SDPBackend
 
+from graphwright.capture.calls.ambient import entered
 from graphwright.capture.outside.overheard import Heard, overhear, overhear_class
 from graphwright.ops import enter_context, exit_context
 
@@ -62,7 +63,7 @@ class Entered(contextlib.ContextDecorator):
         if self._recorder.typed is not None:
             self._recorder.ambient.notice()
         name = self._args[0].__name__
-        self._node = self._recorder.node("call_function", enter_context, self._args, self._kwargs, name=name)
+        self._node = entered(self._recorder, self._args, self._kwargs, name)
 
     def _leave(self) -> None:
         if self._context is not None:

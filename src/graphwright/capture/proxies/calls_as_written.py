@@ -6,10 +6,12 @@ them apart.
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import opcode
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from types import FrameType, FunctionType, MethodWrapperType
 from typing import Any, NamedTuple
@@ -99,6 +101,9 @@ _REFLECTED: dict[str, Callable[..., Any]] = {
     "__rmod__": operator.mod, "__rmatmul__": operator.matmul, "__rand__": operator.and_, "__ror__": operator.or_,
     "__rxor__": operator.xor, "__rlshift__": operator.lshift, "__rrshift__": operator.rshift,
 }  # fmt: skip
+_MIRRORED = {"lt": (">", operator.gt), "gt": ("<", operator.lt), "le": (">=", operator.ge), "ge": ("<=", operator.le)}
+_COMPARE_OP = opcode.opmap["COMPARE_OP"]
+_SHIFT = 0 if sys.version_info < (3, 12) else 4 if sys.version_info < (3, 13) else 5  # of the symbol in its argument
 _UNARY: dict[str, Callable[..., Any]] = {
     "neg": operator.neg, "__neg__": operator.neg, "__pos__": operator.pos, "positive": operator.pos,
     "__invert__": operator.invert, "bitwise_not": operator.invert,
@@ -217,6 +222,10 @@ def operator_call(
         return None
     instruction = frame.f_code.co_code[frame.f_lasti]
     if instruction in _BINARY_OPCODES and len(args) == 2:
+        if name in _MIRRORED and instruction == _COMPARE_OP:  # `2 > x` asks `x.lt(2)`
+            symbol, mirrored = _MIRRORED[name]
+            if dis.cmp_op[frame.f_code.co_code[frame.f_lasti + 1] >> _SHIFT] == symbol:
+                return mirrored, (args[1], args[0])
         function = _IN_PLACE.get(name) or _BINARY.get(name)
         return None if function is None else (function, args)
     if instruction in _UNARY_OPCODES and len(args) == 1:

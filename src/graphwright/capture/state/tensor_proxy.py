@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import opcode
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.overrides
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _NOTHING: dict[int, int | Dim] = {}  # never written to
 _MAKERS = (nn.Parameter.__new__.__code__, nn.Buffer.__new__.__code__)
+_UNPACK = opcode.opmap["UNPACK_SEQUENCE"]
 _NONE: frozenset[int] = frozenset()
 
 
@@ -128,6 +131,9 @@ class TensorProxy(torch.Tensor):
         return self._node
 
     def __iter__(self) -> Iterator[Any]:  # torch's own does not ask the function mode
+        frame = sys._getframe(1)
+        if frame.f_code.co_code[frame.f_lasti] == _UNPACK and self.example.dim():  # `a, b = x`
+            return iter(self.unbind())
         rows = self.recorder.questions.answer(self.recorder.numbers.size_symbol(self, 0))
         return iter([self[i] for i in range(rows)])
 
@@ -203,6 +209,21 @@ class TensorProxy(torch.Tensor):
 
     def __copy__(self) -> Any:
         return self.recorder.record("call_function", copy.copy, _shared, (self,), {})
+
+    @staticmethod
+    def _reflected(name: str) -> Callable[[TensorProxy, Any], Any]:
+        """The method for `2 * x`: torch's own is `x.mul(2)`, which says no more what the program has on the left."""
+        method = getattr(torch.Tensor, name)
+
+        def reflected(self: TensorProxy, other: Any) -> Any:
+            if isinstance(other, torch.Tensor):  # whose own method comes first
+                return NotImplemented
+            return torch.overrides.handle_torch_function(method, (self,), self, other)
+
+        return reflected
+
+    __radd__, __rmul__ = _reflected("__radd__"), _reflected("__rmul__")
+    __rand__, __ror__, __rxor__ = map(_reflected, ("__rand__", "__ror__", "__rxor__"))
 
     @classmethod
     def __torch_function__(

@@ -86,7 +86,7 @@ from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
 from graphwright.runtime import Shells, expect, mark_opaque
-from graphwright.source import CallSite, Scope, is_returned, place_of, user_frame
+from graphwright.source import CallSite, Scope, is_returned, named_by_callers, place_of, user_frame
 from graphwright.values import is_named_tuple, leaves, sequence
 
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
@@ -375,6 +375,9 @@ class Recorder:
                 if not is_count_known(self, called, args, kwargs):
                     expect_structure(self, node, example)
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
+        frame = user_frame(sys._getframe(1))
+        if not names and frame is not None and isinstance(example, tuple):
+            names = place_of(frame.f_code, frame.f_lasti).names_of_items(example)
         return self._items(example, node, names, gives_data)
 
     def _on_examples(
@@ -409,11 +412,16 @@ class Recorder:
         self.attempts.look(frame, op, target, args)
         if self.choices.open:
             self.choices.at_node(target, args)
-        wish = name or part or place_of(frame.f_code, frame.f_lasti).target
+        wish, named = name or part, ""
+        if not wish:
+            place = place_of(frame.f_code, frame.f_lasti)
+            named = "" if place.returned is None else named_by_callers(frame, place.returned)
+            wish = named or place.target
         if not wish and op == "call_module":
             wish = module_name(str(target))
         node = self._create(op, target, args, kwargs, wish or None)
         node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope, not part)
+        node._origin.named = named
         return node
 
     def _create(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None) -> Node:

@@ -22,6 +22,7 @@ from graphwright.codegen.readable.callees import Callees
 from graphwright.codegen.readable.comprehensions import comprehension, comprehensions
 from graphwright.codegen.readable.endings import NextRound, Returns, Tests
 from graphwright.codegen.readable.expressions import AnyNot, Expression, Negation, Truth, in_place, tested
+from graphwright.codegen.readable.f_strings import f_string
 from graphwright.codegen.readable.loops import loop_block, name_initial_values
 from graphwright.codegen.readable.nesting import assigns_attribute, is_statement, statements_of
 from graphwright.codegen.readable.paths import Paths
@@ -38,24 +39,25 @@ from graphwright.codegen.readable.splits import (
     values_of,
 )
 from graphwright.codegen.readable.transforms import key_expression, takes_key, transform_block
-from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.unpacking import takes_rows, unpacked_items
 from graphwright.codegen.readable.user_statements import is_from_if, is_from_return
 from graphwright.codegen.readable.variables import (
     base_of,
     first_holder,
+    is_overwritten,
     is_read_besides,
     named_in_place,
     reassigned,
-    uses_of,
 )
 from graphwright.codegen.readable.writer import Block, Ending, Role, Statement
 from graphwright.codegen.regions import region_exits
-from graphwright.codegen.spelling.arguments import argument
+from graphwright.codegen.spelling.arguments import argument, subscript
 from graphwright.codegen.spelling.operators import ATOM, COMPARISON, INPLACE, NOT, PRIMARY
 from graphwright.ir import Graph, Node, immutable_dict, immutable_list, nodes_in
 from graphwright.ops import (
     cond,
     evaluated,
+    is_impure,
     is_loop,
     is_region,
     raise_error,
@@ -96,6 +98,10 @@ class BodyWriter(Writer):
         self.tried: dict[Node, bool] = {}  # of branches in all bodies: whether each is written as `p and a` or `p or a`
         self.statements: dict[Node, bool] = {}  # whether branches with others inside are known to be no expressions
         self._prepare()
+        for node in [node for node in self.renamed if node._target in _UNUSED_BUILTINS]:
+            self.renamed.remove(node)
+            self.names.release(node.name)
+            self.texts[node] = str(node._target), ATOM
         name_initial_values(self)
 
     def _prepare(self) -> None:
@@ -105,6 +111,7 @@ class BodyWriter(Writer):
         self.negated: dict[Node, str] = {}  # what `not` makes of some of these: `a is not b`, `a not in b`
         # How inputs of a body are written, and names that are not node.name.
         self.texts: dict[Node, tuple[str, int]] = {}
+        self.renumbered: set[Node] = set()  # those that are not node.name only because another value is called that
         self.kept: set[Node] = set()  # values that are variables around the body, or share one
         self.skipped: set[Node] = set()  # nodes that are written elsewhere, as the header of a loop unpacks its items
         self.given: dict[Node, Any] = {}  # inputs of a body, each with what it is around the body
@@ -148,11 +155,9 @@ class BodyWriter(Writer):
             for node in self.split.items if self.is_outermost else ():  # no variables
                 self.names.share(node.name)
         if self.ending is not None and self.output is not None:
-            bare = self._values()
-            for given in values_of(self.output, self.slots):  # `bool(stop)`, where `stop` is asked
-                if type(given) is Node and given not in bare and list(given.users) == [self.output]:
-                    self.skipped.add(given)
-
+            given, asked = values_of(self.output, self.slots), self._values()  # `bool(stop)`, where `stop` is asked
+            unread = (value for value in given if type(value) is Node and value not in asked)
+            self.skipped.update(value for value in unread if list(value.users) == [self.output])
         if self.returned is not None or self.split is not None or self._returns_inside():
             self.left_after = {node for node in self.exits.values() if last is not None and last < node}
 
@@ -177,22 +182,13 @@ class BodyWriter(Writer):
             is_own = first_holder(before, self.texts)._op != "placeholder" or self.is_outermost
             is_named = item in self.texts or item in self.kept or item in self.skipped
             if is_own and not is_named and before not in self.inside and before not in self.skipped:
-                if self._is_overwritten(item, node, self.name(before)):
+                if is_overwritten(item, node, self.name(before), self.texts):
                     continue
                 self.texts[item] = self.name(before), ATOM
                 self.kept.add(before)
                 self.renewed.add(item)
                 if self.ending is not None and self.name(item) in dict(self.ending.pairs(self._values())):
                     self.kept.add(item)  # the variable goes on to what comes after the body
-
-    def _is_overwritten(self, item: Node, node: Node, name: str) -> bool:
-        """Tell whether a variable gets another value after a branch while what the branch made of it is still read."""
-        last = max(uses_of(item, self.texts), default=node)
-        while node is not last:
-            node = node._next
-            if node is not item and node is not last and node in self.texts and self.texts[node][0] == name:
-                return True
-        return False
 
     @contextlib.contextmanager
     def shadowing(self, body: Graph, operands: Sequence[Any]) -> Iterator[None]:
@@ -255,6 +251,13 @@ class BodyWriter(Writer):
             read += nodes_in(self.output._args)
         unwritten = {*held, *self.skipped, *([] if self.split is None else [self.split.branch])}
         return [used for used in read if used not in unwritten and used < block]
+
+    def keeps_sizes(self, node: Node) -> bool:
+        """Tell whether a node surely leaves the sizes of all that it does not compute: a layer of torch.nn does."""
+        if node._op != "call_module":
+            return node._op == "get_attr" or not is_impure(node)
+        module = self.paths.reached(str(node._target))[1]
+        return getattr(type(module).forward, "__module__", "").startswith("torch.nn.") if module is not None else False
 
     def is_and_or(self, node: Node) -> bool:
         """Tell whether a branch is written as `p and a` or `p or a`."""
@@ -387,6 +390,7 @@ class BodyWriter(Writer):
                 name = self.names.new(node.name)
                 if name != node.name:
                     self.texts[node] = name, ATOM
+                    self.renumbered.add(node)
                 self.names.take(name)
                 local.append(name)
         return local
@@ -424,7 +428,7 @@ class BodyWriter(Writer):
         if value is None or node.type is not None or node in self.skipped:
             return False
         name, _ = self.node(value)
-        if node in self.texts or node in self.kept:
+        if (node in self.texts and node not in self.renumbered) or node in self.kept:
             return name == self.name(node)
         if not name.isidentifier():
             return False
@@ -546,6 +550,11 @@ class BodyWriter(Writer):
             return branch_expression(self, node) or super().expression(node)
         if node in self.expressions:
             return self.expressions[node]
+        if takes_rows(node):
+            return self.node(node._args[0])
+        text = f_string(self, node) if node._target == "format" else None
+        if text is not None:
+            return text, ATOM
         if node._op == "call_method" and node._target == "append" and len(node._args) == 2 and not node._kwargs:
             self.appended[node] = self.value(node._args[1])
         if node._op == "call_method" and node._target == "__call__" and node._args:
@@ -590,17 +599,7 @@ class BodyWriter(Writer):
 
     def key(self, key: Any) -> str:
         """Write a subscript with Python's own slices: `x[1:, None, ..., ::2]`."""
-        if type(key) is tuple and key:
-            return ", ".join(self._key_part(part) for part in key) + ("," if len(key) == 1 else "")
-        return self._key_part(key)
-
-    def _key_part(self, part: Any) -> str:
-        if part is ...:
-            return "..."
-        if type(part) is not slice:
-            return self.value(part)
-        start, stop, step = ("" if bound is None else self.value(bound) for bound in (part.start, part.stop, part.step))
-        return f"{start}:{stop}" + (f":{step}" if step else "")
+        return subscript(self.value, key)
 
     def path(self, target: str) -> str:
         """Write a dotted path from the root, with `[0]` and `["key"]` where containers allow it."""
@@ -640,6 +639,8 @@ class BodyWriter(Writer):
         return name
 
 
+# Parameters may hide these: code never calls them by these names.
+_UNUSED_BUILTINS = frozenset({"dir", "filter", "format", "hash", "id", "input", "vars"})
 _DISPLAYS: dict[Any, type] = {list: immutable_list, dict: immutable_dict}  # `list([a, b])` is `[a, b]`
 _EMPTY: dict[Any, str] = {list: "[]", dict: "{}"}
 

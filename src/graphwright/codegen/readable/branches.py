@@ -14,11 +14,12 @@ from graphwright.codegen.readable.endings import Assigns, NextRound, Returns, ex
 from graphwright.codegen.readable.expressions import Expression, Negation, in_place, tested
 from graphwright.codegen.readable.splits import Outside, Slot, ends_by_raising
 from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.user_statements import is_from_assert
 from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
 from graphwright.codegen.spelling.operators import AND_THEN, NOT, OR_ELSE, TERNARY
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
-from graphwright.ops import is_region
+from graphwright.ops import is_region, raise_error
 
 _LONGEST_EXPRESSION, _LONGEST_CONDITION = 88, 200  # characters; of `p and a`, of which each part has a line
 
@@ -113,10 +114,22 @@ def branch_block(writer: ReadableWriter, node: Node) -> Block:
     if is_empty(then) and not is_empty(other):
         if is_at_end and isinstance(writer.ending, NextRound) and _is_long(other):
             return Block([Clause("if", test, ["continue"]), plain(other)])
-        return Block([Clause("if", writer.negation(pred), [other])])
+        return Block([_assertion(test, other) or Clause("if", writer.negation(pred), [other])])
     if is_empty(other):
-        return Block([Clause("if", test, [then])])
+        return Block([_assertion(writer.negation(pred), then) or Clause("if", test, [then])])
     return Block([Clause("if", test, [then]), Clause("else", "", [other])])
+
+
+def _assertion(condition: str, side: ReadableWriter) -> Clause | None:
+    """Write a side that does nothing but raise as the `assert` that the source has; None for other sides."""
+    statements = [statement for statement in side.written() if isinstance(statement.code, str)]
+    if len(side.written()) != 1 or len(statements) != 1:
+        return None
+    raised, code = statements[0].node, str(statements[0].code)
+    if raised._target is not raise_error or raised._kwargs or not is_from_assert(raised):
+        return None
+    message = code.removeprefix("raise AssertionError")
+    return plain(f"assert {condition}{f', {message[1:-1]}' if message else ''}") if message != code else None
 
 
 def _test(writer: ReadableWriter, pred: Any) -> str:

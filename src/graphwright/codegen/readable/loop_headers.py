@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-from graphwright.codegen.readable.unpacking import unpacked_items
+from graphwright.codegen.readable.unpacking import takes_rows, unpacked_items
 from graphwright.codegen.readable.variables import base_of
 from graphwright.codegen.readable.writer import ReadableWriter
 from graphwright.ir import Node
@@ -65,8 +65,10 @@ def _listed(texts: list[str]) -> str:
 def _items(value: Node, shape: _Shape) -> tuple[list[Node], list[Node | None]] | None:
     """The nodes that take a value apart, where that is all that is done with it, and its items."""
     users = list(value.users)
-    if len(users) == 1 and users[0]._target is unpack:
-        items = unpacked_items(users[0])
+    if len(users) == 1 and takes_rows(users[0]):
+        users += users[0].users
+    if len(value.users) == 1 and users[-1]._target is unpack:
+        items = unpacked_items(users[-1])
         return None if items is None else (users, items)
     if shape is None:
         return None

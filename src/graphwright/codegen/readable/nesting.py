@@ -14,6 +14,7 @@ from typing import Any
 from graphwright.codegen.function import is_plain_name
 from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
 from graphwright.codegen.readable.user_statements import is_from_return
+from graphwright.codegen.readable.variables import base_of
 from graphwright.codegen.readable.writer import Block, ReadableWriter, Statement
 from graphwright.codegen.spelling.operators import INPLACE, STATEMENTS
 from graphwright.ir import Node, nodes_in
@@ -51,6 +52,7 @@ class _Statements:
         self._plan: list[Statement] = []
         self._waiting: list[Node] = []
         self._reads: dict[Node, list[Node]] = {}  # of those waiting, the named values that each reads
+        self._parts: dict[Node, list[Node]] = {}  # of those that have waited, what is written inside each
         self._unpacked: set[Node] = set()  # written with the value that they are items of
         self._lists = set(writer.lists.values())  # written by the loops that make them
 
@@ -67,7 +69,7 @@ class _Statements:
         return self._plan
 
     def _parameter(self, node: Node) -> None:
-        if node in self._writer.texts:  # the input of a body
+        if not self._writer.is_outermost:  # it stands for a value around the body
             return
         renamed = self._writer.bind_parameter(node)
         if renamed:
@@ -76,7 +78,7 @@ class _Statements:
     def _operation(self, node: Node) -> None:
         writer = self._writer
         mentioned = [used for used in dict.fromkeys(_in_order_of_evaluation(node)) if used not in writer.skipped]
-        held = _held(self._waiting, mentioned, node, writer)
+        held = self._held(mentioned, node)
         if node in writer.lists and self._comprehension(node, mentioned, held):
             return
         block: Block | None = None
@@ -104,7 +106,7 @@ class _Statements:
         read = [used for used in self._named(mentioned, held) if used is not made]
         self._take(held)
         if _may_stand_inside(made, writer):
-            writer.inside[made], self._reads[made] = written, read
+            writer.inside[made], self._reads[made], self._parts[made] = written, read, [loop]
             self._waiting.append(made)
         else:
             self._plan.append(Statement(made, f"{writer.name(made)} = {written[0]}", read))
@@ -129,7 +131,7 @@ class _Statements:
         read = self._named(mentioned, held)
         writer.keep_inside(node)
         self._take(held)
-        self._reads[node] = read
+        self._reads[node], self._parts[node] = read, held
         waiting.append(node)
         is_whole = node._next._target is unpack and node._next in node.users  # it stands alone behind `a, b =`
         if len(writer.inside[node][0]) > _LONGEST_INSIDE and node.origin is not None and not is_whole:
@@ -138,7 +140,7 @@ class _Statements:
     def _state(self, node: Node, block: Block | None, mentioned: list[Node], held: list[Node]) -> None:
         """Write a node as a statement of its own."""
         writer = self._writer
-        if not _commutes(node, self._waiting) and not self._is_counted_before(node):
+        if not self._commutes(node) and not self._is_counted_before(node):
             self._settle(len(self._waiting) - len(held))
         read = self._named(mentioned, held)
         if block is not None:
@@ -156,12 +158,64 @@ class _Statements:
     def _is_counted_before(self, node: Node) -> bool:
         """Tell whether a node counts what the waiting expressions do not read: `n = n + 1` comes before `if test:`."""
         writer, waiting = self._writer, self._waiting
-        if node not in writer.kept or not any(node._target is count for count in _COUNTS):
+        if node not in writer.kept or not _is_count(node):
             return False
         if set(waiting) & set(nodes_in(node._args)) or not all(_comes_before(node, other) for other in waiting):
             return False
         read = {writer.name(used) for other in waiting for used in self._reads[other]}
-        return writer.name(node) not in read and not any(is_impure(other) for other in waiting)
+        return writer.name(node) not in read and all(map(self._is_pure, waiting))
+
+    def _commutes(self, node: Node) -> bool:
+        """Tell whether a node may be computed before the waiting ones: what it takes from sizes or an attribute.
+
+        The waiting ones leave these as they are, and the node reads nothing that they compute.
+        """
+        is_read = node._target is getattr or _is_number(node)
+        return (
+            is_read
+            and not set(self._waiting) & set(nodes_in(node._args))
+            and all(map(self._keeps_sizes, self._waiting))
+        )
+
+    def _keeps_sizes(self, waiting: Node) -> bool:
+        return self._writer.keeps_sizes(waiting) and all(map(self._keeps_sizes, self._parts.get(waiting, ())))
+
+    def _is_pure(self, waiting: Node) -> bool:
+        return not is_impure(waiting) and all(map(self._is_pure, self._parts.get(waiting, ())))
+
+    def _held(self, mentioned: list[Node], node: Node) -> list[Node]:
+        """The top of the stack, as far down as it may go inside a node: read by it, in this order, in one statement."""
+        writer, waiting = self._writer, self._waiting
+        if node._target is transformed:  # what a key orders is evaluated where it stands, what the key uses, later
+            mentioned = [used for used in nodes_in(node._args[2]) if used not in node._args[3]]
+            mentioned = mentioned if node._args[0] in _ORDERINGS else []
+        elif is_region(node):  # only the condition: operands are used inside, once, more often or not at all
+            is_first = node._target is not while_loop and mentioned[:1] == [node._args[0]]
+            mentioned = mentioned[:1] if is_first else []
+        if node._op == "output" and waiting and writer.ends_with_test(waiting[-1]):
+            return waiting[-1:]
+        order = {used: i for i, used in enumerate(mentioned)}
+        held: list[Node] = []
+        for used in reversed(waiting):
+            if (
+                used not in order
+                or not (writer.is_test or _same_statement(used, node) or _is_returned_at_end(used, node, writer))
+                or (held and order[used] > order[held[0]] and not self._may_wait_for(used, held))
+            ):
+                break
+            held.insert(0, used)
+        return held
+
+    def _may_wait_for(self, node: Node, others: list[Node]) -> bool:
+        """Tell whether a waiting node may be computed after others that were computed after it.
+
+        An item may be taken after attributes are read, `self.table[path[-1]]`, and what writes to nothing, after
+        what an operator or attribute gives that does not either: `0.1 * step * x.sum()`.
+        """
+        if node._target is operator.getitem and all(other._op == "get_attr" for other in others):
+            return True
+        is_plain = all(_is_count(other) or other._target is getattr for other in others)
+        return is_plain and self._is_pure(node) and all(map(self._is_pure, others))
 
     def _end(self, output: Node, read: list[Node], held: list[Node]) -> None:
         """Write how the body ends, where what is written before it has not said that."""
@@ -198,28 +252,6 @@ class _Statements:
         del self._waiting[len(self._waiting) - len(held) :]
 
 
-def _held(waiting: list[Node], mentioned: list[Node], node: Node, writer: ReadableWriter) -> list[Node]:
-    """The top of the stack, as far down as it may go inside a node: read by it, in this order, in one statement."""
-    if node._target is transformed:  # what a key orders is evaluated where it stands, what the key uses, later
-        mentioned = [used for used in nodes_in(node._args[2]) if used not in node._args[3]]
-        mentioned = mentioned if node._args[0] in _ORDERINGS else []
-    elif is_region(node):  # only the condition: operands are used inside, once, more often or not at all
-        mentioned = [used for used in mentioned[:1] if used is node._args[0]] if node._target is not while_loop else []
-    if node._op == "output" and waiting and writer.ends_with_test(waiting[-1]):
-        return waiting[-1:]
-    order = {used: i for i, used in enumerate(mentioned)}
-    held: list[Node] = []
-    for used in reversed(waiting):
-        if (
-            used not in order
-            or not (writer.is_test or _same_statement(used, node) or _is_returned_at_end(used, node, writer))
-            or (held and order[used] > order[held[0]] and not _may_wait_for(used, held))
-        ):
-            break
-        held.insert(0, used)
-    return held
-
-
 def _is_returned_at_end(used: Node, node: Node, writer: ReadableWriter) -> bool:
     """Tell whether a body of the program ends with `return used`, as the source does."""
     return writer.is_end and node._op == "output" and is_from_return(used)
@@ -234,11 +266,6 @@ def _stored_back(node: Node, held: list[Node], writer: ReadableWriter) -> Node |
     if not is_store or store.users or store._prev is not node or held[0] is not node._args[0] or node.type is not None:
         return None
     return store if writer.statement(store) == f"{writer.inside[held[0]][0]} = {writer.name(node)}" else None
-
-
-def _may_wait_for(node: Node, others: list[Node]) -> bool:
-    """Tell whether an item may be taken after attributes are read: `self.table[path[-1]]`."""
-    return node._target is operator.getitem and all(other._op == "get_attr" for other in others)
 
 
 def _may_stand_inside(node: Node, writer: ReadableWriter) -> bool:
@@ -294,7 +321,20 @@ def _is_checked(node: Node, user: Node) -> bool:
     return len(user.users) == 1 and _is_checked(user, next(iter(user.users)))
 
 
+def _is_counted_at_end(node: Node, user: Node) -> bool:
+    """Tell whether it counts, from sizes, a number that is only returned: `return (y, x.size(0) + 1)`."""
+    if base_of(node.name) != (node._target if node._op == "call_method" else getattr(node._target, "__name__", "")):
+        return False  # the source names it
+    is_number = node._target == "size" if node._op == "call_method" else _is_count(node)
+    return is_number and (user._op == "output" or (user._origin is None and _is_count(user)))
+
+
+def _is_count(node: Node) -> bool:
+    return node._op == "call_function" and any(node._target is count for count in _COUNTS)
+
+
 _PARTS = (
+    _is_counted_at_end,
     _is_iterator,
     _is_asked_at_start,
     _is_checked,
@@ -303,7 +343,7 @@ _PARTS = (
 _ORDERINGS = ("sorted", "max", "min")
 _ITERATORS = (range, enumerate, zip, reversed)
 _QUESTIONS = (operator.is_, operator.eq, operator.not_, hasattr)
-_COUNTS = (operator.add, operator.sub, operator.mul)
+_COUNTS = (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod)
 _OWN_STATEMENTS = STATEMENTS | {enter_context, exit_context, raise_error, write_attribute, write_variable}
 
 
@@ -323,12 +363,12 @@ def assigns_attribute(node: Node) -> bool:
     return isinstance(node._args[0], Node) and isinstance(node._args[1], str) and is_plain_name(node._args[1])
 
 
-def _commutes(node: Node, waiting: list[Node]) -> bool:
-    """Tell whether a node may be computed before the waiting ones: the read of a size before reads of attributes."""
-    is_read = (node._op == "call_method" and node._target == "size") or node._target is getattr
-    if not is_read or any(other._op != "get_attr" for other in waiting):
-        return False
-    return not set(waiting) & set(nodes_in(node._args))
+def _is_number(value: Node, depth: int = 4) -> bool:
+    """Tell whether a value is a size, or counted from sizes."""
+    if value._op == "call_method":
+        return value._target == "size"
+    args = value._args if depth and _is_count(value) else (None,)
+    return all(type(arg) is int or (type(arg) is Node and _is_number(arg, depth - 1)) for arg in args)
 
 
 def _in_order_of_evaluation(node: Node) -> list[Node]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from graphwright.codegen.function import attribute, is_plain_name, quoted
 from graphwright.ir import is_computed
 
@@ -51,11 +53,14 @@ class Paths:
 
 def _subscript(container: Any, atom: str) -> str | None:
     """The subscript by which a container module gives its child of this name, or None."""
+    is_number = atom.isdigit() and not isinstance(container, nn.ModuleDict)
     if not hasattr(type(container), "__getitem__") or (
-        atom.isdigit() and list(container._modules) != [str(i) for i in range(len(container._modules))]
+        is_number and list(container._modules) != [str(i) for i in range(len(container._modules))]
     ):
         return None  # with gaps between its places, `[1]` need not mean "1"
-    key: int | str = int(atom) if atom.isdigit() else atom
+    key: int | str = int(atom) if is_number else atom
+    if isinstance(container, nn.Sequential) and atom in container._modules:
+        key = [*container._modules].index(atom)  # also of a name: `self.blocks[0]` for "block-0"
     try:
         return repr(key) if container[key] is getattr(container, atom) else None
     except Exception:  # a user's container may raise anything for a key that it does not know

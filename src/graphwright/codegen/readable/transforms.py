@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphwright.codegen.readable.endings import Assigns
 from graphwright.codegen.readable.expressions import Expression
-from graphwright.codegen.readable.splits import ends_by_raising
+from graphwright.codegen.readable.try_statements import attempt_block
 from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
 from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
 from graphwright.codegen.spelling.operators import PRIMARY
-from graphwright.errors import GraphError, GuardError
+from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
 from graphwright.ops import TRANSFORMS, transformed
 
@@ -50,7 +49,7 @@ def transform_block(writer: ReadableWriter, node: Node) -> Block:
     if not isinstance(body, Graph) or transform not in TRANSFORMS:
         raise GraphError(f"{node.name!r} has a body that is no graph: it cannot be written", at=node.origin)
     if transform == "attempt":
-        return _attempt_block(writer, node)
+        return attempt_block(writer, node)
     kind = TRANSFORMS[transform]
     placeholders = body.placeholders()
     count = len(placeholders) - len(operands)
@@ -79,34 +78,6 @@ def transform_block(writer: ReadableWriter, node: Node) -> Block:
         call = f"{function}({_listed(name, writer.call(inputs, {**options, **node._kwargs}))})"
     definition = Clause("def", f"{name}({', '.join(signature)})", [inner])
     return Block([definition, plain(_statement(writer, node, call))], leaves=writer.returned is node)
-
-
-def _attempt_block(writer: ReadableWriter, node: Node) -> Block:
-    """Write a body under `try`: the error that it raised, or None, and its values get variables."""
-    _, body, _, operands, options = node._args
-    items = unpacked_items(node)
-    names = items or [None] * (options["count"] + 1)
-    targets = [writer.fresh("_") if item is None else writer.name(item) for item in names]
-    error, *values = targets
-    caught = writer.fresh("caught")
-    writer.names.share(caught)
-    lines: list[ReadableWriter | str] = [writer.body(body, operands, Assigns(values), [*range(len(values))])]
-    if not ends_by_raising(body):
-        lines.append(f"{error} = None")
-    left: list[ReadableWriter | str] = [f"{error} = {caught}", *([f"{' = '.join(values)} = None"] if values else [])]
-    errors = options["errors"]
-    kind = writer.value(errors[0] if len(errors) == 1 else errors)
-    clauses = [Clause("try", "", lines), Clause("except", f"{kind} as {caught}", left)]
-    if issubclass(GuardError, errors) and any(map(_is_guard, body.all_nodes())):
-        clauses.insert(1, Clause("except", writer.names.function(GuardError), ["raise"]))
-    if node.users and items is None:
-        clauses.append(plain(f"{writer.name(node)} = ({', '.join(targets)},)"))
-    return Block(clauses)
-
-
-def _is_guard(node: Node) -> bool:
-    """Tell whether a node checks what the capture took for granted: that this fails is no error of the program."""
-    return getattr(node._target, "__module__", None) == "graphwright.runtime.guards"
 
 
 def _of_torch(writer: ReadableWriter, transform: str) -> str:

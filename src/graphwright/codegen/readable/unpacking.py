@@ -27,6 +27,14 @@ def unpacked_items(node: Node) -> list[Node | None] | None:
     return items if len(items) > 1 or node._target is unpack or is_region(node) or is_attempt(node) else None
 
 
+def takes_rows(node: Node) -> bool:
+    """Tell whether a node takes the rows of a tensor for `a, b = x`, in a line that does not say `x.unbind()`."""
+    if node._op != "call_method" or node._target != "unbind" or len(node._args) != 1 or node._kwargs:
+        return False
+    is_alone = len(node.users) == 1 and next(iter(node.users))._target is unpack
+    return is_alone and node.origin is not None and "unbind" not in node.origin.source
+
+
 def unpacking_of(node: Node) -> Node | None:
     """The node after this one that only takes its value apart, where that is all that is done with it."""
     if is_attempt(node):

@@ -15,6 +15,11 @@ def is_from_for(node: Node) -> bool:
     return _begins(node, "for ")
 
 
+def is_from_assert(node: Node) -> bool:
+    """Tell whether a node comes from an `assert` statement."""
+    return _begins(node, "assert ", "assert(")
+
+
 def is_from_return(node: Node) -> bool:
     """Tell whether a node comes from a `return` statement."""
     return _begins(node, "return ")

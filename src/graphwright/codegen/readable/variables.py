@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphwright.codegen.readable.expressions import Expression
@@ -119,6 +119,16 @@ def uses_of(value: Node, own: Container[Node]) -> Iterator[Node]:
     Those in `own` have a variable that was chosen for them.
     """
     return _readers(first_holder(value, own), own)
+
+
+def is_overwritten(item: Node, node: Node, name: str, texts: Mapping[Node, tuple[str, int]]) -> bool:
+    """Tell whether a variable gets another value after a branch while what the branch made of it is still read."""
+    last = max(uses_of(item, texts), default=node)
+    while node is not last:
+        node = node._next
+        if node is not item and node is not last and node in texts and texts[node][0] == name:
+            return True
+    return False
 
 
 def _readers(value: Node, own: Container[Node], but: Node | None = None) -> Iterator[Node]:

@@ -15,7 +15,7 @@ import operator
 import sys
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -304,3 +304,23 @@ def annotation(kind: Any, names: Globals) -> str:
         if bare:
             return _of_typing(bare, kind, names)
     return names.add("_annotation", kind)
+
+
+def subscript(write: Callable[[Any], str], key: Any) -> str:
+    """Write what stands between the brackets, with Python's own slices.
+
+    >>> subscript(repr, (slice(1, None), None, ..., slice(None, None, 2)))
+    '1:, None, ..., ::2'
+    """
+    if type(key) is tuple and key:
+        return ", ".join(_part(write, part) for part in key) + ("," if len(key) == 1 else "")
+    return _part(write, key)
+
+
+def _part(write: Callable[[Any], str], part: Any) -> str:
+    if part is ...:
+        return "..."
+    if type(part) is not slice:
+        return write(part)
+    start, stop, step = ("" if bound is None else write(bound) for bound in (part.start, part.stop, part.step))
+    return f"{start}:{stop}" + (f":{step}" if step else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from graphwright.errors import MissingAttributeError
 from graphwright.ir import is_computed
+from graphwright.runtime.inside import HOLDS
 
 MODULE_TABLES = frozenset(nn.Module().__dict__)  # the names of the attributes that every module has
 
@@ -95,6 +96,41 @@ def assign_attribute(value: Any, module: nn.Module, path: str, persistent: bool 
             module.add_module(atom, below)
         module = below
     _set(module, field, value, persistent)
+
+
+def copy_attributes(
+    source: nn.Module, destination: nn.Module, paths: Iterable[Any], constants: Mapping[str, Any], is_captured: bool
+) -> None:
+    """Take over what dotted paths name, and those of the constants that the source lacks.
+
+    What holds the parts of a captured program can be indexed where what held them can.
+    """
+    for path in paths:
+        if path in constants and not hasattr(source, path):
+            assign_attribute(constants[path], destination, path)
+        else:
+            copy_attribute(source, destination, path)
+    if is_captured:
+        _index_holders(source, destination)
+
+
+def _index_holders(source: nn.Module, destination: nn.Module) -> None:
+    """Make what holds a part of a container one that can be indexed, as it is: `self.layers[0]`, `self.layers["1"]`."""
+    for name, held in destination._modules.items():
+        whole = source._modules.get(name)
+        if held is None or whole is None or held is whole:
+            continue
+        _index_holders(whole, held)
+        names = whole._modules
+        is_hidden = any(hasattr(nn.ModuleDict, each) for each in names)  # by what a dict has
+        if type(held) is not nn.Module or is_hidden or all(map(str.isidentifier, names)):
+            continue
+        is_list = isinstance(whole, nn.ModuleList | nn.Sequential)
+        is_all = is_list and [*names] == [*map(str, range(len(held._modules)))]
+        made = nn.ModuleList() if is_all else nn.ModuleDict()
+        made.__dict__.update({**held.__dict__, HOLDS: True})
+        made._modules = {key: held._modules[key] for key in names if key in held._modules}  # type: ignore[misc]
+        destination._modules[name] = made
 
 
 def is_compiled(module: nn.Module) -> bool:

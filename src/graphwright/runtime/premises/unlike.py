@@ -16,7 +16,7 @@ from torch.nn.modules import module as _torch_module
 
 from graphwright.ir import Graph, is_computed
 from graphwright.runtime.graph_facts import Facts, forwards_of
-from graphwright.runtime.inside import ABSENT, HOOKS, held_at, held_by, holder_of, inside_of
+from graphwright.runtime.inside import ABSENT, HOOKS, held_at, held_by, holder_of, inside_of, is_holder
 from graphwright.runtime.objects import state_of
 from graphwright.runtime.plain_values import is_equal, is_told, spelled
 from graphwright.runtime.premises.names import (
@@ -80,12 +80,12 @@ def _only_watches(hook: Any) -> bool:
 
 def is_bare(module: Any, facts: Facts) -> bool:
     """Tell whether a module only holds what a graph uses, and was made for that."""
-    return type(module) is nn.Module and facts.get("class") != class_name(module)
+    return is_holder(module) and facts.get("class") != class_name(module)
 
 
 def _has_a_class(held: Any) -> bool:
     """Tell whether something is there whose class counts: what only holds what a graph uses has none of its own."""
-    return held is not ABSENT and type(held) is not nn.Module
+    return held is not ABSENT and not is_holder(held)
 
 
 AGAIN = "capture the model again"
