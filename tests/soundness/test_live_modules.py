@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import pickle
@@ -507,3 +508,60 @@ def test_a_hook_on_what_a_flat_capture_has_no_call_of_names_the_capture_that_kee
         else:
             gm(x)
             assert ran == [1]
+
+
+class Asks(nn.Module):
+    """Of what it reads at each call it asks, by other ways, what it is."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.held = held
+        self.inner = nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if self.held is not None else x
+
+
+class AsksByName(Asks):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        held = self.held
+        return x + 1 if held is None else x
+
+
+class AsksAHelper(Asks):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if is_there(self.held) else x
+
+
+class AsksForTheClass(Asks):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if isinstance(self.held, torch.Tensor) else x
+
+
+class AsksByGetattr(Asks):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if getattr(self, "held", None) is None else x
+
+
+def is_there(value: Any) -> bool:
+    return value is not None
+
+
+HELD = [torch.ones(2), 2.0, nn.Parameter(torch.ones(2)), nn.Tanh(), None]
+
+
+@pytest.mark.parametrize("kind", [Asks, AsksByName, AsksAHelper, AsksForTheClass, AsksByGetattr])
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize("other", HELD)
+def test_what_a_live_attribute_is_that_the_program_asks_about_is_guarded(kind: Any, held: Any, other: Any) -> None:
+    x = torch.ones(2)
+    model = kind(held)
+    gm = trace(model, (x,))
+    assert torch.equal(gm(x), model(x))
+    if held is other:
+        return
+    for module in gm, model:
+        del module.held
+        module.held = other
+    with contextlib.suppress(GuardError):
+        assert torch.equal(gm(x), model(x))

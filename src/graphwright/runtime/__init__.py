@@ -163,7 +163,7 @@ from graphwright.runtime.plain_values import (
 from graphwright.runtime.premises.bound import Bound, bound
 from graphwright.runtime.premises.names import class_name, name_of_class, own_class, own_names, take_code
 from graphwright.runtime.premises.text import any_of, dtypes_in, said_of_modules
-from graphwright.runtime.premises.unlike import generators_in
+from graphwright.runtime.premises.unlike import generators_in, kind_held
 from graphwright.runtime.processor import sums_bytes_exactly
 from graphwright.runtime.reporting.capture_report import (
     CaptureFacts,
@@ -329,6 +329,7 @@ __all__ = [
     "only_entry",
     "copied_graph",
     "roll",
+    "kind_held",
     "own_class",
     "generators_in",
     "inside_of",

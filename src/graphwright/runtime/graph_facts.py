@@ -21,7 +21,7 @@ _FORWARDS = "forwards"  # in the same place: the methods of classes, in the proc
 #   values   plain attributes, by name
 #   holds    tables that were walked: by table, the names in it
 #   unused   of the submodules in a table that was walked, those of which the graph has the code alone
-#   is_none  parameters, buffers and submodules, by name: whether it is None
+#   is_none  parameters, buffers, submodules and live attributes, by name: whether it is None, or what else it is
 #   dtypes   parameters, buffers and other tensors, by name: the dtype that was read, or all that are as good
 #   asked    of them, by name: the line of the program that asks
 #   shapes   parameters, buffers and other tensors, by name: the shape of which something was read

@@ -14,7 +14,7 @@ class Asked(NamedTuple):
     """`class_of`: `type` is used; `kind`: a value's kind decides; `given`: arguments asked for with `is None`.
 
     `compared`: arguments that are compared with what is no number, or from which that comes; `of_owner`: such
-    questions, or those of kinds, are about what `self` holds.
+    questions, or those of kinds, are about what `self` holds, `attributes` the names of that.
     `by_name`: attributes are looked up by names that are computed; `of_globals`: global variables are;
     `of_attributes`: attributes are in tables of them, or all of them are gone over.
     """
@@ -24,6 +24,7 @@ class Asked(NamedTuple):
     given: frozenset[str]
     compared: frozenset[Source]
     of_owner: bool
+    attributes: frozenset[str]
     by_name: bool
     of_globals: bool
     of_attributes: bool
@@ -41,21 +42,23 @@ _KINDS = frozenset({"isinstance", "type", "hasattr", "getattr", "callable", "is_
 def asked_in(definition: ast.FunctionDef | ast.Lambda | None) -> Asked:
     """Find the questions of a function, nested ones among them; what it asks of `self` is none of them."""
     if definition is None:
-        return Asked(False, False, frozenset(), frozenset(), False, False, False, True)
+        return Asked(False, False, frozenset(), frozenset(), False, frozenset(), False, False, True)
     names = _arguments(definition)
     owner = names[0] if names and names[0] in ("self", "cls") else ""
     nodes = [*walk(definition)]
     given = frozenset(names) & set(_asked_for_none(nodes))
-    compared = compared_in(nodes, names)
+    compared = compared_in(nodes, names, owner)
     kind = any(_kinds_asked(nodes, owner)) or ("", "part") in compared
     of_owner = bool(owner) and (any(_kinds_asked(nodes, "")) or (owner, "part") in compared)
-    compared = frozenset(source for source in compared if source[0] not in ("", owner))
+    attributes = frozenset(name[1:] for name, _ in compared if name[:1] == ".")
+    compared = frozenset(source for source in compared if source[0] in names and source[0] != owner)
     return Asked(
         any(_uses_type(nodes, owner)),
         kind,
         given,
         compared,
         of_owner,
+        attributes,
         any(map(_is_by_name, nodes)),
         *[_searches(nodes, each) for each in _TABLES],
     )

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from graphwright.source import walk
 
 _OF_VALUES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _SIZES = frozenset({"shape", "size", "len", "dim", "ndim", "numel", "dtype", "device"})
 _LIBRARIES = frozenset({"torch", "F", "nn", "math", "np"})  # which make values of their own
-# An argument, and what of it is compared: "itself", "part", which it holds or gives, or "member", what is in it.
+# An argument, and what of it is compared: "itself", "part", which it holds or gives, or "member", what is in it. What
+# a method reads of its own object is its name behind a dot: ".scale" of `self.scale`.
 Source = tuple[str, str]
 
 
-def compared_in(nodes: list[ast.AST], arguments: list[str]) -> frozenset[Source]:
+def compared_in(nodes: list[ast.AST], arguments: list[str], owner: str = "") -> frozenset[Source]:
     """The arguments of a function from which what is compared so comes; that of a function inside has no name.
+
+    A method has those of its `owner`, too, that are asked for their class, or handed on to functions that may ask.
 
     What a call gives, and is compared with a variable, counts as a number.
 
@@ -28,7 +33,30 @@ def compared_in(nodes: list[ast.AST], arguments: list[str]) -> frozenset[Source]
         for side, other, how in _compared(nodes, arguments)
         if _is_no_number(other) or not isinstance(side, ast.Call)
     }
-    return _sources(sides, _given_to(nodes, arguments), arguments) if sides else frozenset()
+    if not (sides or owner):
+        return frozenset()
+    given, named = _given_to(nodes, arguments), _names_asked(nodes, owner) if owner else frozenset()
+    return _sources(sides, given, arguments, owner) | {(f".{name}", "itself") for name in named}
+
+
+def _names_asked(nodes: list[ast.AST], owner: str) -> frozenset[str]:
+    """The attributes of a method's object that are asked for their class, or that functions get."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Name | ast.Lambda):
+            name = getattr(node.func, "id", "")
+            if name in ("hasattr", "getattr") and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                found.add(str(node.args[1].value))
+            if name in _ASKS or not hasattr(builtins, name):
+                found.update(part.attr for part in node.args if _is_of(part, owner))
+    return frozenset(found)
+
+
+_ASKS = frozenset({"isinstance", "type", "callable", "hasattr", "map", "filter", "any", "all"})
+
+
+def _is_of(value: ast.AST, owner: str) -> TypeGuard[ast.Attribute]:
+    return isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == owner
 
 
 def _given_to(nodes: list[ast.AST], arguments: list[str]) -> dict[str, list[tuple[ast.expr | None, bool]]]:
@@ -56,9 +84,12 @@ def _given_to(nodes: list[ast.AST], arguments: list[str]) -> dict[str, list[tupl
 
 
 def _sources(
-    values: set[tuple[ast.expr, str]], given: dict[str, list[tuple[ast.expr | None, bool]]], arguments: list[str]
+    values: set[tuple[ast.expr, str]],
+    given: dict[str, list[tuple[ast.expr | None, bool]]],
+    arguments: list[str],
+    owner: str,
 ) -> frozenset[Source]:
-    """The arguments that some values are, or come from."""
+    """The arguments that some values are, or come from, and the attributes of the owner."""
     waiting: list[tuple[ast.AST | None, str]] = [*values]
     seen: set[Source] = set()
     while waiting:
@@ -80,8 +111,10 @@ def _sources(
         elif isinstance(value, ast.BoolOp | ast.NamedExpr):
             waiting += [(each, how) for each in (value.values if isinstance(value, ast.BoolOp) else [value.value])]
         elif not isinstance(value, ast.Compare):
+            if _is_of(value, owner):
+                seen.add((f".{value.attr}", how))
             waiting += [(each, "part") for each in ast.iter_child_nodes(value)]
-    return frozenset(source for source in seen if source[0] in arguments or not source[0])
+    return frozenset(source for source in seen if source[0] in arguments or source[0][:1] in ("", "."))
 
 
 def _compared(nodes: list[ast.AST], arguments: list[str]) -> Iterator[tuple[ast.expr, ast.AST, str]]:

@@ -245,6 +245,12 @@ def asks_of_owner(code: CodeType) -> bool:
 
 
 @by_code
+def attributes_asked(code: CodeType) -> frozenset[str]:
+    """The attributes of which a method of the program asks of its object what they are, or has functions ask."""
+    return frozenset() if code.co_filename.startswith(_LIBRARIES) else asked_in(definition_of(code)).attributes
+
+
+@by_code
 def _asked(code: CodeType) -> Asked:
     may_ask = not code.co_filename.startswith(_LIBRARIES) and (
         not _OF_CLASSES.isdisjoint(names_in(code))

@@ -52,6 +52,7 @@ from graphwright.runtime import (
     inside_of,
     is_atom,
     is_plain_container,
+    kind_held,
     overhear,
     spelled,
     take_code,
@@ -83,6 +84,7 @@ class ModuleReads:
         self.found_missing: dict[tuple[str, str], tuple[str, bool]] = {}  # those looked for: where, and by whom
         self._containers: list[tuple[str, str, Any, bool]] = []  # that modules hold: whether their methods mention them
         self._objects: list[tuple[str, str, Any]] = []  # that modules hold: path of the module, name, object
+        self._live: list[tuple[str, str]] = []  # attributes that are read at each call: path of the module, name
         self._generators: list[tuple[str, str, Any]] = []  # of random numbers, likewise
         shells.each(self._watch)
         recorder.at_end.append(self._refuse_replaced)
@@ -127,6 +129,8 @@ class ModuleReads:
             full = f"{path}.{name}" if path else name
             is_dynamic, is_counted = f"self.{full}" in plan.dynamic, name in uses.written
             is_live = is_dynamic or (is_counted if kind is int else kind is float and not uses.asks_types)
+        if is_live or isinstance(value, torch.Tensor):
+            self._live.append((path, name))
         if is_live:
             symbol = self._recorder.numbers.attribute_symbol(full, value, is_dynamic, is_counted)
             shell.__dict__[name] = as_number(symbol)
@@ -187,6 +191,17 @@ class ModuleReads:
     def tensor(self, path: str, name: str, value: torch.Tensor | nn.Module | None) -> None:
         """A parameter, buffer or submodule was read that may be None."""
         self._recorder.ledger.module(path).setdefault("is_none", {})[name] = value is None
+
+    def _take_kinds(self, asked: frozenset[str]) -> None:
+        """Take for granted what is read at each call of modules, where methods may have asked what it is."""
+        places = [place for place in self._live if place[1] in asked]
+        for module, path in self.shells.tree.modules:
+            held = {**module._parameters, **module._buffers, **module._modules}
+            if not asked.isdisjoint(held) and not (path and self._recorder.is_leaf(module, path)):
+                places += [(path, name) for name in asked & held.keys() if held[name] is not None]
+        for path, name in sorted(places):
+            kind = kind_held(inside_of(self._module(path)).get(name))
+            self._recorder.ledger.module(path).setdefault("is_none", {}).setdefault(name, kind)
 
     def one(self, path: str, name: str, first: str) -> None:
         """A module or tensor was read in one of several places, and is captured as what is in the first."""
@@ -253,6 +268,8 @@ class ModuleReads:
         kept -= self._take_containers(graph, attributes | looked_for, targets | written | shared)
         kept |= shared
         self._take_written(kept)
+        if self._recorder.callers.asked_attributes:
+            self._take_kinds(self._recorder.callers.asked_attributes)
         take_answers(self._recorder.ledger, self.shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
         around = _paths_around(targets)

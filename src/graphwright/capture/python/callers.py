@@ -23,6 +23,7 @@ from graphwright.capture.conversion.conversion import (
     asks_identity,
     asks_kind,
     asks_of_owner,
+    attributes_asked,
     can_convert,
     compared,
     is_converted,
@@ -71,6 +72,7 @@ class Callers:
         self._uncached: set[int] = set()  # functions that are behind no cache that the capture could avoid, by id
         self._entered: list[Any] = []  # caches that it could not avoid
         self._looked_at: dict[int, CodeType] = {}  # by id: code objects take long to hash
+        self.asked_attributes: frozenset[str] = frozenset()  # of objects, of which methods may have asked what they are
         self._may_ask: set[CodeType] = set()  # functions on the ways to questions of what kind something is
 
     def forget(self, is_over: bool = True) -> None:
@@ -265,8 +267,12 @@ class Callers:
         """The program has ended: of what kind inputs are is asked by functions, too, in which it recorded nothing."""
         seen = {original_code(code) for code in self._looked_at.values()} | self._recorder.plan.converted
         unseen = self._may_ask.union(function.__code__ for function in self._world.functions.values()) - seen
-        if any(_asks_of_inputs(code) or (self._recorder.objects and asks_of_owner(code)) for code in unseen):
+        has_asked = any(map(_asks_of_inputs, unseen))
+        if has_asked or (self._recorder.objects and any(map(asks_of_owner, unseen))):
             self._recorder.ledger.kind_asked()
+        codes = [*unseen, *filter(None, seen)] if self._recorder.shells is not None else ()
+        asking = [code for code in codes if has_asked or asks_of_owner(code)]
+        self.asked_attributes = frozenset(name for code in asking for name in attributes_asked(code))
 
     def _look_at(self, frame: FrameType, code: CodeType) -> None:
         if id(code) in CODES and not self._recorder.plan.enters_libraries and is_unheard(frame):

@@ -324,6 +324,7 @@ class Callers(Protocol):
 
     generators: dict[int, Any]  # that the program can reach, by id
     overheard: dict[tuple[int, str], Any]  # stand-ins under names of the program's own, by namespace and name
+    asked_attributes: frozenset[str]  # of objects, of which methods may have asked what they are
 
     def forget(self, is_over: bool = True) -> None: ...
     def let_go(self) -> None: ...

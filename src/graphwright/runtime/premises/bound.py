@@ -54,8 +54,8 @@ class Bound:
 
     __slots__ = (
         "_closed", "_containers", "_contents", "_filled", "_found", "_idle", "_is_plain",
-        "_keyed", "_keys", "_lacking", "_names", "_now", "_of_tensors", "_own", "_rows", "_slots", "_spelled",
-        "_tables", "_then", "_typed", "_types", "_values", "_watch", "_with_tensors", "facts",
+        "_keyed", "_keys", "_kinds", "_lacking", "_names", "_now", "_of_tensors", "_own", "_plain", "_rows", "_slots",
+        "_spelled", "_tables", "_then", "_typed", "_types", "_values", "_watch", "_with_tensors", "facts",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Forwards) -> None:
@@ -73,6 +73,7 @@ class Bound:
         self._closed: list[tuple[dict[str, Any], str, Set[Any]]] = []  # dicts, and keys that they are not to have
         self._lacking: list[tuple[type, str]] = []  # classes, and attributes that they are not to have
         self._typed: list[nn.Module] = []  # modules whose class is taken for granted
+        self._plain: list[tuple[dict[str, Any], str]] = []  # those which are to be of the class that they are of
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
         filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
         for path, of_one in facts.items():
@@ -101,6 +102,7 @@ class Bound:
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
         others = self._closed, self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors
         self._is_plain = not any(others)
+        self._kinds = [type(table.get(name)) for table, name in self._plain]
         self._keyed, self._names = [table for table, _ in self._keys], [names for _, names in self._keys]
         self._rows: dict[int, _Row] | None = None  # all this by the id of the table, at first need
         self._watch = Watch([self.watched()])
@@ -144,9 +146,9 @@ class Bound:
             self._keys.append((state[table], list(state[table])))
             if table == "_modules" and not any(state[table] is known for known in self._tables):
                 self._tables.append(state[table])
-        for name, is_none in facts.get("is_none", {}).items():
+        for name, was in facts.get("is_none", {}).items():
             held = next((state[each] for each in TABLES if name in state[each]), state)
-            (reads if is_none else filled).append((held, name))
+            (reads if was is True else filled if held is not state else self._plain).append((held, name))
         for fact in OF_TENSORS:
             for name in facts.get(f"{fact}s", {}):
                 if "." not in name:
@@ -216,6 +218,7 @@ class Bound:
         tables = [*self._tables, *self._own, *[table for table, _ in self._keys]]
         for reads in (self._now, self._filled):
             tables += reads[0] if len(reads) == 3 else []
+        tables += [table for table, _ in self._plain]
         return Watched(tables, self._idle, self._typed, self._types, lacking=self._lacking, attributes=self._found)
 
     def holds(self) -> bool:
@@ -241,6 +244,7 @@ class Bound:
             and (row.names is None or list(table) == row.names)
             and all(map(_IS, map(table.get, row.reads, repeat(ABSENT)), row.reads.values()))
             and None not in map(table.get, row.filled)
+            and all(map(_IS, map(type, map(table.get, row.kinds)), row.kinds.values()))
             and not (row.is_own and "forward" in table)
         )
 
@@ -254,6 +258,8 @@ class Bound:
             rows[id(table)].reads[name] = value
         for table, name in zip(*self._filled[:2], strict=True) if len(self._filled) == 3 else ():
             rows[id(table)].filled.append(name)
+        for (table, name), kind in zip(self._plain, self._kinds, strict=True):
+            rows[id(table)].kinds[name] = kind
         for table in self._own:
             rows[id(table)].is_own = True
         return rows
@@ -273,6 +279,8 @@ class Bound:
         if self._values and not all(map(_IS, map(_GET, *self._now), self._values)):
             return False
         if len(self._filled) == 3 and any(map(_IS, map(_GET, *self._filled), _NONES)):
+            return False
+        if self._plain and [type(table.get(name)) for table, name in self._plain] != self._kinds:
             return False
         return [*map(list, self._keyed)] == self._names
 
@@ -297,12 +305,13 @@ class Bound:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Row:
-    """What is looked at in one table: all of it, its names, and attributes that are the same, not None, not there."""
+    """What is looked at in one table: all of it, its names, and attributes: the same, not None, of a class, absent."""
 
     then: dict[str, Any] | None = None
     names: list[str] | None = None
     reads: dict[str, Any] = dataclasses.field(default_factory=dict)
     filled: list[str] = dataclasses.field(default_factory=list)
+    kinds: dict[str, type] = dataclasses.field(default_factory=dict)
     is_own: bool = False
 
 

@@ -184,12 +184,26 @@ def _computed_now(seen: _Seen) -> Told:
             yield f"{said}; now its class computes it", "parametrize the original model, then capture it"
 
 
+def kind_held(value: Any) -> str:
+    """What a module has in an attribute that is read at each call.
+
+    >>> kind_held(torch.ones(2)), kind_held(nn.ReLU()), kind_held(2.0), kind_held("a")
+    ('tensor', 'module', 'number', 'str')
+    """
+    if isinstance(value, torch.Tensor | nn.Module):
+        return "tensor" if isinstance(value, torch.Tensor) else "module"
+    return "number" if type(value) in (int, float) else type(value).__name__
+
+
 def _unlike_optionals(seen: _Seen) -> Told:
     for name, was in seen.of("is_none").items():
         held = seen.held(name)
-        if held is not ABSENT and (held is None) != was:
-            said = "None" if was else "there"
+        if held is not ABSENT and (held is None) != (was is True):
+            said = "None" if was is True else "there"
             yield f"{seen.dotted(name)} was {said} when the program was captured; now it is not", AGAIN
+        elif type(was) is str and held is not ABSENT and kind_held(held) != was:
+            now = f"of class {type(held).__name__}"
+            yield f"{seen.dotted(name)} was a {was} when the program was captured; now it is {now}", AGAIN
 
 
 def _unlike_tensors(seen: _Seen) -> Told:
