@@ -112,7 +112,7 @@ PROGRAMS: list[tuple[Callable[..., Tensor], Any, Any]] = [
     (lambda x, value: x + (value == Adds()), Scales(), Adds()),
     (lambda x, value: x + (value in [Adds()]), Adds(), Scales()),
     (lambda x, value: x + len(repr(value)), Adds(), Scales()),
-    (lambda x, value: [x, value | {"b"}], {"a"}, frozenset({"a"})),
+    (lambda x, value: [x, value | {"a"}], {"a"}, frozenset({"a"})),
     (lambda x, value: x + sum(1 for text in ("a", "b") if text not in value), ["a", "b"], ["a"]),
 ]  # fmt: skip
 
@@ -264,3 +264,30 @@ def test_what_an_item_of_a_class_is_made_from_is_taken_for_granted(monkeypatch: 
     monkeypatch.setitem(Table.rows, "sin", torch.cos)
     with pytest.raises(GuardError, match=r"has changed|was .* when"):
         gm(X)
+
+
+# What the program reads live of dicts with tensors outside of it, and asks about.
+
+CACHE: Any = {"rows": torch.ones(3)}
+CACHES: Any = {"of": {"rows": torch.ones(3)}}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x if CACHE is None else x + 1,
+        lambda x: x if isinstance(CACHE, dict) and CACHE["rows"] is None else x + 1,
+        lambda x: x if CACHES["of"] is None else x + 1,
+    ],
+)
+@pytest.mark.parametrize("value", [None, {"rows": None}, {"rows": torch.zeros(3)}, {"rows": torch.ones(3), "more": 3}])
+def test_what_a_dict_with_tensors_holds_is_of_its_kind(
+    program: Any, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gm = trace(program, (X,))
+    assert torch.equal(gm(X), program(X))
+    monkeypatch.setitem(globals(), "CACHE", value)
+    monkeypatch.setitem(CACHES, "of", value)
+    given = outcome(gm, X)
+    assert isinstance(given, GuardError) or torch.equal(given, program(X))
+    assert isinstance(given, Tensor) or value is None or value["rows"] is None

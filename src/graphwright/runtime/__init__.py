@@ -140,6 +140,7 @@ from graphwright.runtime.objects import (
 )
 from graphwright.runtime.outside import (
     ABSENT,
+    KINDS,
     METHODS,
     NAMES,
     NOT_SET,
@@ -149,6 +150,7 @@ from graphwright.runtime.outside import (
     bound_in,
     codes_beside,
     differs,
+    kinds_of,
 )
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.plain_values import (
@@ -207,7 +209,9 @@ __all__ = [
     "any_of",
     "dtypes_in",
     "ABSENT",
+    "KINDS",
     "METHODS",
+    "kinds_of",
     "Methods",
     "NAMES",
     "NOT_SET",

@@ -18,6 +18,7 @@ from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy
+import torch
 
 from graphwright.runtime.graph_facts import code_of_function
 from graphwright.runtime.objects import MOST_BYTES, attributes_of, slots_of, state_of
@@ -29,6 +30,7 @@ _MISSING: Any = object()
 ABSENT: Any = object()
 NAMES: Any = object()
 METHODS: Any = object()
+KINDS: Any = object()
 NOT_SET: Any = object()
 
 
@@ -39,7 +41,7 @@ class Found(NamedTuple):
     function with its defaults; `but` are the places in the container that the program itself writes. A value of ABSENT
     says that an object had no attribute of its own there, which would stand before that of its class, or a dict no such
     key; one of NAMES that its attributes are those whose names were `held`; one of METHODS that a class has the very
-    bases and methods of Python's that were `held`.
+    bases and methods of Python's that were `held`; one of KINDS that what a dict has is of the kinds that were.
     """
 
     subject: str
@@ -60,17 +62,19 @@ class Found(NamedTuple):
         return cls(subject, owner, name, value, kept(value), _code(value))
 
     def __str__(self) -> str:
+        if self.value is KINDS:
+            return f"the kinds of what {self.subject} holds"
         return f"{self.subject} is {self.value!r}" if self.is_plain() else self.subject
 
     def is_plain(self) -> bool:
         """Tell whether people know a value by how it is written."""
-        is_marked = self.value is NAMES or self.value is METHODS
+        is_marked = self.value is NAMES or self.value is METHODS or self.value is KINDS
         is_short = self.held is not None and not is_marked and len(repr(self.held)) < _SHORT
         return type(self.value) in _EXACT or self.value is None or is_short
 
     def is_one(self) -> bool:
         """Tell whether all that counts is that the very object is in a dict."""
-        is_marked = self.value is ABSENT or self.value is NAMES or self.value is METHODS
+        is_marked = self.value is ABSENT or self.value is NAMES or self.value is METHODS or self.value is KINDS
         return type(self.owner) is dict and self.held is None and self.code is None and not is_marked
 
     def now(self) -> Any:
@@ -113,6 +117,8 @@ class Found(NamedTuple):
             return bool(now == self.held)
         if value is METHODS:
             return self.held.are_there(self.owner)  # type: ignore[no-any-return]
+        if value is KINDS:
+            return _are_kinds(now, self.held)
         if now is not value and not (type(now) in _EXACT and not differs(now, value)):
             is_method = type(now) is MethodType and type(value) is MethodType
             if not (is_method and now == value) and (self.held is None or type(now) is not type(value)):
@@ -120,6 +126,24 @@ class Found(NamedTuple):
         if self.held is not None and differs(_without(now, self.but), _without(self.held, self.but)):
             return False
         return self.code is None or _is_code(self.code, _code(now))
+
+
+def kinds_of(value: Any) -> Any:
+    """The class of a value, tensors of all classes counting as one; of a dict those of what it holds.
+
+    >>> kinds_of({"rows": torch.ones(2), "count": 3})
+    {'rows': <class 'torch.Tensor'>, 'count': <class 'int'>}
+    """
+    if type(value) is dict:
+        return {key: kinds_of(item) for key, item in value.items()}
+    return torch.Tensor if isinstance(value, torch.Tensor) else type(value)
+
+
+def _are_kinds(now: Any, kinds: Any) -> bool:
+    """Tell whether a value is still of these kinds; a dict may have lost keys, and have others."""
+    if type(kinds) is dict:
+        return type(now) is dict and all(_are_kinds(now[key], kind) for key, kind in kinds.items() if key in now)
+    return isinstance(now, torch.Tensor) if kinds is torch.Tensor else type(now) is kinds
 
 
 class Methods(NamedTuple):

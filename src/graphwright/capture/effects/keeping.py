@@ -191,6 +191,11 @@ class Keeping:
             found.setdefault(path, []).append(keys)
         return found
 
+    def assumed(self) -> set[str]:
+        """The paths of dicts and sets that are live because of what they hold, and not because they are written."""
+        shown = {place[0] for place, kind in self._live.items() if not (isinstance(kind, Grows) and kind.is_assumed)}
+        return {place[0] for place in self._live} - shown
+
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> Table:
         """Put live values into a container, and note what is in it."""
         kind = type(container) if keys is not None and is_state(container) else self._kind_of_module

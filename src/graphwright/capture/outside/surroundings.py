@@ -69,6 +69,7 @@ from graphwright.capture.state.plan import Restart
 from graphwright.ops import Names
 from graphwright.runtime import (
     ABSENT,
+    KINDS,
     METHODS,
     NAMES,
     Found,
@@ -77,6 +78,7 @@ from graphwright.runtime import (
     attributes_of,
     bound_in,
     is_atom,
+    kinds_of,
 )
 from graphwright.source import DISPATCHERS, catches, closure_of, content_of, is_foreign, is_foreign_class, mentions
 
@@ -233,21 +235,20 @@ class World:
     def found(self) -> dict[tuple[int, str], Found]:
         """What the program took for granted: what it found and does not write itself."""
         assert self._keeping is not None
-        kept, written = self._missing.found(), self._keeping.writes()
+        kept, written, assumed = self._missing.found(), self._keeping.writes(), self._keeping.assumed()
         for key, found in self._found.items():
             variables, first = self._variables.get(key[0]), self._first.get(id(found.value))
-            places = [] if variables is None else [(variables, key[1])]
-            places += [] if first is None else [first]
+            places = [*([] if variables is None else [(variables, key[1])]), *([] if first is None else [first])]
             writes = [keys for variables, name in places for keys in written.get(variables.path + name, ())]
-            owner = self._first.get(key[0])  # the variable that holds the object of which this is an attribute
-            if owner is not None:
+            if owner := self._first.get(key[0]):  # the variable that holds the object of which this is an attribute
                 of_owner = written.get(owner[0].path + owner[1], ())
                 writes += [keys[1:] for keys in of_owner if not keys or keys[0] == key[1]]
-            way = self._ways.get(key)
-            if way is not None:
+            if way := self._ways.get(key):
                 writes += self._writes_inside(way, written)
             if all(writes) and (not writes or found.held is not None):
                 kept[key] = found._replace(but=tuple(writes))
+            if type(found.value) is dict and any(variables.path + name in assumed for variables, name in places):
+                kept[key[0], f"kinds of {key[1]}"] = found._replace(value=KINDS, held=kinds_of(found.held))
         return kept
 
     def objects(self) -> list[tuple[Any, str]]:
