@@ -76,6 +76,7 @@ from graphwright.ops.modules import (
 from graphwright.ops.operators import Operator
 from graphwright.ops.region_nodes import (
     Make,
+    add_operand,
     drop_operands,
     keep_carried,
     write_attempt,
@@ -179,6 +180,7 @@ __all__ = [
     "create_type_hint",
     "delete_attribute",
     "draws_alone",
+    "add_operand",
     "drop_operands",
     "enter_context",
     "evaluated",

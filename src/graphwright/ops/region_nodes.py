@@ -103,6 +103,27 @@ def write_attempt(
     return error, items
 
 
+def add_operand(node: Node, value: Node) -> dict[Graph, Node]:
+    """Give the bodies of a branch, loop or transform one more operand; return what stands for it in each.
+
+    >>> graph, true, false = Graph(), Graph(), Graph()
+    >>> x = graph.placeholder("x")
+    >>> _ = true.output(1), false.output(2)
+    >>> branch = graph.call_function(cond, (x, true, false, ()))
+    >>> inside = add_operand(branch, x)
+    >>> branch.args[3], true.placeholders() == [inside[true]]
+    ((x,), True)
+    """
+    made = {}
+    for body in node._args:
+        if isinstance(body, Graph):
+            known = body.placeholders()
+            with body.inserting_after(known[-1]) if known else body.inserting_before(next(iter(body.nodes))):
+                made[body] = body.create_node("placeholder", value.name, (), {}, value.name)
+    node.args = (*node._args[:3], (*node._args[3], value), *node._args[4:])
+    return made
+
+
 def drop_operands(node: Node, among: Iterable[int] | None = None) -> int:
     """Take away the operands that no body of a branch, loop or transform reads; return how many.
 

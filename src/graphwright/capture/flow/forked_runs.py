@@ -212,6 +212,9 @@ def _share_constants(run: Run, other: Run) -> None:
         if known is not None and not _is_same(known, value):
             renamed[name] = f"_tensor_constant{len(mine)}"
         mine.setdefault(renamed.get(name, name), value)
+    if run.typed is not None and other.typed is not None:
+        for name, owner in other.typed.tensors.owners.items():
+            run.typed.tensors.owners.setdefault(renamed.get(name, name), owner)
     for graph in other.root.graph.all_graphs() if renamed else ():
         for node in graph.nodes:
             if node.op == "get_attr" and node.target in renamed:

@@ -19,6 +19,7 @@ it. Read closures.py first.
     missing_modules.py  modules that a program tries to import and does not find
     entered_contexts.py contexts of torch that set what it keeps for the process
     process_state.py    what torch keeps for the whole process: guarded where a program asks for it
+    made_tensors.py     tensors that it makes while it is captured, and writes to
     number_limits.py    `torch.finfo(x.dtype)`: what follows from the dtype of a tensor
     random_state.py     seeds, states and forks of random numbers: nodes, in order
     torch_generators.py generators of torch that a program makes or holds

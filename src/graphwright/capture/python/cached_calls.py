@@ -11,6 +11,8 @@ import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.contents_before import ContentsBefore
 from graphwright.capture.outside.named import is_foreign_definition
@@ -57,6 +59,9 @@ def cached_call(
     if state.has_changed(before) or _writes_outside(graph, last):
         _refuse(recorder, function, "changes what is outside of it, which it does only where it has to compute")
     if typed is not None:
+        for leaf in leaves(value):
+            if isinstance(leaf, torch.Tensor) and not isinstance(leaf, TensorProxy):
+                typed.tensors.note_lasting(leaf)
         typed.plan.cached_results.append((_name(function), ContentsBefore(value), _written(typed, value)))
         if not kwargs and _is_stale(typed, function, args, value):
             _refuse(recorder, function, "has something else in its cache than what it gives now")

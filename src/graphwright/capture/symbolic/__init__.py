@@ -10,7 +10,6 @@ then tracer.py.
     failures.py           errors that leave such a run, with the user's line and the way out
     symbolic_branches.py  the capture that runs, as converted code asks it: branches and loops on untyped proxies
     parts.py              the parts of such a capture: joining, numbers and writes of which nothing is known
-    made_tensors.py       tensors that a program makes while it is traced, and writes to
     root_inputs.py        placeholders, and what `concrete_args` specializes
     attributes.py         parameters and buffers, recorded where they are read
     wrap.py               functions that are one call instead of being entered

@@ -27,6 +27,7 @@ from graphwright.capture.flow.forked_runs import all_paths
 from graphwright.capture.flow.shared_ends import share_ends
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.library_calls import watch_libraries
+from graphwright.capture.outside.made_tensors import MadeTensors
 from graphwright.capture.outside.overheard import aliases, stand_ins
 from graphwright.capture.outside.process_state import watch_setters
 from graphwright.capture.outside.random_state import watch_random_state
@@ -45,7 +46,6 @@ from graphwright.capture.symbolic.ambient_mode import AmbientMode
 from graphwright.capture.symbolic.attributes import Watched
 from graphwright.capture.symbolic.failures import as_trace_error
 from graphwright.capture.symbolic.identities import asking_for_identity
-from graphwright.capture.symbolic.made_tensors import MadeTensors
 from graphwright.capture.symbolic.root_inputs import make_inputs, not_a_function, placeholder_for
 from graphwright.capture.symbolic.symbolic_branches import SymbolicRecorder
 from graphwright.capture.symbolic.wrap import recording_wrapped

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
+from graphwright.capture.outside.made_tensors import Owner, lender
 from graphwright.capture.proxies.calls_as_written import module_name
 from graphwright.capture.state.ledger import Fact, join_dtypes
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -17,6 +18,7 @@ from graphwright.ir import Node
 from graphwright.runtime import any_of
 
 if TYPE_CHECKING:
+    from graphwright.capture.state import protocol
     from graphwright.capture.state.protocol import TypedCapture
 
 
@@ -28,6 +30,9 @@ class HeldTensors:
         self._started = torch._C._autograd._get_sequence_nr()  # what autograd notes from here on has a higher number
         self._paths: dict[int, str] = {}  # id of a parameter, buffer or tensor attribute -> its dotted path
         self._devices: dict[int, tuple[torch.device, torch.Tensor]] = {}
+        self.owners: dict[str, protocol.Owner] = {}  # what constants live on, by their names
+        self._lasting: set[int] = set()  # the ids of those that a cache has
+        self._lenders: dict[int, Owner] = {}  # what has the memory of tensors, by where that is
         self._arrays: dict[int, tuple[Any, torch.Tensor]] = {}  # of the program, by id: themselves, and as tensors
 
     def note(self, tensor: torch.Tensor, path: str) -> None:
@@ -98,6 +103,8 @@ class HeldTensors:
             is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
             with torch._C.DisableTorchFunction():  # it itself: it may be frozen, and its gradient is the user's
                 constants[path] = tensor.detach() if is_wrapped else tensor
+                if not is_wrapped and id(tensor) not in self._lasting:
+                    self.owners[path] = self._lenders.get(_memory(tensor)) or Owner(tensor=tensor)
             self._paths[id(tensor)] = path
             recorder.keep.append(tensor)
         known = recorder.region.attributes
@@ -131,11 +138,20 @@ class HeldTensors:
         if known is None:
             try:
                 known = self._arrays[id(array)] = array, torch.from_numpy(array)
+                self.note_lender(array, known[1])
             except TypeError as refused:
                 error = CaptureError(f"cannot write this array into the graph: {refused}", at=recorder.where())
                 recorder.questions.refusals.refuse(error, "value")
                 return None
         return recorder.node("call_method", "numpy", (self.node(known[1]),), {}, "array")
+
+    def note_lasting(self, tensor: torch.Tensor) -> None:
+        """Note that a tensor which the program has made is there in other calls, too: a cache has it."""
+        self._lasting.add(id(tensor))
+
+    def note_lender(self, array: Any, tensor: torch.Tensor) -> None:
+        """Note whose memory a tensor has."""
+        self._lenders[_memory(tensor)] = lender(array)
 
     def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
         """The device of a tensor, as an object of its own, whose identity tells its tensor.
@@ -162,3 +178,8 @@ class HeldTensors:
             known[id(tensor)] = node
             recorder.keep.append(tensor)
         return node
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided and not tensor.is_meta else 0

@@ -24,6 +24,7 @@ from graphwright.capture.flow.shared_ends import forget_tensors, share_ends
 from graphwright.capture.flow.unread_items import drop_unread_carried, drop_unread_items
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.library_calls import watch_libraries
+from graphwright.capture.outside.made_tensors import MadeMeanwhile, watch_lent_memory
 from graphwright.capture.outside.named import is_foreign_definition
 from graphwright.capture.outside.number_limits import watch_number_limits
 from graphwright.capture.outside.overheard import stand_ins
@@ -61,7 +62,7 @@ from graphwright.capture.typed.remembered import (
     learned,
 )
 from graphwright.errors import CaptureError
-from graphwright.ir import Graph
+from graphwright.ir import Graph, Node
 from graphwright.ops import is_library_function, library_functions
 from graphwright.runtime import (
     HOOKS,
@@ -181,6 +182,9 @@ class Program:
         codes = codes_beside(ledger.found.values(), [*self.world.functions.values(), *forwards])
         keep_forwards(graph, ledger.forwards, ledger.own_forwards, codes)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
+        self.made = MadeMeanwhile(
+            graph, run.recorder.tensors.owners, functools.partial(_called, self.subject.root_module)
+        )
         return graph
 
     def _steady(self, plan: Plan, attempt: Attempt) -> _Run:
@@ -329,6 +333,7 @@ class Program:
         watch_world()
         watch_random_state()
         watch_number_limits()
+        watch_lent_memory()
         watch_process_state()
         watch_higher_order()
         recorder.callers.start(function, self.world)
@@ -455,3 +460,8 @@ def _what_hooks_hold(recorder: Recorder) -> HookEffects:
     hooks = [hook for module in modules for hook in hooks_of(module)]
     tables = [vars(module)[name] for module in modules for name in HOOKS if vars(module)[name]]
     return HookEffects(hooks, with_modules=False, tables=tables)
+
+
+def _called(root: nn.Module | None, node: Node) -> nn.Module | None:
+    """The module that a node calls."""
+    return root.get_submodule(str(node.target)) if node.op == "call_module" and root is not None else None

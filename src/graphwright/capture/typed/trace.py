@@ -198,7 +198,7 @@ def _check(
     def capture(call: tuple[tuple[Any, ...], dict[str, Any]]) -> Graph:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said once
-            return subject.entry("forward", _capture(Program(subject, "forward", *call, is_leaf), options, False)).graph
+            return subject.entry("forward", _graph_of(subject, "forward", *call, options, is_leaf)).graph
 
     every = [*points[0].examples, *calls]
     check_capture(root, module, entries[0].graph, every, capture, tolerance, subject.name("forward"))
@@ -208,7 +208,7 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
     """Capture one entry point, for all its examples."""
     is_one_of_several = len(point.examples) > 1
     graphs = [
-        _capture(Program(subject, point.name, args, kwargs, is_leaf), options, is_one_of_several)
+        _graph_of(subject, point.name, args, kwargs, options, is_leaf, is_one_of_several)
         for args, kwargs in point.examples
     ]
     share_constants(graphs)
@@ -227,6 +227,24 @@ def _entry(subject: Subject, point: EntryPoint, options: _Options, is_leaf: Call
         keep_forwards(graph, of_classes, frozenset().union(*[one.of_modules for one in known]), codes)
         keep_calls(graph, {key: call for one in graphs for key, call in calls_of_modules(one).items()})
     return subject.entry(point.name, graph)
+
+
+def _graph_of(
+    subject: Subject,
+    method: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: _Options,
+    is_leaf: Callable[[nn.Module, str], bool],
+    is_one_of_several: bool = False,
+) -> Graph:
+    """Capture a method for one example. What the program has made meanwhile is gone when all of the capture is."""
+    program = Program(subject, method, args, kwargs, is_leaf)
+    graph = _capture(program, options, is_one_of_several)
+    made = program.made
+    del program
+    made.settle()
+    return graph
 
 
 def _capture(program: Program, options: _Options, is_one_of_several: bool) -> Graph:

@@ -1,0 +1,271 @@
+"""Tensors that a program makes while it is captured: constants, and a copy of one for each call that writes to it.
+
+`total = torch.zeros(4)` runs once, when the program is traced, and so does `torch.FloatTensor([0.0])` however it is
+captured. Where the program writes to it afterwards, or gives it back, each call has to have one of its own: it clones
+the constant.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import operator
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from operator import setitem
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+from torch import nn
+
+from graphwright.analysis import written_values
+from graphwright.capture.outside.overheard import Heard, overhear
+from graphwright.errors import CaptureError, TraceError
+from graphwright.ir import Graph, Node, bodies_of
+from graphwright.ops import (
+    add_operand,
+    cond,
+    for_loop,
+    operator_of,
+    set_attribute,
+    shared_inputs,
+    transformed,
+    while_loop,
+    write_attribute,
+    write_variable,
+)
+
+if TYPE_CHECKING:
+    from graphwright.capture.state import protocol
+
+_METHODS_THAT_KEEP = ("append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put", "__setitem__")
+_KEEP = (setattr, set_attribute, setitem, write_attribute, write_variable, *_METHODS_THAT_KEEP)
+_WITH_OPERANDS = (cond, for_loop, while_loop, transformed)
+_FIX = "make it from the inputs: x.new_zeros(4), torch.zeros_like(x)"
+_OR_EXAMPLES = "; or trace with example inputs: trace(model, args)"
+_SHARE_MEMORY = frozenset({"as_tensor", "asarray", "from_numpy", "frombuffer", "from_dlpack", "from_file"})
+
+
+class MadeTensors:
+    """The tensors that were made during one run of a program without anything of it."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, torch.Tensor] = {}
+        self._versions: dict[int, int] = {}  # of those in the graph, when they came into it
+
+    def note(self, function: Callable[..., Any], args: Iterable[Any], result: Any) -> None:
+        """Note what a function of torch has given."""
+        if type(result) is not torch.Tensor or result.requires_grad or function.__name__ in _SHARE_MEMORY:
+            return
+        if all(id(arg) in self._made for arg in args if isinstance(arg, torch.Tensor)):
+            self._made[id(result)] = result
+
+    def read(self, tensor: torch.Tensor) -> None:
+        """Note that a node reads one that may be among them."""
+        if id(tensor) in self._made and not tensor.is_inference():
+            self._versions.setdefault(id(tensor), tensor._version)
+
+    def settle(self, graph: Graph, module_of: Callable[[Node], nn.Module | None]) -> None:
+        """Have what each call writes to, or gives back, be a copy of its own. Raises TraceError where none can be."""
+        made = {name: tensor for name, tensor in graph.constants.items() if id(tensor) in self._versions}
+        if not made:
+            return
+        for tensor in made.values():
+            if tensor._version != self._versions[id(tensor)]:
+                what = _refused(tensor, "is written to after the graph has read it")
+                raise TraceError(what, fix=_FIX + _OR_EXAMPLES)
+        try:
+            _Given(graph, module_of).copy(made)
+        except CaptureError as error:
+            raise TraceError(error.message, at=error.at, fix=_FIX + _OR_EXAMPLES) from None
+
+
+class Owner:
+    """What a constant lives on, as long as that is there: itself, or arrays that lend it their memory."""
+
+    def __init__(self, *arrays: Any, tensor: torch.Tensor | None = None) -> None:
+        self.arrays: list[Callable[[], Any]] = []
+        self._others = 0  # what refers to an array besides the constants
+        self._tensor = None if tensor is None else weakref.ref(tensor)
+        for array in arrays:
+            try:
+                self.arrays.append(weakref.ref(array))
+            except TypeError:  # a bytearray
+                self.arrays.append(functools.partial(operator.itemgetter(0), (array,)))
+                self._others = 1
+
+    def tensor(self) -> torch.Tensor | None:
+        """The constant itself, if somebody has it."""
+        return None if self._tensor is None else self._tensor()
+
+    def is_gone(self, constants: int) -> bool:
+        """Tell whether nobody has it but some constants."""
+        if not self.arrays:
+            return self.tensor() is None
+        return all(_references(of()) <= constants + self._others for of in self.arrays)
+
+
+def _references(value: Any) -> int:
+    """How many references there are to a value, besides the caller's."""
+    return 0 if value is None else sys.getrefcount(value) - _OF_CALLER
+
+
+_OF_CALLER = 0
+_OF_CALLER = _references(object())
+
+
+def lender(array: Any) -> Owner:
+    """What has the memory of a tensor that was made of an array: this, and the one that it is a view of."""
+    root = array
+    while isinstance(root, numpy.ndarray) and root.base is not None:
+        root = root.base
+    return Owner(array) if root is array else Owner(array, root)
+
+
+@functools.cache
+def watch_lent_memory() -> None:
+    """Have it heard where a program makes tensors that have the memory of something else."""
+    overhear(torch, ("from_numpy", "frombuffer", "from_dlpack"), _lend)
+
+
+def _lend(call: Heard) -> Any:
+    made = call.original()
+    recorder = call.recorder.typed
+    if recorder is not None and type(made) is torch.Tensor:
+        recorder.tensors.note_lender(next(iter((*call.args, *call.kwargs.values()))), made)
+    return made
+
+
+class MadeMeanwhile:
+    """The constants of a captured graph that calls write to or give away: those made meanwhile are copied by each.
+
+    `owners` has what a constant lives on, by its name. What was there before the program ran is there when all of the
+    capture is gone, between this and `settle`.
+    """
+
+    def __init__(
+        self, graph: Graph, owners: Mapping[str, protocol.Owner], module_of: Callable[[Node], nn.Module | None]
+    ) -> None:
+        self._graph, self._module_of = graph, module_of
+        known = [name for name in owners if isinstance(graph.constants.get(name), torch.Tensor)]
+        given = _Given(graph, module_of) if known else None
+        self._arrays = [owners[name].arrays[-1] for name in known if owners[name].arrays]
+        self._owners = {name: owners[name] for name in known if given is not None and given.has(name)}
+        for name, owner in self._owners.items():
+            if not owner.arrays:
+                with torch._C.DisableTorchFunction():
+                    graph.constants[name] = graph.constants[name].detach()  # of the same memory
+
+    def settle(self) -> None:
+        """Have each call have copies of what is gone. Raises CaptureError where it cannot have one."""
+        if not self._owners:
+            return
+        gc.collect(1)
+        if self._made() != self._owners.keys():
+            gc.collect()
+        made, constants = self._made(), self._graph.constants
+        for name, owner in self._owners.items():
+            constants[name] = owner.tensor() if name not in made and not owner.arrays else constants[name]
+        if made:
+            _Given(self._graph, self._module_of).copy({name: constants[name] for name in made})
+
+    def _made(self) -> set[str]:
+        counts = collections.Counter(id(of()) for of in self._arrays)
+        return {
+            name
+            for name, owner in self._owners.items()
+            if owner.is_gone(counts[id(owner.arrays[-1]())] if owner.arrays else 0)
+        }
+
+
+class _Given:
+    """Which constants the operations of a graph write to, or give to others."""
+
+    def __init__(self, graph: Graph, module_of: Callable[[Node], nn.Module | None]) -> None:
+        self._graph = graph
+        self._readers: dict[str, list[Node]] = {}  # by the constant's name
+        self._given: dict[Node, set[Node]] = {}  # what is read, by who writes to it or gives it back
+        self._regions: dict[Graph, Node] = {}  # by a body of each
+        for node in graph.all_nodes():
+            self._regions |= dict.fromkeys(bodies_of(node), node)
+            if node.op == "get_attr":
+                self._readers.setdefault(str(node.target), []).append(node)
+            elif behind := _given_away(node, module_of):
+                self._given[node] = behind
+
+    def has(self, name: str) -> bool:
+        """Tell whether calls write to a constant, or give it to others."""
+        readers = self._readers.get(name, ())
+        return any(not behind.isdisjoint(readers) for behind in self._given.values())
+
+    def copy(self, made: Mapping[str, torch.Tensor]) -> None:
+        """Have each call have a copy of its own of those. Raises CaptureError where it cannot have one."""
+        for name, tensor in made.items():
+            if self.has(name):
+                self._copy(name, tensor)
+
+    def _copy(self, name: str, tensor: torch.Tensor) -> None:
+        graph, everywhere = self._graph, self._readers[name]
+        given = {node for node, behind in self._given.items() if not behind.isdisjoint(everywhere)}
+        alike = [other for other, held in graph.constants.items() if held is not tensor and _share_memory(held, tensor)]
+        output = graph.output_node()
+        if given == {output}:  # what else has its memory is only read
+            alike = [other for other in alike if not self._given[output].isdisjoint(self._readers.get(other, ()))]
+        if alike:
+            raise CaptureError(
+                _refused(tensor, "is written to, and read by another name"), at=min(given).origin, fix=_FIX
+            )
+        with graph.inserting_before(min(map(self._around, everywhere))):
+            own = graph.create_node("call_method", "clone", (graph.create_node("get_attr", name),), None, "made")
+        own.origin = everywhere[0].origin
+        inside = {graph: own}
+        for reader in everywhere:
+            reader.replace_all_uses_with(self._inside(reader.graph, inside, tensor))
+            reader.graph.erase_node(reader)
+
+    def _around(self, node: Node) -> Node:
+        """The operation of the whole graph in which a node is."""
+        return node if node.graph is self._graph else self._around(self._regions[node.graph])
+
+    def _inside(self, graph: Graph, known: dict[Graph, Node], tensor: torch.Tensor) -> Node:
+        """What stands for a value inside of a body, to which it comes as an operand."""
+        if graph not in known:
+            region = self._regions[graph]
+            if region.target not in _WITH_OPERANDS:
+                raise CaptureError(_refused(tensor, "is written to inside of a region"), at=region.origin, fix=_FIX)
+            known |= add_operand(region, self._inside(region.graph, known, tensor))
+        return known[graph]
+
+
+def _behind(node: Node, module_of: Callable[[Node], nn.Module | None]) -> set[Node]:
+    """The attributes whose memory a value may be."""
+    seen: set[Node] = set()
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if each not in seen:
+            seen.add(each)
+            shared = [] if each.op in ("placeholder", "get_attr") else shared_inputs(each, module_of)
+            waiting.extend(each.all_input_nodes if shared is None else shared)
+    return {each for each in seen if each.op == "get_attr"}
+
+
+def _given_away(node: Node, module_of: Callable[[Node], nn.Module | None]) -> set[Node]:
+    """The attributes whose memory a node writes to, or gives back as the output."""
+    operator = operator_of(node) if node.op in ("call_function", "call_method") else None
+    keeps = node.op == "output" or (operator is not None and operator.acts) or node.target in _KEEP
+    values = node.all_input_nodes if keeps else written_values(node, module_of)
+    return set().union(*[_behind(value, module_of) for value in values])
+
+
+def _share_memory(one: Any, other: torch.Tensor) -> bool:
+    if not isinstance(one, torch.Tensor) or one.layout != torch.strided or other.layout != torch.strided:
+        return False
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and one.numel() > 0
+
+
+def _refused(tensor: torch.Tensor, what: str) -> str:
+    return f"a tensor of shape {tuple(tensor.shape)}, which the program makes while it is captured, {what}"
