@@ -25,7 +25,6 @@ SAVED = _saved()
 ZERO = numpy.zeros(3, numpy.float32)
 MAKERS: dict[str, Callable[[], Tensor]] = {
     "FloatTensor": lambda: torch.FloatTensor([0.0]),
-    "FloatTensor of an array": lambda: torch.FloatTensor(numpy.zeros(1, numpy.float32)),
     "DoubleTensor": lambda: torch.DoubleTensor([0.0]).float(),
     "Tensor": lambda: torch.Tensor([0.0]),
     "part": lambda: torch.FloatTensor([0.0, 1.0])[:1],
@@ -36,7 +35,6 @@ MAKERS: dict[str, Callable[[], Tensor]] = {
     "frombuffer": lambda: torch.frombuffer(bytearray(4), dtype=torch.float32),
     "frombuffer of an array": lambda: torch.frombuffer(array.array("f", [0.0]), dtype=torch.float32),
     "from_dlpack": lambda: torch.from_dlpack(numpy.zeros(1, numpy.float32)),
-    "load": lambda: torch.load(io.BytesIO(SAVED)),
 }
 
 
@@ -54,7 +52,6 @@ def given(x: Tensor, made: Tensor) -> Tensor:
     return made
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.load")
 @pytest.mark.parametrize("use", [added, put, given])
 @pytest.mark.parametrize("maker", MAKERS)
 def test_each_call_has_one_of_its_own(maker: str, use: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -189,3 +186,14 @@ def test_each_way_of_a_fork_has_its_own() -> None:
     gm = graphwright.trace(program, (torch.ones(2, 3),))
     for x in (torch.ones(2, 3), -torch.ones(2, 3), torch.ones(2, 3), -torch.ones(2, 3)):
         torch.testing.assert_close(gm(x), program(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.load")
+@pytest.mark.parametrize(
+    "maker", [lambda: torch.load(io.BytesIO(SAVED)), lambda: torch.FloatTensor(ZERO)], ids=["load", "FloatTensor"]
+)
+def test_memory_of_which_nobody_tells_whose_it_is(maker: Callable[[], Tensor]) -> None:
+    with pytest.raises(CaptureError, match="memory of something else"):
+        graphwright.trace(lambda x: added(x, maker()), (torch.randn(2, 3),))
+    gm = graphwright.trace(lambda x: x + maker(), (torch.randn(2, 3),))
+    assert torch.equal(gm(torch.ones(2, 3)), 1 + maker().expand(2, 3))

@@ -13,7 +13,7 @@ import gc
 import operator
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from operator import setitem
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,9 @@ import torch
 from torch import nn
 
 from graphwright.analysis import written_values
+from graphwright.capture.flow.deciding import recorder_of
 from graphwright.capture.outside.overheard import Heard, overhear
-from graphwright.errors import CaptureError, TraceError
+from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import (
     add_operand,
@@ -45,42 +46,7 @@ _METHODS_THAT_KEEP = ("append", "appendleft", "extend", "insert", "add", "update
 _KEEP = (setattr, set_attribute, setitem, write_attribute, write_variable, *_METHODS_THAT_KEEP)
 _WITH_OPERANDS = (cond, for_loop, while_loop, transformed)
 _FIX = "make it from the inputs: x.new_zeros(4), torch.zeros_like(x)"
-_OR_EXAMPLES = "; or trace with example inputs: trace(model, args)"
 _SHARE_MEMORY = frozenset({"as_tensor", "asarray", "from_numpy", "frombuffer", "from_dlpack", "from_file"})
-
-
-class MadeTensors:
-    """The tensors that were made during one run of a program without anything of it."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, torch.Tensor] = {}
-        self._versions: dict[int, int] = {}  # of those in the graph, when they came into it
-
-    def note(self, function: Callable[..., Any], args: Iterable[Any], result: Any) -> None:
-        """Note what a function of torch has given."""
-        if type(result) is not torch.Tensor or result.requires_grad or function.__name__ in _SHARE_MEMORY:
-            return
-        if all(id(arg) in self._made for arg in args if isinstance(arg, torch.Tensor)):
-            self._made[id(result)] = result
-
-    def read(self, tensor: torch.Tensor) -> None:
-        """Note that a node reads one that may be among them."""
-        if id(tensor) in self._made and not tensor.is_inference():
-            self._versions.setdefault(id(tensor), tensor._version)
-
-    def settle(self, graph: Graph, module_of: Callable[[Node], nn.Module | None]) -> None:
-        """Have what each call writes to, or gives back, be a copy of its own. Raises TraceError where none can be."""
-        made = {name: tensor for name, tensor in graph.constants.items() if id(tensor) in self._versions}
-        if not made:
-            return
-        for tensor in made.values():
-            if tensor._version != self._versions[id(tensor)]:
-                what = _refused(tensor, "is written to after the graph has read it")
-                raise TraceError(what, fix=_FIX + _OR_EXAMPLES)
-        try:
-            _Given(graph, module_of).copy(made)
-        except CaptureError as error:
-            raise TraceError(error.message, at=error.at, fix=_FIX + _OR_EXAMPLES) from None
 
 
 class Owner:
@@ -90,6 +56,7 @@ class Owner:
         self.arrays: list[Callable[[], Any]] = []
         self._others = 0  # what refers to an array besides the constants
         self._tensor = None if tensor is None else weakref.ref(tensor)
+        self.version = None if tensor is None else _version(tensor)  # as the graph has come to have it
         for array in arrays:
             try:
                 self.arrays.append(weakref.ref(array))
@@ -132,8 +99,13 @@ def watch_lent_memory() -> None:
 
 
 def _lend(call: Heard) -> Any:
-    made = call.original()
     recorder = call.recorder.typed
+    try:
+        made = call.original()
+    except TypeError:
+        if not any(recorder_of(each) is not None for each in (*call.args, *call.kwargs.values())):
+            raise
+        return call.recorder.torch_function(call.function, call.args, call.kwargs)  # an array of the run
     if recorder is not None and type(made) is torch.Tensor:
         recorder.tensors.note_lender(next(iter((*call.args, *call.kwargs.values()))), made)
     return made
@@ -154,6 +126,8 @@ class MadeMeanwhile:
         given = _Given(graph, module_of) if known else None
         self._arrays = [owners[name].arrays[-1] for name in known if owners[name].arrays]
         self._owners = {name: owners[name] for name in known if given is not None and given.has(name)}
+        known_at = {name: owner.version for name, owner in self._owners.items() if not owner.arrays}
+        self._changed = {name for name, version in known_at.items() if version != _version(graph.constants[name])}
         for name, owner in self._owners.items():
             if not owner.arrays:
                 with torch._C.DisableTorchFunction():
@@ -169,6 +143,12 @@ class MadeMeanwhile:
         made, constants = self._made(), self._graph.constants
         for name, owner in self._owners.items():
             constants[name] = owner.tensor() if name not in made and not owner.arrays else constants[name]
+        for name in sorted(made):
+            if name in self._changed:
+                raise CaptureError(_refused(constants[name], "is written to after the graph has read it"), fix=_FIX)
+            if not self._owners[name].arrays and _lends_memory(constants[name]):
+                what = "has the memory of something else, and is written to or given back"
+                raise CaptureError(_refused(constants[name], what), fix="make it a copy: .clone()")
         if made:
             _Given(self._graph, self._module_of).copy({name: constants[name] for name in made})
 
@@ -269,3 +249,21 @@ def _share_memory(one: Any, other: torch.Tensor) -> bool:
 
 def _refused(tensor: torch.Tensor, what: str) -> str:
     return f"a tensor of shape {tuple(tensor.shape)}, which the program makes while it is captured, {what}"
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    with torch._C.DisableTorchFunction():
+        return None if tensor.is_inference() else tensor._version
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """Where the memory of a tensor begins; 0 for one that has none of its own."""
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided and not tensor.is_meta else 0
+
+
+def _lends_memory(tensor: torch.Tensor) -> bool:
+    """Tell whether the memory of a tensor is something else's, such as an array's."""
+    with torch._C.DisableTorchFunction():
+        is_plain = tensor.layout == torch.strided and not tensor.is_meta and tensor.device.type == "cpu"
+        return is_plain and not tensor.untyped_storage().resizable()

@@ -152,6 +152,7 @@ class Owner(Protocol):
     """What a constant lives on: outside/made_tensors.py."""
 
     arrays: list[Callable[[], Any]]
+    version: int | None
 
     def tensor(self) -> torch.Tensor | None: ...
     def is_gone(self, constants: int) -> bool: ...

@@ -10,7 +10,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from graphwright.capture.calls.ambient import autocast_options, enters_autocast
+from graphwright.capture.outside.made_tensors import memory_of
 from graphwright.capture.proxies.proxy import Proxy, find_tracer
+from graphwright.errors import TraceError
 from graphwright.ops import draws_alone, enter_context, exit_context
 
 if TYPE_CHECKING:
@@ -40,14 +42,32 @@ class AmbientMode(TorchFunctionMode):
         else:
             tracer = find_tracer(args, kwargs)
         if tracer is not None:
+            self._note_written(function, args, (kwargs or {}).get("out"))
             return tracer.torch_function(function, args, kwargs or {})
         if function is torch._C._set_grad_enabled:
             self._set_grad_mode(*args)
         if draws_alone(function):
             return self._tracer.torch_function(function, args, kwargs or {})
-        result = function(*args, **(kwargs or {}))
-        self._tracer._made.note(function, args, result)
-        return result
+        if self._tracer._stale and function.__name__ not in _OF_NO_DATA:
+            self._refuse_stale(args)
+        return function(*args, **(kwargs or {}))
+
+    def _note_written(self, function: Callable[..., Any], args: tuple[Any, ...], out: Any) -> None:
+        """Note a tensor of no proxy to which the graph writes what only a run knows: it itself stays what it is."""
+        first = args[0] if args and _writes(function.__name__) else None
+        for written in (first, *(out if isinstance(out, tuple) else (out,))):
+            if isinstance(written, torch.Tensor):
+                self._tracer._stale[memory_of(written)] = written.untyped_storage()
+
+    def _refuse_stale(self, args: tuple[Any, ...]) -> None:
+        for arg in args:
+            if isinstance(arg, torch.Tensor) and memory_of(arg) in self._tracer._stale:
+                raise TraceError(
+                    f"the program computes with a tensor of shape {tuple(arg.shape)}, to which it has written what "
+                    "only a run knows",
+                    at=self._tracer._here(),
+                    fix="go on with what the write gives: total = total.add_(x); or trace with example inputs",
+                )
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -81,3 +101,31 @@ class AmbientMode(TorchFunctionMode):
             manager = torch.enable_grad if enabled else torch.no_grad
             entered = tracer.create_node("call_function", enter_context, (manager,), {}, name=manager.__name__)
             tracer._grad_regions.append((torch.is_grad_enabled(), entered))
+
+
+_OF_NO_DATA = frozenset({
+    "__get__", "__set__", "size", "dim", "ndimension", "numel", "nelement", "stride", "element_size",
+    "is_floating_point", "is_complex", "is_contiguous", "get_device", "storage_offset", "__len__", "__repr__",
+    "untyped_storage", "data_ptr",
+})  # fmt: skip
+_AUGMENTED = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+)
+_OPERATORS = frozenset({"__setitem__", *[f"__i{name}__" for name in _AUGMENTED]})
+
+
+def _writes(name: str) -> bool:
+    """Tell whether a method of tensors of this name writes to the tensor."""
+    return name in _OPERATORS or (name.endswith("_") and not name.endswith("__"))

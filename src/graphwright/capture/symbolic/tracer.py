@@ -27,7 +27,7 @@ from graphwright.capture.flow.forked_runs import all_paths
 from graphwright.capture.flow.shared_ends import share_ends
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.library_calls import watch_libraries
-from graphwright.capture.outside.made_tensors import MadeTensors
+from graphwright.capture.outside.made_tensors import MadeMeanwhile, Owner
 from graphwright.capture.outside.overheard import aliases, stand_ins
 from graphwright.capture.outside.process_state import watch_setters
 from graphwright.capture.outside.random_state import watch_random_state
@@ -136,7 +136,8 @@ class Tracer(TracerBase):
         self.parameter_proxy_cache: dict[str, Proxy] = {}
         self._autocast_regions: list[tuple[Any, Node]] = []  # that are entered: the context of each, its node
         self._grad_regions: list[tuple[bool, Node]] = []  # that are entered: the mode before each, its node
-        self._made = MadeTensors()
+        self._owners: dict[str, Owner] = {}  # what constants live on, by their names
+        self._stale: dict[int, Any] = {}  # tensors to which the graph writes, which are not what the program reads
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -341,7 +342,7 @@ class Tracer(TracerBase):
             given = self._given_by(program, call, parts)
             returns = annotations_of(program.function).get("return")
             self.create_node("output", "output", (given,), {}, type_expr=returns)
-            self._made.settle(self.graph, self._called_module)
+            self._settle_made()
         finally:
             while plan is not None and plan.undo:
                 plan.undo.pop()()
@@ -350,6 +351,14 @@ class Tracer(TracerBase):
             self._caller = None
             self._forget()
         return self.graph
+
+    def _settle_made(self) -> None:
+        """Have each call have its own of the tensors that the program has made meanwhile, where it writes to them."""
+        try:
+            MadeMeanwhile(self.graph, self._owners, self._called_module).settle()
+        except CaptureError as error:
+            fix = f"{error.fix}; or trace with example inputs: trace(model, args)"
+            raise TraceError(error.message, at=error.at, fix=fix) from None
 
     def _program_of(self, root: nn.Module | Callable[..., Any], plan: Plan | None) -> _Program:
         """What there is to run: of a module, on shells that stand for it and for those below it."""
@@ -464,7 +473,7 @@ class Tracer(TracerBase):
                         fix="make it in __init__, or capture with graphwright.trace(model, args)",
                     )
                 path = self._constant(a, "_tensor_constant")
-                self._made.read(a)
+                self._owners.setdefault(path, Owner(tensor=a))
             return self.create_node("get_attr", path, (), {})
         if isinstance(a, nn.Module):
             return self.create_node("get_attr", self.path_of_module(a), (), {})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from graphwright.capture.outside.made_tensors import Owner, lender
+from graphwright.capture.outside.made_tensors import Owner, lender, memory_of
 from graphwright.capture.proxies.calls_as_written import module_name
 from graphwright.capture.state.ledger import Fact, join_dtypes
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -104,7 +104,7 @@ class HeldTensors:
             with torch._C.DisableTorchFunction():  # it itself: it may be frozen, and its gradient is the user's
                 constants[path] = tensor.detach() if is_wrapped else tensor
                 if not is_wrapped and id(tensor) not in self._lasting:
-                    self.owners[path] = self._lenders.get(_memory(tensor)) or Owner(tensor=tensor)
+                    self.owners[path] = self._lenders.get(memory_of(tensor)) or Owner(tensor=tensor)
             self._paths[id(tensor)] = path
             recorder.keep.append(tensor)
         known = recorder.region.attributes
@@ -151,7 +151,7 @@ class HeldTensors:
 
     def note_lender(self, array: Any, tensor: torch.Tensor) -> None:
         """Note whose memory a tensor has."""
-        self._lenders[_memory(tensor)] = lender(array)
+        self._lenders[memory_of(tensor)] = lender(array)
 
     def device_of(self, tensor: torch.Tensor, is_only_handed_on: bool = True) -> torch.device:
         """The device of a tensor, as an object of its own, whose identity tells its tensor.
@@ -178,8 +178,3 @@ class HeldTensors:
             known[id(tensor)] = node
             recorder.keep.append(tensor)
         return node
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    with torch._C.DisableTorchFunction():
-        return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided and not tensor.is_meta else 0
