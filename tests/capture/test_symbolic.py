@@ -240,7 +240,7 @@ def after_it_was_read(x):
 
 @pytest.mark.parametrize("program", [in_two_ways, after_it_was_read])
 def test_such_a_tensor_that_no_copy_can_stand_for_is_refused(program):
-    with pytest.raises(TraceError, match=r"makes while it is traced, is written to"):
+    with pytest.raises(TraceError, match=r"makes while it is captured, is written to"):
         symbolic_trace(program)
 
 

@@ -22,8 +22,8 @@ import torch
 from torch import nn
 
 from graphwright.analysis import written_values
-from graphwright.capture.flow.deciding import recorder_of
 from graphwright.capture.outside.overheard import Heard, overhear
+from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import (
@@ -103,7 +103,7 @@ def _lend(call: Heard) -> Any:
     try:
         made = call.original()
     except TypeError:
-        if not any(recorder_of(each) is not None for each in (*call.args, *call.kwargs.values())):
+        if not any(type(each) is ObjectProxy for each in (*call.args, *call.kwargs.values())):
             raise
         return call.recorder.torch_function(call.function, call.args, call.kwargs)  # an array of the run
     if recorder is not None and type(made) is torch.Tensor:
@@ -123,11 +123,12 @@ class MadeMeanwhile:
     ) -> None:
         self._graph, self._module_of = graph, module_of
         known = [name for name in owners if isinstance(graph.constants.get(name), torch.Tensor)]
-        given = _Given(graph, module_of) if known else None
         self._arrays = [owners[name].arrays[-1] for name in known if owners[name].arrays]
-        self._owners = {name: owners[name] for name in known if given is not None and given.has(name)}
-        known_at = {name: owner.version for name, owner in self._owners.items() if not owner.arrays}
-        self._changed = {name for name, version in known_at.items() if version != _version(graph.constants[name])}
+        then = {name: owners[name].version for name in known if not owners[name].arrays}
+        self._changed = {name for name, version in then.items() if version != _version(graph.constants[name])}
+        given = _Given(graph, module_of) if known else None
+        kept = [name for name in known if name in self._changed or (given is not None and given.has(name))]
+        self._owners = {name: owners[name] for name in kept}
         for name, owner in self._owners.items():
             if not owner.arrays:
                 with torch._C.DisableTorchFunction():
@@ -198,13 +199,19 @@ class _Given:
             raise CaptureError(
                 _refused(tensor, "is written to, and read by another name"), at=min(given).origin, fix=_FIX
             )
-        with graph.inserting_before(min(map(self._around, everywhere))):
-            own = graph.create_node("call_method", "clone", (graph.create_node("get_attr", name),), None, "made")
-        own.origin = everywhere[0].origin
+        first = everywhere[0]
+        if any(reader.graph is not graph for reader in everywhere):  # a copy that comes before all of them
+            with graph.inserting_before(min(map(self._around, everywhere))):
+                first = graph.create_node("get_attr", name)
+            first.origin = everywhere[0].origin
+        with graph.inserting_after(first):
+            own = graph.call_method("clone", (first,))
+        own.origin = first.origin
         inside = {graph: own}
         for reader in everywhere:
-            reader.replace_all_uses_with(self._inside(reader.graph, inside, tensor))
-            reader.graph.erase_node(reader)
+            reader.replace_all_uses_with(self._inside(reader.graph, inside, tensor), lambda user: user is not own)
+            if reader is not first:
+                reader.graph.erase_node(reader)
 
     def _around(self, node: Node) -> Node:
         """The operation of the whole graph in which a node is."""

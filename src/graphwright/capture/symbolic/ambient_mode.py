@@ -48,13 +48,13 @@ class AmbientMode(TorchFunctionMode):
             self._set_grad_mode(*args)
         if draws_alone(function):
             return self._tracer.torch_function(function, args, kwargs or {})
-        if self._tracer._stale and function.__name__ not in _OF_NO_DATA:
+        if self._tracer._stale and getattr(function, "__name__", "") not in _OF_NO_DATA:
             self._refuse_stale(args)
         return function(*args, **(kwargs or {}))
 
     def _note_written(self, function: Callable[..., Any], args: tuple[Any, ...], out: Any) -> None:
         """Note a tensor of no proxy to which the graph writes what only a run knows: it itself stays what it is."""
-        first = args[0] if args and _writes(function.__name__) else None
+        first = args[0] if args and _writes(getattr(function, "__name__", "")) else None
         for written in (first, *(out if isinstance(out, tuple) else (out,))):
             if isinstance(written, torch.Tensor):
                 self._tracer._stale[memory_of(written)] = written.untyped_storage()

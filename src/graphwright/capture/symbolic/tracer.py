@@ -354,6 +354,8 @@ class Tracer(TracerBase):
 
     def _settle_made(self) -> None:
         """Have each call have its own of the tensors that the program has made meanwhile, where it writes to them."""
+        if self._recorder is not None:
+            self._recorder.last_frame = None  # which has all that the program had
         try:
             MadeMeanwhile(self.graph, self._owners, self._called_module).settle()
         except CaptureError as error:
