@@ -44,8 +44,8 @@ else:
 
     def position_of(code: CodeType, instruction: int) -> Position:
         """Where an instruction stands: its line, its last line, its column and its end; None for what is not known."""
-        position = _known(code)[1].get(instruction)
-        if position is not None:
+        position = _known(code)[1].get(instruction) if instruction else (code.co_firstlineno, None, None, None)
+        if position is not None:  # the first one stands for the function, as it does in newer releases
             return position
         for start, end, line in code.co_lines():
             if start <= instruction < end:
