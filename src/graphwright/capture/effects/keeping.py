@@ -45,6 +45,7 @@ from graphwright.capture.effects.kept_kinds import (
     adds_to,
     has_a_kind,
     is_cache,
+    is_same,
     may_be_kept,
 )
 from graphwright.capture.effects.kept_tables import (
@@ -406,7 +407,7 @@ class Keeping:
     def _comes_before_class(self, table: Table, key: Any, value: Any) -> bool:
         """Have an attribute be state that comes to stand before a value of its class; tell whether there is one."""
         place, before = table.place(key), of_class(table, key)
-        if before is ABSENT or place in self._live:
+        if before is ABSENT or place in self._live or is_same(before, value):
             return False
         self._recorder.plan.before_class[place] = before
         self._become_live(place, before, value)
