@@ -46,7 +46,6 @@ _METHODS_THAT_KEEP = ("append", "appendleft", "extend", "insert", "add", "update
 _KEEP = (setattr, set_attribute, setitem, write_attribute, write_variable, *_METHODS_THAT_KEEP)
 _WITH_OPERANDS = (cond, for_loop, while_loop, transformed)
 _FIX = "make it from the inputs: x.new_zeros(4), torch.zeros_like(x)"
-_SHARE_MEMORY = frozenset({"as_tensor", "asarray", "from_numpy", "frombuffer", "from_dlpack", "from_file"})
 
 
 class Owner:
@@ -72,15 +71,14 @@ class Owner:
         """Tell whether nobody has it but some constants."""
         if not self.arrays:
             return self.tensor() is None
-        return all(_references(of()) <= constants + self._others for of in self.arrays)
+        most = constants + self._others
+        return all(of() is None or _references(of()) - _OF_CALLER <= most for of in self.arrays)
 
 
 def _references(value: Any) -> int:
-    """How many references there are to a value, besides the caller's."""
-    return 0 if value is None else sys.getrefcount(value) - _OF_CALLER
+    return sys.getrefcount(value)
 
 
-_OF_CALLER = 0
 _OF_CALLER = _references(object())
 
 
@@ -168,14 +166,18 @@ class _Given:
     def __init__(self, graph: Graph, module_of: Callable[[Node], nn.Module | None]) -> None:
         self._graph = graph
         self._readers: dict[str, list[Node]] = {}  # by the constant's name
-        self._given: dict[Node, set[Node]] = {}  # what is read, by who writes to it or gives it back
+        self._given: dict[Node, frozenset[Node]] = {}  # what is read, by who writes to it or gives it back
         self._regions: dict[Graph, Node] = {}  # by a body of each
+        memory: dict[Node, frozenset[Node]] = {}  # the attributes whose memory a value may be
         for node in graph.all_nodes():
             self._regions |= dict.fromkeys(bodies_of(node), node)
             if node.op == "get_attr":
                 self._readers.setdefault(str(node.target), []).append(node)
-            elif behind := _given_away(node, module_of):
-                self._given[node] = behind
+                memory[node] = frozenset({node})
+            elif any(read in memory for read in node.all_input_nodes):
+                shared = shared_inputs(node, module_of)
+                self._given[node] = _all_in(memory, _values_given(node, module_of))
+                memory[node] = _all_in(memory, node.all_input_nodes if shared is None else shared)
 
     def has(self, name: str) -> bool:
         """Tell whether calls write to a constant, or give it to others."""
@@ -227,25 +229,16 @@ class _Given:
         return known[graph]
 
 
-def _behind(node: Node, module_of: Callable[[Node], nn.Module | None]) -> set[Node]:
-    """The attributes whose memory a value may be."""
-    seen: set[Node] = set()
-    waiting = [node]
-    while waiting:
-        each = waiting.pop()
-        if each not in seen:
-            seen.add(each)
-            shared = [] if each.op in ("placeholder", "get_attr") else shared_inputs(each, module_of)
-            waiting.extend(each.all_input_nodes if shared is None else shared)
-    return {each for each in seen if each.op == "get_attr"}
+def _all_in(memory: Mapping[Node, frozenset[Node]], values: list[Node]) -> frozenset[Node]:
+    found = [memory[value] for value in values if value in memory]
+    return found[0] if len(found) == 1 else frozenset().union(*found)
 
 
-def _given_away(node: Node, module_of: Callable[[Node], nn.Module | None]) -> set[Node]:
-    """The attributes whose memory a node writes to, or gives back as the output."""
-    operator = operator_of(node) if node.op in ("call_function", "call_method") else None
-    keeps = node.op == "output" or (operator is not None and operator.acts) or node.target in _KEEP
-    values = node.all_input_nodes if keeps else written_values(node, module_of)
-    return set().union(*[_behind(value, module_of) for value in values])
+def _values_given(node: Node, module_of: Callable[[Node], nn.Module | None]) -> list[Node]:
+    """The values that a node writes to, keeps, or gives back as the output."""
+    known = operator_of(node) if node.op in ("call_function", "call_method") else None
+    keeps = node.op == "output" or (known is not None and known.acts) or node.target in _KEEP
+    return node.all_input_nodes if keeps else written_values(node, module_of)
 
 
 def _share_memory(one: Any, other: torch.Tensor) -> bool:
