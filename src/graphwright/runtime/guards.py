@@ -423,6 +423,9 @@ def _several(guards: list[Guard]) -> Guard:
     return dataclasses.replace(guards[0], text=f"{guards[0].at}: {what}", what=what, name="")
 
 
+_MOST_NAMES = 24
+
+
 def _of_one(node: Node) -> list[Guard]:
     value, captured, where = node.args
     if isinstance(value, Node) and value.target is hasattr:
@@ -449,7 +452,10 @@ def _of_state(node: Node) -> list[Guard]:
 
 def _of_outside(node: Node) -> list[Guard]:
     where, outside = node.args
-    what = ", ".join(outside.what)
+    named = [text for text in outside.what if " is " not in text]
+    left_out = {*named[_MOST_NAMES:]}  # a program may look for thousands of names in its classes
+    told = [text for text in outside.what if text not in left_out]
+    what = ", ".join([*told, f"{len(left_out)} more"] if left_out else told)
     return [Guard(f"{where}: {what}", node, what, str(where))] if what else []
 
 

@@ -88,7 +88,16 @@ class Watch:
 
     def holds(self) -> bool:
         """Tell whether nothing has become another since `keep`; where that is not known, no."""
-        if self.versions is None or [*map(_version_of, self._tables)] != self.versions or not self._all_else_holds():
+        if (  # what `_all_else_holds` asks, without a call
+            self.versions is None
+            or [*map(_version_of, self._tables)] != self.versions
+            or any(self._idle)
+            or any(self._empty)
+            or [*map(type, self._modules)] != self._kinds
+            or [*map(_FORWARD, self._classes)] != self._forwards
+            or (self._lacking and any(map(hasattr, *self._lacking)))
+            or not all(map(_IS, map(getattr, self._owners, self._names), self._values))
+        ):
             return False
         if self._looks:
             self._looks = 0

@@ -21,7 +21,7 @@ def remove_guards(module: nn.Module, wanted: Callable[[Guard], bool] = lambda gu
     >>> import torch, graphwright
     >>> gm = graphwright.trace(lambda x, scale=None: x if scale is None else x * scale, (torch.ones(2),))
     >>> len(gm.guards), remove_guards(gm, lambda guard: guard.name == "scale"), len(gm.guards)
-    (1, 1, 0)
+    (2, 1, 1)
     """
     removed = 0
     graph = graph_of(module)

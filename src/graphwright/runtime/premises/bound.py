@@ -232,7 +232,7 @@ class Bound:
                 if not self._tables_hold():
                     return False
                 self._watch.keep(versions)
-        return self.rest_holds()
+        return self._is_plain or self.rest_holds()
 
     def _table_holds(self, table: dict[str, Any]) -> bool:
         """Tell whether one table has what counts of it."""

@@ -82,7 +82,7 @@ class CaptureReport:
     >>> import graphwright, torch
     >>> report = graphwright.trace(lambda x, y=None: x if y is None else x + y, torch.ones(2)).report
     >>> report.facts.passes, [entry.text for entry in report.guards], report.coverage
-    (1, ['y is None'], 1.0)
+    (1, ['x is a tensor', 'y is None'], 1.0)
     """
 
     facts: CaptureFacts
