@@ -74,7 +74,7 @@ def _check_lines(statement: ast.stmt, code: PythonCode, graph: Graph) -> None:
     (node,) = nodes
     assert node is not None, lines
     if isinstance(statement, ast.Return):
-        assert node.op == "output"
+        assert node.op == "output" or node in graph.output_node().all_input_nodes
     elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
         first = code.src.split("\n")[statement.lineno - 1].lstrip()
         if first.startswith(f"{statement.targets[0].id} = "):  # else it follows on the line of another statement
