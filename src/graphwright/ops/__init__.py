@@ -28,6 +28,7 @@ from graphwright.ops.effects import (
     is_impure,
     is_inplace,
     is_random,
+    is_writing_name,
     written_and_given,
 )
 from graphwright.ops.facts import PYTHON_OPERATORS
@@ -191,6 +192,7 @@ __all__ = [
     "gives_several",
     "is_impure",
     "is_inplace",
+    "is_writing_name",
     "is_attempt",
     "is_random",
     "is_loop",

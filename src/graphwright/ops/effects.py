@@ -209,12 +209,20 @@ def aliases_of(node: Node, known: Operator) -> tuple[tuple[int | None, str], ...
 _LISTS = (list, tuple)
 
 
+def is_writing_name(name: str) -> bool:
+    """Tell whether a method of tensors of this name writes to the tensor, as torch calls them.
+
+    >>> [is_writing_name(name) for name in ("add_", "__iadd__", "add", "__add__")]
+    [True, True, False, False]
+    """
+    return (name.endswith("_") and not name.endswith("__")) or name in WRITING_METHODS
+
+
 def _writes(node: Node, known: Operator | None) -> bool:
     if node.kwargs.get("out") is not None:
         return True
     if known is None:  # torch's convention is everyone's
-        name = node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", ""))
-        return (name.endswith("_") and not name.endswith("__")) or name in WRITING_METHODS
+        return is_writing_name(node.target if isinstance(node.target, str) else getattr(node.target, "__name__", ""))
     if known.writes:
         return True
     return any(all(_is_on(node, known, flag) for flag in flags.flags) for flags in known.writes_if)

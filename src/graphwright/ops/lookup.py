@@ -77,9 +77,9 @@ def key_of(node: Node, module: nn.Module | None = None) -> Any:
     return None
 
 
-def module_called(node: Node) -> nn.Module | None:
-    """The module that a call_module node calls, where its graph has an owner; None for other nodes."""
-    owner = node.graph.owning_module
+def module_called(node: Node, owner: nn.Module | None = None) -> nn.Module | None:
+    """The module that a call_module node calls, of an owner or else that of its graph; None where there is none."""
+    owner = node.graph.owning_module if owner is None else owner
     return None if node.op != "call_module" or owner is None else owner.get_submodule(str(node.target))
 
 

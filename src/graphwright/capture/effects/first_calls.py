@@ -67,23 +67,20 @@ class FirstCalls:
             return kind if isinstance(left, OptionalKind) else left
         return as_left(kind, left)
 
-    def learn(self, found: Mapping[Place, tuple[Any, Any, Kind]], has_ended: bool = False) -> None:
-        """Note what a run was the first to write: what was there before and what now, and of which kind that is.
-
-        A run that has not ended is made again, and goes on to the next.
-        """
+    def learn(self, place: Place, before: Any, now: Any, left: Kind) -> None:
+        """Note what a run was the first to write: what was there before and what now, and of which kind that is."""
         plan = self._plan
-        for place, (before, now, left) in found.items():
-            plan.groups[place], plan.left[place] = plan.groups_known, left
-            if may_decide(before, now):
-                plan.at_first[place] = before
-        if has_ended and plan.groups_known in plan.groups.values():
-            plan.groups_known += 1
+        plan.groups[place], plan.left[place] = plan.groups_known, left
+        if may_decide(before, now):
+            plan.at_first[place] = before
 
     def learn_ends(self, ends: Mapping[Place, Any], joined: Callable[[Kind, Any], Kind]) -> bool:
-        """Learn what this run leaves for later calls in the attributes that are kept; tell whether it was not known."""
-        left, groups = self._plan.left, self._plan.groups
-        at_first = self._plan.at_first
+        """Learn what this run leaves for later calls in the attributes that are kept; tell whether it was not known.
+
+        What it was the first to write is complete: a run that has not ended is made again, and goes on with that.
+        """
+        self._plan.groups_known += self._plan.groups_known in self._plan.groups.values()
+        left, groups, at_first = self._plan.left, self._plan.groups, self._plan.at_first
         set_now = {groups[place] for place, before in at_first.items() if not _is_unset(ends.get(place), before)}
         known = {
             place: left[place]

@@ -97,7 +97,6 @@ if TYPE_CHECKING:
     from graphwright.runtime import Shells
 
 _OF_TORCH = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"} - {"training"})
-_NUMBERS = (int, float, bool)
 _INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain list"}
 _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
@@ -134,7 +133,6 @@ class Keeping:
         self._depth = 0  # how far inside of each other the objects are that are being watched
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
         self._missing = MadeWhereMissing(recorder, self._read)
-        self._written: dict[Place, tuple[Any, Any, Kind]] = {}  # what this run is the first to write
         self._ends: dict[Place, tuple[Table, Hashable]] = {}  # where the run leaves what is live at first
         self._apart = KeptApart(recorder, self._read)
         try:
@@ -398,7 +396,6 @@ class Keeping:
                 self._live[place] = self._items.joined(known, now)
                 changed |= self._live[place] is not known
         has_met = bool(touched(self._tables) or self._recorder.told_apart) and self._apart.learn(self._tables)
-        self._starts.first.learn(self._written, has_ended=True)
         ends = {place: held_by(table.now).get(key) for place, (table, key) in self._ends.items() if plan.at_first}
         changed |= self._starts.first.learn_ends(ends, self._items.joined)
         if self._missing.learn(made, self._live, self._kind) or changed or has_met:
@@ -418,7 +415,7 @@ class Keeping:
         is_filled = bool(self._recorder.plan.is_set_together) and may_decide(before, now)
         self._live[place] = self._items.joined(self._kind_before(None if is_filled else before, now), now)
         if place[0] not in self._outside:
-            self._written[place] = before, now, self._kind(now)
+            self._starts.first.learn(place, before, now, self._kind(now))
 
     def learn_hooks(self) -> None:
         """Keep the hooks that this run leaves on modules for the runs that find what it has made; refuse others."""
@@ -501,7 +498,6 @@ class Keeping:
         self._recorder.tensors.read(now for *_, now in self.unwritten())  # what is written later, too
         found = [*self.unwritten(tables)]
         if [each for each in found if each[1] not in each[0].before and self._comes_before_class(*each)]:
-            self._starts.first.learn(self._written)
             raise self._recorder.questions.restart(Restart("the program writes what its class has"))
         values = [self._argument(table, key, now) for table, key, now in found]  # all reads before the first write
         recorder = self._recorder
@@ -568,7 +564,6 @@ class Keeping:
             self._live[place] = self._items.joined(known, value)
             has_changed = self._live[place] is not known
         if has_changed:
-            self._starts.first.learn(self._written)
             raise self._recorder.questions.restart(Restart("the program makes an attribute where it is missing"))
 
     def _argument(self, table: Table, key: Hashable, value: Any) -> Any:

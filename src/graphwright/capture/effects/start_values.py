@@ -79,8 +79,7 @@ class StartValues:
 
     def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Place) -> Any:
         recorder = self._recorder
-        may_be_none = isinstance(kind, OptionalKind)
-        if isinstance(kind, OptionalKind):
+        if may_be_none := isinstance(kind, OptionalKind):
             kind = kind.item
         if isinstance(kind, TensorKind):
             is_tensor = isinstance(value, torch.Tensor)
@@ -121,10 +120,8 @@ class StartValues:
         question = ("attribute", place) if is_unset else ("attribute", place, choice)
         compare: Any = operator.is_ if choice is None or isinstance(choice, enum.Enum) else operator.eq
         name = "is_none" if choice is None else "is_first" if is_unset else "is_it"
-        if choice is False:
-            node = recorder.node("call_function", operator.not_, (self.reading(place)(),), {}, name=name)
-        else:
-            node = recorder.node("call_function", compare, (self.reading(place)(), choice), {}, name=name)
+        asked = (compare, choice) if choice is not False else (operator.not_,)
+        node = recorder.node("call_function", asked[0], (self.reading(place)(), *asked[1:]), {}, name=name)
         hint = (value is choice or value == choice) if answer is None else answer
         symbol = recorder.numbers.input_symbol(node, hint)
         is_guarded = recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start()

@@ -14,7 +14,6 @@ import operator
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from operator import setitem
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -22,6 +21,7 @@ import torch
 from torch import nn
 
 from graphwright.analysis import written_values
+from graphwright.capture.containers.methods import DEQUE, DICT, HEAP, LIST, SET, Part
 from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.errors import CaptureError
@@ -42,8 +42,11 @@ from graphwright.ops import (
 if TYPE_CHECKING:
     from graphwright.capture.state import protocol
 
-_METHODS_THAT_KEEP = ("append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put", "__setitem__")
-_KEEP = (setattr, set_attribute, setitem, write_attribute, write_variable, *_METHODS_THAT_KEEP)
+_ROWS = [*LIST.items(), *DEQUE.items(), *DICT.items(), *SET.items(), *HEAP.items()]
+_PUT_IN = {
+    row.calls or method for method, row in _ROWS if row.changes and not {Part.ITEM, Part.ITEMS}.isdisjoint(row.takes)
+}
+_KEEP = (setattr, set_attribute, write_attribute, write_variable, "put", *_PUT_IN)
 _WITH_OPERANDS = (cond, for_loop, while_loop, transformed)
 _FIX = "make it from the inputs: x.new_zeros(4), torch.zeros_like(x)"
 
@@ -116,13 +119,13 @@ class MadeMeanwhile:
     def __init__(
         self, graph: Graph, owners: Mapping[str, protocol.Owner], module_of: Callable[[Node], nn.Module | None]
     ) -> None:
-        self._graph, self._module_of = graph, module_of
+        self._constants = graph.constants
         known = [name for name in owners if isinstance(graph.constants.get(name), torch.Tensor)]
         self._arrays = [owners[name].arrays[-1] for name in known if owners[name].arrays]
         then = {name: owners[name].version for name in known if not owners[name].arrays}
         self._changed = {name for name, version in then.items() if version != _version(graph.constants[name])}
-        given = _Given(graph, module_of) if known else None
-        kept = [name for name in known if name in self._changed or (given is not None and given.has(name))]
+        self._given = _Given(graph, module_of) if known else None
+        kept = [name for name in known if name in self._changed or (self._given is not None and self._given.has(name))]
         self._owners = {name: owners[name] for name in kept}
         for name, owner in self._owners.items():
             if not owner.arrays:
@@ -131,12 +134,12 @@ class MadeMeanwhile:
 
     def settle(self) -> None:
         """Have each call have copies of what is gone. Raises CaptureError where it cannot have one."""
-        if not self._owners:
+        if self._given is None or not self._owners:
             return
         gc.collect(1)
         if self._made() != self._owners.keys():
             gc.collect()
-        made, constants = self._made(), self._graph.constants
+        made, constants = self._made(), self._constants
         for name, owner in self._owners.items():
             constants[name] = owner.tensor() if name not in made and not owner.arrays else constants[name]
         for name in sorted(made):
@@ -145,8 +148,7 @@ class MadeMeanwhile:
             if not self._owners[name].arrays and _lends_memory(constants[name]):
                 what = "has the memory of something else, and is written to or given back"
                 raise CaptureError(_refused(constants[name], what), fix="make it a copy: .clone()")
-        if made:
-            _Given(self._graph, self._module_of).copy({name: constants[name] for name in made})
+        self._given.copy({name: constants[name] for name in sorted(made)})
 
     def _made(self) -> set[str]:
         counts = collections.Counter(id(of()) for of in self._arrays)

@@ -13,7 +13,7 @@ from graphwright.capture.calls.ambient import autocast_options, enters_autocast
 from graphwright.capture.outside.made_tensors import memory_of
 from graphwright.capture.proxies.proxy import Proxy, find_tracer
 from graphwright.errors import TraceError
-from graphwright.ops import draws_alone, enter_context, exit_context
+from graphwright.ops import draws_alone, enter_context, exit_context, is_writing_name
 
 if TYPE_CHECKING:
     from graphwright.capture.symbolic.tracer import Tracer
@@ -54,7 +54,7 @@ class AmbientMode(TorchFunctionMode):
 
     def _note_written(self, function: Callable[..., Any], args: tuple[Any, ...], out: Any) -> None:
         """Note a tensor of no proxy to which the graph writes what only a run knows: it itself stays what it is."""
-        first = args[0] if args and _writes(getattr(function, "__name__", "")) else None
+        first = args[0] if args and is_writing_name(getattr(function, "__name__", "")) else None
         for written in (first, *(out if isinstance(out, tuple) else (out,))):
             if isinstance(written, torch.Tensor):
                 self._tracer._stale[memory_of(written)] = written.untyped_storage()
@@ -108,24 +108,3 @@ _OF_NO_DATA = frozenset({
     "is_floating_point", "is_complex", "is_contiguous", "get_device", "storage_offset", "__len__", "__repr__",
     "untyped_storage", "data_ptr",
 })  # fmt: skip
-_AUGMENTED = (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-)
-_OPERATORS = frozenset({"__setitem__", *[f"__i{name}__" for name in _AUGMENTED]})
-
-
-def _writes(name: str) -> bool:
-    """Tell whether a method of tensors of this name writes to the tensor."""
-    return name in _OPERATORS or (name.endswith("_") and not name.endswith("__"))

@@ -52,7 +52,7 @@ from graphwright.capture.symbolic.wrap import recording_wrapped
 from graphwright.errors import CaptureError, TraceError
 from graphwright.garbage import rare_collections
 from graphwright.ir import Argument, Graph, Node
-from graphwright.ops import is_library_layer
+from graphwright.ops import is_library_layer, module_called
 from graphwright.runtime import GraphModule, Shells, graph_of, keep_facts
 from graphwright.source import CallSite, Scope, annotations_of, is_returned, user_frame
 
@@ -122,9 +122,6 @@ class Tracer(TracerBase):
         self.root: nn.Module = nn.Module()
         self.num_calls: dict[str, int] = {}
         self._forget()
-
-    def _called_module(self, node: Node) -> nn.Module | None:
-        return self.root.get_submodule(str(node.target)) if node.op == "call_module" else None
 
     def _forget(self) -> None:
         """Drop what belongs to one capture."""
@@ -357,7 +354,8 @@ class Tracer(TracerBase):
         if self._recorder is not None:
             self._recorder.last_frame = None  # which has all that the program had
         try:
-            MadeMeanwhile(self.graph, self._owners, self._called_module).settle()
+            called = functools.partial(module_called, owner=self.root)
+            MadeMeanwhile(self.graph, self._owners, called).settle()
         except CaptureError as error:
             fix = f"{error.fix}; or trace with example inputs: trace(model, args)"
             raise TraceError(error.message, at=error.at, fix=fix) from None

@@ -62,8 +62,8 @@ from graphwright.capture.typed.remembered import (
     learned,
 )
 from graphwright.errors import CaptureError
-from graphwright.ir import Graph, Node
-from graphwright.ops import is_library_function, library_functions
+from graphwright.ir import Graph
+from graphwright.ops import is_library_function, library_functions, module_called
 from graphwright.runtime import (
     HOOKS,
     Shells,
@@ -182,9 +182,8 @@ class Program:
         codes = codes_beside(ledger.found.values(), [*self.world.functions.values(), *forwards])
         keep_forwards(graph, ledger.forwards, ledger.own_forwards, codes)
         keep_facts(graph, self.log.facts(attempt.name, plan.paths, run.recorder.calls, self.place))
-        self.made = MadeMeanwhile(
-            graph, run.recorder.tensors.owners, functools.partial(_called, self.subject.root_module)
-        )
+        called = functools.partial(module_called, owner=self.subject.root_module)
+        self.made = MadeMeanwhile(graph, run.recorder.tensors.owners, called)
         return graph
 
     def _steady(self, plan: Plan, attempt: Attempt) -> _Run:
@@ -460,8 +459,3 @@ def _what_hooks_hold(recorder: Recorder) -> HookEffects:
     hooks = [hook for module in modules for hook in hooks_of(module)]
     tables = [vars(module)[name] for module in modules for name in HOOKS if vars(module)[name]]
     return HookEffects(hooks, with_modules=False, tables=tables)
-
-
-def _called(root: nn.Module | None, node: Node) -> nn.Module | None:
-    """The module that a node calls."""
-    return root.get_submodule(str(node.target)) if node.op == "call_module" and root is not None else None
