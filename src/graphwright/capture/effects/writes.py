@@ -62,6 +62,7 @@ class Writes:
         written = args[0] if is_setitem(target) else written_argument(op, target, args, kwargs)
         for tensor in leaves(written if reshaped is None else reshaped):
             if isinstance(tensor, TensorProxy):
+                self._recorder.keep.append(tensor)  # its memory is known by where it is
                 self._write(memory_of(tensor))
             if reshaped is not None and isinstance(tensor, torch.Tensor):
                 self._reshape(tensor)

@@ -16,7 +16,6 @@ holds.
     symbols.py          numbers: what is behind one, and Python's arithmetic on it
     tensor_proxy.py     tensors
     alike_results.py    what operations give, told from what they gave for arguments of the same kinds
-    replays.py          what operations gave in earlier passes, given again
     calls.py            how many calls became nodes
     draws.py            operations on real values: their random numbers, and what they write to
     members.py          the modules and tensors of a program, looked at once for all passes

@@ -25,17 +25,21 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.backends import cudnn, opt_einsum
 
-from graphwright.capture.state.replays import IS_GRAD, IS_INFERENCE_MODE, PLAIN, tensors_in
 from graphwright.ops import Operator, module_operator, operator_of_target
 from graphwright.runtime import HOOKS, MODULE_TABLES
+from graphwright.values import leaves
 
 # Not what stands for them while a program is captured.
+_IS_GRAD, _IS_INFERENCE_MODE = torch.is_grad_enabled, torch.is_inference_mode_enabled
 _SETTINGS = (
-    IS_GRAD, torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled,
+    _IS_GRAD, torch.get_default_dtype, torch._C._get_mkldnn_enabled, torch._C._get_flash_sdp_enabled,
     torch._C._get_mem_efficient_sdp_enabled, torch._C._get_math_sdp_enabled, torch._C._get_deterministic_algorithms,
 )  # fmt: skip
 _ask = operator.methodcaller("__call__")
 _INTEGERS = frozenset({int})
+_PLAIN = frozenset({
+    int, float, bool, complex, str, type(None), type(...), torch.dtype, torch.device, torch.layout, torch.memory_format,
+})  # fmt: skip
 _Maker: TypeAlias = Callable[[Any], torch.Tensor]  # makes a result, with a mode
 StandIns: TypeAlias = dict[int, tuple[torch.Tensor, torch.Tensor]]  # by the id of a tensor: it, and its stand-in
 _MOST_KNOWN = 2_048  # results that the process remembers
@@ -78,7 +82,7 @@ class AlikeResults:
         result = call(function, args, kwargs)
         if key is not None:
             with torch._C.DisableTorchFunction():
-                make = None if _memory(result) in map(_memory, tensors_in(args, kwargs)) else self._maker(result)
+                make = None if _memory(result) in map(_memory, leaves((args, kwargs))) else self._maker(result)
                 if make is not None:
                     known[key] = make
         return result
@@ -97,7 +101,7 @@ class AlikeResults:
             what, table = function, self._tables[function]
             if table is None or "out" in kwargs or kwargs.get("inplace"):
                 raise _Unlike
-        if IS_INFERENCE_MODE() or torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack():
+        if _IS_INFERENCE_MODE() or torch._C._is_any_autocast_enabled() or torch._C._len_torch_dispatch_stack():
             raise _Unlike
         met: dict[int, int] = {}
         named = self._kinds(tuple(kwargs.values()), met) if kwargs else ()
@@ -108,7 +112,7 @@ class AlikeResults:
         found: list[Hashable] = []
         for value in values:
             kind = type(value)
-            if kind in PLAIN:
+            if kind in _PLAIN:
                 found.append((kind, value))
             elif kind is FakeTensor:
                 found.append(self._tensor(value, met))

@@ -35,7 +35,6 @@ from graphwright.capture.state.alike_results import (
 )
 from graphwright.capture.state.draws import OwnDraws, WrittenOutside, unmoved
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.replays import Replays
 from graphwright.capture.state.running import capturing, stopping
 from graphwright.runtime import Shells, copy_slots, is_compiled
 
@@ -119,8 +118,8 @@ class Examples:
 
     are_there = True  # a program may be captured without any
 
-    def __init__(self, real: bool = False, keeps_history: bool = False, is_for_one_pass: bool = False) -> None:
-        self.is_real, self._is_for_one_pass = real, is_for_one_pass
+    def __init__(self, real: bool = False, keeps_history: bool = False) -> None:
+        self.is_real = real
         self.is_running = False  # whether an operation is run on stand-ins right now
         # While something listens to what the program does: runs what is none of its doing; and what may be, in there.
         self.quietly: Callable[[Callable[[], Any]], Any] | None = None
@@ -134,7 +133,6 @@ class Examples:
         self._known: StandIns = {}
         self.written = WrittenOutside()
         self._storages: dict[int, torch.Tensor] = {}  # a tensor without data of each, of those that are faked here
-        self.replays = Replays()
         # Not where the program calls what may look into how a value was computed, as `torch.autograd.grad` does.
         self.alike = None if real or keeps_history else AlikeResults(self._mode, self._known, self.of)
         self.asks_history = False
@@ -197,21 +195,14 @@ class Examples:
                 made = fake_tensor(self._mode, example.shape, example.stride(), example.dtype, example.device)
             return own_result(made) if example.requires_grad else made
 
-    def repeat(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], is_opaque: bool
-    ) -> Any:
-        """Run an operation on stand-ins, or give what it gave in an earlier pass; `is_opaque`: it is not torch's."""
-        self.replays.is_spoiled |= is_opaque
-        if self.is_real:
-            with self._opaquely((args, kwargs)) if is_opaque else contextlib.nullcontext():
+    def give(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], is_opaque: bool) -> Any:
+        """Run an operation on stand-ins, or tell what it gives from others like it; `is_opaque`: none of torch's."""
+        if is_opaque:
+            with self._opaquely((args, kwargs)) if self.is_real else unmoved():
                 return self.run(function, args, kwargs)
-        if not is_opaque:
-            run = self.run if self.alike is None or self.between is not None else self._run_or_tell
-            return (
-                run(function, args, kwargs) if self._is_for_one_pass else self.replays.run(function, args, kwargs, run)
-            )
-        with unmoved():
-            return self.replays.run(function, args, kwargs, self.run)
+        if self.alike is None or self.between is not None:
+            return self.run(function, args, kwargs)
+        return self.alike.run(function, args, kwargs, self.run)
 
     @contextlib.contextmanager
     def _opaquely(self, given: Any) -> Iterator[None]:
@@ -224,10 +215,6 @@ class Examples:
                 yield
         finally:
             self._mode.written = before
-
-    def _run_or_tell(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        assert self.alike is not None
-        return self.alike.run(function, args, kwargs, self.run)
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operation or layer on stand-ins. Raises NeedsRealValues where that takes data which fake ones lack."""

@@ -109,7 +109,6 @@ class Program:
         self.recorder: Recorder | None = None  # of the last pass
         self.examples: Examples | None = None  # likewise
         self.keeps_history = False  # whether the program may ask how a value was computed
-        self.takes_one_pass = False  # whether it is known to be captured in one
         self.modules = LayersBefore([])  # what modules hold, as they are put back after each pass
         self.held: HookEffects | None = None  # what hooks of modules hold, likewise
         self.world = World([] if subject.root_module is None or method == "forward" else [method])
@@ -232,13 +231,10 @@ class Program:
         self.keeps_history |= known is not None and not known.is_real and known.alike is None
 
     def _examples(self, attempt: Attempt) -> Examples:
-        """Stand-ins for a pass: those of the pass before, as long as they are what they were."""
-        known = self.examples
+        """Stand-ins for a pass."""
         self.note_history()
-        if known is None or known.is_real or attempt.real or known.replays.is_spoiled or known.asks_history:
-            known = self.examples = Examples(attempt.real, self.keeps_history, self.takes_one_pass)
-        known.replays.start()
-        return known
+        self.examples = Examples(attempt.real, self.keeps_history)
+        return self.examples
 
     def _run(self, plan: Plan, attempt: Attempt, answers: tuple[bool, ...]) -> _Run:
         if not attempt.export:

@@ -393,7 +393,7 @@ class Recorder:
         if self.attempts.forked:
             self.attempts.guard_forked(run, args, kwargs)
         try:
-            return self.examples.repeat(run, *given, is_opaque)
+            return self.examples.give(run, *given, is_opaque)
         except Exception as error:
             return self.attempts.run_again(error, run, args, kwargs, may_be_size)
 

@@ -61,7 +61,6 @@ class Remembered:
 
     attempt: str
     learned: Learned
-    paths: int
     restarts: tuple[ReportEntry, ...]
     keeps_history: bool
     came_out: int

@@ -280,7 +280,7 @@ def _captured_again(program: Program, before: Remembered, options: _Options, is_
     plan = options.plan(Conversions(), is_one_of_several)
     if not before.learned.put_into(plan):
         return None
-    plan.is_remembered, program.keeps_history, program.takes_one_pass = True, before.keeps_history, before.paths == 1
+    plan.is_remembered, program.keeps_history = True, before.keeps_history
     program.log.restarts += before.restarts
     attempt = next(each for each in ATTEMPTS if each.name == before.attempt)
     started = time.perf_counter()
@@ -294,8 +294,7 @@ def _captured_again(program: Program, before: Remembered, options: _Options, is_
         options.say_done(attempt, graph, started, 1)
         return graph
     program.log.restarts.clear()
-    program.keeps_history = program.takes_one_pass = False
-    program.examples = None
+    program.keeps_history, program.examples = False, None
     return None
 
 
@@ -331,9 +330,7 @@ def _captured_first(program: Program, options: _Options, is_one_of_several: bool
             if program.log.passes > 1 and program.learned is not None:
                 program.note_history()
                 entries = tuple(program.log.restarts)
-                how = Remembered(
-                    attempt.name, program.learned, plan.paths, entries, program.keeps_history, what_came_out(graph)
-                )
+                how = Remembered(attempt.name, program.learned, entries, program.keeps_history, what_came_out(graph))
                 remember(like, how, *program.parts())
             return graph
     fix = "have the function that asks be one node: leaf_functions=[...] or leaf_modules=[...]"
