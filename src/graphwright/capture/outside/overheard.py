@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable
-from types import CodeType, FrameType, ModuleType
+from collections.abc import Callable, Collection, Iterable
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import nn
+
+from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.state.interception import Entry, original_of, stands_for
 from graphwright.capture.state.leaf_modules import runs
 from graphwright.capture.state.running import again, refusal, running
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.source import CallSite, is_internal, user_frame
+from graphwright.runtime import MODULE_TABLES, attributes_of
+from graphwright.source import CallSite, is_internal, mentions, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture, TypedCapture
@@ -240,6 +246,69 @@ def hear(function: Callable[..., Any]) -> Any:
     if type(function) is functools.partial and (inner := hear(function.func)) is not function.func:
         return functools.partial(inner, *function.args, **function.keywords)
     return function
+
+
+class Unnamed:
+    """Tells which functions may come by what is to be heard of, and is in no module: attributes have it, or arguments.
+
+    `modules` are those of the program. A function that holds such a thing runs converted, so that its calls are seen.
+    """
+
+    def __init__(self, modules: Collection[Any]) -> None:
+        self._modules, self._known = modules, 0
+        self._names = frozenset[str]()  # the attributes by which modules lead there
+
+    def look(self) -> None:
+        """Look at the modules, where there is more to be heard of than there was."""
+        if len(_by_original) != self._known:
+            self._known = len(_by_original)
+            self._names = frozenset(names_of_heard(self._modules))
+
+    def __call__(self, code: CodeType, names: dict[str, Any], own: dict[str, Any]) -> bool:
+        mentioned = mentions(code)
+        there = [names.get(path[0]) for path in mentioned.paths]
+        found = names_of_heard([*own.values(), *[value for value in there if type(value) not in _BY_NAME]])
+        return "" in found or not mentioned.attributes.isdisjoint(found | self._names)
+
+
+def names_of_heard(values: Iterable[Any]) -> set[str]:
+    """The attributes by which values lead to what is to be heard of; "" where they are that, or contain it.
+
+    >>> import types
+    >>> overhear(os, ("getpid",), Heard.original)
+    >>> names_of_heard([[os.getpid]]), names_of_heard([types.SimpleNamespace(own=os.getpid, other=3)])
+    ({''}, {'own'})
+    """
+    found, seen = set[str](), dict[tuple[str, int], Any]()
+    waiting: list[tuple[str, Any, int]] = [("", value, 0) for value in values]
+    while waiting:
+        name, value, depth = waiting.pop()
+        kind = type(value)
+        if kind in _LEAD_NOWHERE or depth > _DEEPEST or kind.__module__.startswith("graphwright."):
+            continue  # what stands for a value of the run is not asked
+        known = _by_original.get(id(value))
+        if known is not None and known[0] is value:
+            found.add(name)
+        if (name, id(value)) in seen:
+            continue
+        seen[name, id(value)] = value
+        if kind in (functools.partial, staticmethod):
+            waiting.append((name, value.func if kind is functools.partial else value.__func__, depth))
+        elif kind in _CONTAINERS:
+            items = value.values() if kind is dict else value
+            waiting += [(name, item, depth + 1) for item in itertools.islice(items, _MOST_ITEMS)]
+        elif not issubclass(kind, type) and (issubclass(kind, nn.Module) or is_object(value)):
+            held = {key: item for base in kind.__mro__ for key, item in vars(base).items() if type(item) in _OF_CLASS}
+            held |= attributes_of(value)
+            waiting += [(key, item, depth + 1) for key, item in held.items() if key not in MODULE_TABLES]
+    return found
+
+
+_BY_NAME = frozenset({FunctionType, BuiltinFunctionType, type, ModuleType})  # heard of where a module has them
+_LEAD_NOWHERE = frozenset({bool, int, float, str, type(None), torch.Tensor, nn.Parameter, torch.dtype, ModuleType})
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+_OF_CLASS = (functools.partial, staticmethod, *_CONTAINERS)
+_MOST_ITEMS, _DEEPEST = 64, 3
 
 
 def aliases(names: dict[str, Any]) -> list[Entry]:

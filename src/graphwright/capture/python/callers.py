@@ -33,6 +33,7 @@ from graphwright.capture.effects.watched_values import WatchedOutside
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
 from graphwright.capture.outside.library_calls import CODES, is_unheard
+from graphwright.capture.outside.overheard import Unnamed
 from graphwright.capture.outside.surroundings import World
 from graphwright.capture.outside.torch_generators import METHODS
 from graphwright.capture.proxies.recording import MOST_OPERATIONS, NO_END
@@ -65,7 +66,7 @@ class Callers:
         self._recorded: dict[tuple[int, int], int] = {}  # by function and instruction
         self._last: FrameType | None = None
         self._globals = Globals()
-        self._world = World()
+        self._world, self._unnamed = World(), Unnamed(())
         self._outside = WatchedOutside(self._world.variables)
         self.generators, self.overheard = self._globals.generators, self._globals.overheard
         self.closing = self._globals.closing
@@ -95,8 +96,11 @@ class Callers:
             plan = self._recorder.plan
             plan.converted |= self._convertible(asking_in(inner, owner, _asks, plan.asking))
 
-    def start(self, function: Callable[..., Any], world: World) -> None:
-        """Note the global variables of the program before it runs: of the function itself, and of its modules."""
+    def start(self, function: Callable[..., Any], world: World, unnamed: Unnamed) -> None:
+        """Note the global variables of the program before it runs: of the function itself, and of its modules.
+
+        Raises Restart where functions are to run converted from the start.
+        """
         self._world, self._outside = world, WatchedOutside(world.variables)
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell, _ in shells.all()])]
@@ -115,11 +119,17 @@ class Callers:
                 self._globals.note(each.__code__, each.__globals__)
         for names in {id(each.__globals__): each.__globals__ for each in world.functions.values()}.values():
             self._globals.hear_in(names)
-        for each in functions if world.unknown else ():
+        self._unnamed, plan, found = unnamed, self._recorder.plan, set[CodeType]()
+        unnamed.look()
+        for each in functions:
             owner, inner = getattr(each, "__self__", None), getattr(each, "__func__", each)
             if type(inner) is FunctionType:
-                ways = asking_in(inner, owner, world.unknown.__contains__, {})
-                self._recorder.plan.converted |= self._convertible(ways)
+                found |= asking_in(inner, owner, unnamed, plan.asking)
+            if type(inner) is FunctionType and world.unknown:
+                found |= asking_in(inner, owner, lambda code, names, own: code in world.unknown, {})
+        found = self._convertible(found)
+        if found:
+            raise plan.convert(found)
 
     @property
     def stand_in(self) -> CodeType:
@@ -212,7 +222,8 @@ class Callers:
 
     def _look_for_askers(self, frame: FrameType) -> None:
         """Have a function converted that asks whether two tensors are one, or of what class, or that calls such."""
-        codes = asking_from(frame, _asks, self._recorder.plan.asking)
+        known = self._recorder.plan.asking
+        codes = asking_from(frame, _asks, known) | asking_from(frame, self._unnamed, known)
         if codes:
             self._have_converted(codes | self._recorder.questions.staging.convertible(frame))
 
@@ -267,7 +278,7 @@ class Callers:
         """The program has ended: of what kind inputs are is asked by functions, too, in which it recorded nothing."""
         seen = {original_code(code) for code in self._looked_at.values()} | self._recorder.plan.converted
         unseen = self._may_ask.union(function.__code__ for function in self._world.functions.values()) - seen
-        has_asked = any(map(_asks_of_inputs, unseen))
+        has_asked = any(map(_may_ask_of_inputs, unseen))
         if has_asked or (self._recorder.objects and any(map(asks_of_owner, unseen))):
             self._recorder.ledger.kind_asked()
         codes = [*unseen, *filter(None, seen)] if self._recorder.shells is not None else ()
@@ -360,11 +371,15 @@ class Callers:
 _ENDS = frozenset(map(id, {*BOUNDARIES, inline.__code__}))
 
 
-def _asks(code: CodeType) -> bool:
+def _asks(code: CodeType, names: dict[str, Any], own: dict[str, Any]) -> bool:
     return asks_identity(code) or asks_class(code)
 
 
-def _asks_of_inputs(code: CodeType) -> bool:
+def _asks_of_inputs(code: CodeType, names: dict[str, Any], own: dict[str, Any]) -> bool:
+    return _may_ask_of_inputs(code)
+
+
+def _may_ask_of_inputs(code: CodeType) -> bool:
     asks = asks_kind(code) or bool(asked_for_none(code) or compared(code))
     return asks and not is_of_library(code.co_filename)
 

@@ -14,45 +14,57 @@ _MOST_OWNERS = 8  # objects whose methods are looked at, in one function
 
 
 Known = dict[tuple[int, ...], tuple[Any, Any]]  # what was found, and what keeps the ids of its key
+# Of code, its global variables, and those that it has when it starts: those it closes over, and arguments.
+Asks = Callable[[CodeType, dict[str, Any], dict[str, Any]], bool]
 
 
-def asking_in(function: FunctionType, owner: Any, asks: Callable[[CodeType], bool], known: Known) -> set[CodeType]:
+def asking_in(function: FunctionType, owner: Any, asks: Asks, known: Known) -> set[CodeType]:
     """The functions on the ways from a function to those that ask: itself among them, and none without such.
 
     `owner` is what it is a method of. `known` keeps what was found, for as long as a capture lasts.
     """
     key = id(asks), id(function), id(type(owner))
     if key not in known:
-        found = _ways(function.__code__, function.__globals__, held_by(function), owner, asks, _DEEPEST, set(), known)
-        known[key] = function, found
+        known[key] = function, _of_function(function, owner, asks, _DEEPEST, set(), known)
     return known[key][1]  # type: ignore[no-any-return]
 
 
-def asking_from(frame: FrameType, asks: Callable[[CodeType], bool], known: Known) -> set[CodeType]:
+def asking_from(frame: FrameType, asks: Asks, known: Known) -> set[CodeType]:
     """The same for a function that is running."""
     code = frame.f_code
     first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
     key = id(asks), id(code), id(type(first))
     if key not in known:
-        free = {name: frame.f_locals[name] for name in code.co_freevars if name in frame.f_locals}
-        known[key] = code, _ways(code, frame.f_globals, free, first, asks, _DEEPEST, set(), known)
+        names = (*code.co_freevars, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        own = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+        known[key] = code, _ways(code, frame.f_globals, own, first, asks, _DEEPEST, set(), known)
     return known[key][1]  # type: ignore[no-any-return]
+
+
+def _of_function(
+    function: FunctionType, owner: Any, asks: Asks, depth: int, seen: set[CodeType], known: Known
+) -> set[CodeType]:
+    code, defaults = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    own = {**dict(zip(names, defaults, strict=True)), **(function.__kwdefaults__ or {}), **held_by(function)}
+    return _ways(code, function.__globals__, own, owner, asks, depth, seen, known)
 
 
 def _ways(
     code: CodeType,
     names: dict[str, Any],
-    free: dict[str, Any],
+    own: dict[str, Any],
     first: Any,
-    asks: Callable[[CodeType], bool],
+    asks: Asks,
     depth: int,
     seen: set[CodeType],
     known: Known,
 ) -> set[CodeType]:
     seen.add(code)
-    found = {code} if asks(code) else set()
+    found = {code} if asks(code, names, own) else set()
     if depth == 0:
         return found
+    free = {name: own[name] for name in code.co_freevars if name in own}
     key = id(code), id(names), id(type(first)), *map(id, free.values())
     if key not in known:
         known[key] = (code, names, free), [*_called(code, names, free, first)]
@@ -60,7 +72,7 @@ def _ways(
         inner = function.__code__
         if inner in seen:
             continue
-        further = _ways(inner, function.__globals__, held_by(function), owner, asks, depth - 1, seen, known)
+        further = _of_function(function, owner, asks, depth - 1, seen, known)
         if further:
             found |= {code} | further
     return found
@@ -81,11 +93,12 @@ def _called(
 def _named(
     code: CodeType, names: dict[str, Any], free: dict[str, Any], first: Any
 ) -> Iterator[tuple[Any, FunctionType]]:
-    mentioned = {*code.co_names, *free}
+    mentioned = {*code.co_names, *free, "__call__"}
     loaded = {path[0] for path in mentions(code).paths}  # others are attributes
     owners = [first] if first is not None else []
+    of_first = getattr(first, "__dict__", {})
     for name in (*code.co_names, *free):
-        value = free[name] if name in free else names.get(name) if name in loaded else None
+        value = free[name] if name in free else (names if name in loaded else of_first).get(name)
         if type(value) is FunctionType:
             yield None, value
             inner = value.__dict__.get("__wrapped__")

@@ -19,5 +19,9 @@ def asking_for_identity(functions: Iterable[Callable[..., Any] | None], owner: A
     known: dict[tuple[int, ...], tuple[Any, Any]] = {}
     for function in functions:
         if type(function) is FunctionType:
-            found |= asking_in(function, owner, asks_identity, known)
+            found |= asking_in(function, owner, _asks, known)
     return found if all(map(can_convert, found)) else {code for code in found if can_convert(code)}
+
+
+def _asks(code: CodeType, names: dict[str, Any], own: dict[str, Any]) -> bool:
+    return asks_identity(code)

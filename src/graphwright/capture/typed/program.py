@@ -27,7 +27,7 @@ from graphwright.capture.outside.library_calls import watch_libraries
 from graphwright.capture.outside.made_tensors import MadeMeanwhile, watch_lent_memory
 from graphwright.capture.outside.named import is_foreign_definition
 from graphwright.capture.outside.number_limits import watch_number_limits
-from graphwright.capture.outside.overheard import stand_ins
+from graphwright.capture.outside.overheard import Unnamed, stand_ins
 from graphwright.capture.outside.process_state import watch_process_state
 from graphwright.capture.outside.python_draws import PythonDraws
 from graphwright.capture.outside.random_state import watch_random_state
@@ -112,6 +112,7 @@ class Program:
         self.modules = LayersBefore([])  # what modules hold, as they are put back after each pass
         self.held: HookEffects | None = None  # what hooks of modules hold, likewise
         self.world = World([] if subject.root_module is None or method == "forward" else [method])
+        self.unnamed = Unnamed([subject.root] if subject.root_module is None else self.members.entered)
         self.draws: PythonDraws | None = None  # likewise
         self.standing: tuple[StandIns, ...] = ()  # likewise
         self.name = subject.name(method)
@@ -331,7 +332,7 @@ class Program:
         watch_lent_memory()
         watch_process_state()
         watch_higher_order()
-        recorder.callers.start(function, self.world)
+        recorder.callers.start(function, self.world, self.unnamed)
         return keeping
 
     def _refuse_written(self, recorder: Recorder) -> None:
