@@ -34,6 +34,45 @@ def test_what_is_enumerated_is_each_item_for_the_example() -> None:
         assert torch.equal(gm(*inputs), last_of(*inputs))
 
 
+def mapped(x: torch.Tensor, steps: int = 3) -> list[torch.Tensor]:
+    rows: list[torch.Tensor] = []
+    for _ in range(steps):
+        x = x * 2
+        rows = [row + x for row in rows]
+        rows.append(x)
+    return rows
+
+
+def mapped_and_joined(x: torch.Tensor, steps: int = 3) -> list[torch.Tensor]:
+    rows: list[torch.Tensor] = []
+    for _ in range(steps):
+        x = x * 2
+        rows = [row + x for row in rows] + [x]
+        if x.sum() > 300:
+            break
+    return rows
+
+
+def made_anew(x: torch.Tensor, steps: int = 3) -> list[torch.Tensor]:
+    rows: list[torch.Tensor] = []
+    for _ in range(steps):
+        x = x * 2
+        further = []
+        for row in rows:
+            further.append(row + x)
+        further.append(x)
+        rows = further
+    return rows
+
+
+@pytest.mark.parametrize("program", [mapped, mapped_and_joined, made_anew])
+def test_each_iteration_makes_a_list_of_the_one_before(program: Any) -> None:
+    gm = trace(program, (torch.ones(3),))
+    assert gm.guards == []
+    for steps in (3, 6, 1, 0):
+        torch.testing.assert_close(gm(torch.ones(3) * 3, steps), program(torch.ones(3) * 3, steps))
+
+
 def more_in_each_dict(x: list[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
     results = []
     for i in range(len(x)):

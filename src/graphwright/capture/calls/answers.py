@@ -166,6 +166,8 @@ def measure(
         return as_number(recorder.numbers.count_symbol(owner))
     dim = args[0] if args else kwargs.get("dim")
     if dim is not None:
+        if operator.index(dim) < 0:
+            ask_rank(recorder, owner)
         symbol = recorder.numbers.size_symbol(owner, operator.index(dim))
         frame = user_frame(sys._getframe(1))
         if frame is not None and not symbol.name:

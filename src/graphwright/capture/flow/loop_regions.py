@@ -150,17 +150,18 @@ class LoopRegion:
             kinds = [grown.kind for grown, _ in self._grown]
             run = self._run(template)
             grows = any(grown.kind is not kind for (grown, _), kind in zip(self._grown, kinds, strict=True))
-            if run.reads_early and not grows:
-                if not recorder.region.note_early_read():  # a loop around this one fills it
-                    raise Unlike("an item is read of a list or dict in which there never is one")
-                raise _Empty
             template = [*template, *run.before[len(template) :]]
             names = [*self._state.names, *[""] * (len(template) - len(self._state.names))]
             self._join.has_changed = grows
             with torch._C.DisableTorchFunction():
                 run.template = template = self._join.state(run.entry, run.after, names, self._wholes())
-            if not self._join.has_changed:
+            if self._join.has_changed:
+                continue
+            if not run.reads_early:
                 break
+            if not recorder.region.note_early_read():  # a loop around this one fills it
+                raise Unlike("an item is read of a list or dict in which there never is one")
+            raise _Empty
         else:
             raise Unlike("what an iteration changes is not the same in each")
         for slot in self._slots:

@@ -34,12 +34,15 @@ class Guards:
         restart = questions.refusals.unroll_around("it asks for its counter") if comes_from_loop(symbol) else None
         if restart is not None:  # the answer is another in other iterations
             raise questions.restart(restart)
-        key = "guard", _key(symbol)
-        if not any(key in region.attributes for region in capture.region.all()):
+        key, of_itself = ("guard", _key(symbol)), ("guard", symbol.key)
+        known = [region.attributes for region in capture.region.all()]
+        if not any(key in guards for guards in known):
             node = with_examples(capture).numbers.node_of_symbol(symbol)
             arguments = (node, symbol.hint, where or capture.where() or "")
             made = capture.node("call_function", expect, arguments, {}, name="guard")
-            capture.region.attributes[key] = made
+            capture.region.attributes |= {key: made, of_itself: made}
+        elif not any(of_itself in guards for guards in known):
+            with_examples(capture).numbers.size_known_by(symbol)
         if symbol.kind is bool:
             capture.questions.knowledge.learn(symbol, bool(symbol.hint))
         return symbol.hint

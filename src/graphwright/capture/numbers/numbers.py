@@ -76,6 +76,7 @@ class Numbers:
         dim %= rank
         known = size_of(tensor, dim - rank)
         if type(known) is int:
+            self._take_rank(tensor)
             return self.constant_symbol(known)
         symbol = self._measure("size", tensor, tensor.example.shape[dim], dim)
         if id(tensor) in self._fixed:
@@ -85,6 +86,17 @@ class Numbers:
         if is_fixed(self._recorder, symbol):
             return self.constant_symbol(self._recorder.questions.guards.guard(symbol))
         return symbol
+
+    def size_known_by(self, symbol: Symbol) -> None:
+        """Something is told of a size by which dimension it is from the end: of another rank it would be another one."""
+        for arg in symbol.args:
+            if isinstance(arg, Symbol):
+                self.size_known_by(arg)
+            elif symbol.function == "size" and isinstance(arg, TensorProxy):
+                self._take_rank(arg)
+
+    def _take_rank(self, tensor: TensorProxy) -> None:
+        self._recorder.ledger.tensor(tensor, "rank", self._recorder.where() or "")
 
     def count_symbol(self, tensor: TensorProxy) -> Symbol:
         """The symbol of the number of elements of a tensor."""
@@ -422,9 +434,13 @@ def _identity(function: Callable[..., Any], args: tuple[Symbol, ...]) -> Symbol 
         if function in (operator.mul, operator.floordiv) and plain == 1:
             return left
     plain = left.hint if left.function == "constant" else None
-    is_same = _is_whole(left) and (left.key == right.key or (left.dim is not None and left.dim is right.dim))
+    is_one = left.key == right.key
+    is_same = _is_whole(left) and (is_one or (left.dim is not None and left.dim is right.dim))
     if is_same and (function is operator.sub or function in _COMPARISONS):
-        return left.recorder.numbers.constant_symbol(function(0, 0))
+        numbers = left.recorder.numbers
+        for symbol in () if is_one else args:
+            numbers.size_known_by(symbol)
+        return numbers.constant_symbol(function(0, 0))
     adds_nothing = (function is operator.add and plain == 0) or (function is operator.mul and plain == 1)
     return right if type(plain) is int and adds_nothing and _is_whole(right) else None
 

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
 
 _NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
+# What gives the shape that it is told, whatever the rank is of what it is called with.
+_SHAPED = frozenset({
+    "view", "reshape", "expand", "view_as", "reshape_as", "expand_as", "new_zeros", "new_ones", "new_empty", "new_full",
+    "as_strided",
+})  # fmt: skip
 
 
 def _kind(fact: Fact) -> str:
@@ -169,6 +174,8 @@ class Settling:
             if is_one_of_some and not promotes(node, name, module):
                 fact = kind
         used = node.all_input_nodes
+        if fact == "rank" and name in _SHAPED and not any(isinstance(each, torch.dtype) for each in node.args):
+            used = nodes_in((node.args[1:], node.kwargs))
         self._mark_used(node, used, fact)
         if fact == "rank" and node.target is operator.getitem:  # a mask takes another number of dimensions than indices
             self._mark_used(node, [argument for argument in used if argument is not node.args[0]], "index")
