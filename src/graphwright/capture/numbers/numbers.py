@@ -88,7 +88,7 @@ class Numbers:
         return symbol
 
     def size_known_by(self, symbol: Symbol) -> None:
-        """Something is told of a size by which dimension it is from the end: of another rank it would be another one."""
+        """A size is told by which dimension it is from the end: for another rank, that is another one."""
         for arg in symbol.args:
             if isinstance(arg, Symbol):
                 self.size_known_by(arg)
