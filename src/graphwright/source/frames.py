@@ -16,7 +16,7 @@ import linecache
 import os
 import traceback
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -270,10 +270,14 @@ def is_returned(node: Node) -> bool:
     return is_return(origin.file, origin.line) or "<lambda>" in origin.function
 
 
+NamesInside: TypeAlias = "dict[int, tuple[Sequence[str], NamesInside]]"
+
+
 class Place(NamedTuple):
     """Where an instruction stands: its line and columns, its statement's first line and text, what that assigns.
 
-    `targets` are the variables that the statement unpacks the instruction's value into. Where it returns the value,
+    `targets` are the variables that the statement unpacks the instruction's value into, and `inside` has the same of
+    each target that is several, by its number: of the second in `a, (b, c) = value`. Where it returns the value,
     `returned` is the place of that in the tuple, -1 if it is all of it; `called` is the function that gives it. `item`
     is what the statement takes of the value, by number or as an attribute, for all its right side: `x = f(y)[0]`.
     """
@@ -288,6 +292,7 @@ class Place(NamedTuple):
     returned: int | None = None
     called: str = ""
     item: tuple[int | str, str] | None = None
+    inside: NamesInside | None = None
 
     def names_of_items(self, value: Any) -> list[str]:
         """What the statement calls the items of the value: the one that it takes."""
@@ -312,19 +317,30 @@ def place_of(code: CodeType, instruction: int) -> Place:
     is_decorator = line == code.co_firstlineno and source.line(line).startswith("@")
     if not statements or is_decorator:
         return Place(line, column, end_column, line, source.line(line), "")
-    statement = statements[-1]  # the innermost one that stands on this line
+    statement = _at_column(statements, line, column)
     position = line, end_line, column, end_column
-    targets: str | list[str] = ""
+    targets: str | ast.Tuple = ""
     value, returned = None, None
     if isinstance(statement, ast.Return):
         returned, value = _returned(statement, position)
     elif column is not None:
         targets, value = _targets(statement, position)
-    target = targets if isinstance(targets, str) else ""
+    target, names, inside = (targets, (), None) if isinstance(targets, str) else ("", *_names(targets))
     text = source.line(statement.lineno)
-    names = () if target else tuple(targets)
     item = _item(statement, position) if isinstance(statement, ast.Assign) else None
-    return Place(line, column, end_column, statement.lineno, text, target, names, returned, _called(value), item)
+    called = _called(value)
+    return Place(line, column, end_column, statement.lineno, text, target, names, returned, called, item, inside)
+
+
+def _at_column(statements: list[ast.stmt], line: int, column: int | None) -> ast.stmt:
+    """The innermost of the statements on a line, which may be several side by side, at a column of it."""
+    for statement in reversed(statements):
+        if column is None:
+            break
+        begins = statement.lineno < line or statement.col_offset <= column
+        if begins and (statement.end_lineno != line or column < (statement.end_col_offset or 0)):
+            return statement
+    return statements[-1]
 
 
 def named_by_callers(frame: FrameType, item: int) -> str:
@@ -392,11 +408,11 @@ def runs_as_it_is_left(frame: FrameType) -> bool:
     )
 
 
-def _targets(statement: ast.stmt, position: _Position) -> tuple[str | list[str], ast.AST | None]:
+def _targets(statement: ast.stmt, position: _Position) -> tuple[str | ast.Tuple, ast.AST | None]:
     """What a statement assigns the expression at this position to, if that is its whole right side, or an item of it.
 
-    A name, or the names of an unpacking, "" for those that are no plain names; and the expression. At the position of
-    `a, b` itself, which is that of taking a value apart, these are the names.
+    A name, or what an unpacking assigns, "" for what is neither; and the expression. At the position of `a, b` itself,
+    which is that of taking a value apart, it is this.
     """
     target: ast.expr
     value: ast.AST
@@ -404,7 +420,7 @@ def _targets(statement: ast.stmt, position: _Position) -> tuple[str | list[str],
         for left in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
             for part in ast.walk(left) if isinstance(left, ast.Tuple) else ():
                 if isinstance(part, ast.Tuple) and _position(part) == position:
-                    return _names(part), None
+                    return part, None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target, value = statement.targets[0], statement.value
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
@@ -417,7 +433,7 @@ def _targets(statement: ast.stmt, position: _Position) -> tuple[str | list[str],
         if _position(right) == position:
             if isinstance(left, ast.Name):
                 return left.id, right
-            return (_names(left) if isinstance(left, ast.Tuple) else ""), right
+            return (left if isinstance(left, ast.Tuple) else ""), right
     return "", None
 
 
@@ -455,11 +471,12 @@ def _position(part: ast.AST) -> _Position:
     return part.lineno, part.end_lineno, part.col_offset, part.end_col_offset  # type: ignore[attr-defined]
 
 
-def _names(targets: ast.Tuple) -> list[str] | str:
-    """The variables that a value is unpacked into; "" where one of them takes the rest."""
+def _names(targets: ast.Tuple) -> tuple[tuple[str, ...], NamesInside]:
+    """The variables that a value is unpacked into, and those inside; none where one of them takes the rest."""
     if any(isinstance(item, ast.Starred) for item in targets.elts):
-        return ""
-    return [item.id if isinstance(item, ast.Name) and item.id != "_" else "" for item in targets.elts]
+        return (), {}
+    names = [item.id if isinstance(item, ast.Name) and item.id != "_" else "" for item in targets.elts]
+    return tuple(names), {i: _names(item) for i, item in enumerate(targets.elts) if isinstance(item, ast.Tuple)}
 
 
 def _pairs(target: ast.expr, value: ast.AST) -> Iterator[tuple[ast.expr, ast.AST]]:

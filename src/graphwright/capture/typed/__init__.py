@@ -8,6 +8,7 @@ of its ways. Read trace.py first, then program.py and recorder.py.
     program.py         a program with example inputs, run on stand-ins along every path that it forks into
     remembered.py      what captures have learned of the programs they captured, for the next capture of one like it
     recorder.py        what is done with each operation of a program that runs on examples
+    given_items.py     results of operations as the program gets them
     recording_mode.py  the mode under which a program runs: it sees every call of torch
     inputs.py          the user's values in, placeholders and proxies out, and back; guards of the inputs
     module_calls.py    what calls of modules got and gave, noted on the way

@@ -16,7 +16,6 @@ from typing import Any
 import numpy
 import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, data_of, measure, read_property
@@ -77,6 +76,7 @@ from graphwright.capture.state.running import Refusal, again, capturing, refusal
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
+from graphwright.capture.typed.given_items import given_items, holds_tensors
 from graphwright.capture.typed.held_tensors import HeldTensors
 from graphwright.capture.typed.module_calls import entered, given_by
 from graphwright.capture.typed.recording_mode import RecordingMode
@@ -85,7 +85,7 @@ from graphwright.capture.typed.same_values import ExampleSubjects
 from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
-from graphwright.runtime import Shells, expect, mark_opaque
+from graphwright.runtime import Shells, mark_opaque
 from graphwright.source import CallSite, Scope, is_returned, named_by_callers, place_of, user_frame
 from graphwright.values import is_named_tuple, leaves, sequence
 
@@ -262,7 +262,7 @@ class Recorder:
 
     def opaque_items(self, value: Any, node: Node) -> Any:
         """Give what an operation that is not looked into computes: its numbers are those of a run."""
-        return self._items(value, node, (), True)
+        return given_items(self, value, node, gives_data=True)
 
     # ---- calls of torch
 
@@ -283,8 +283,8 @@ class Recorder:
             if plain in KIND_METHODS or plain in TRUTHS or plain == "numel":
                 return asked(self, plain, function, "call_function", function, args, kwargs)
             is_given = bool(args) and isinstance(args[0], torch.Tensor)
-            makes_one = is_given or _holds_tensors((args, kwargs))  # a tensor, as `torch.arange(n)` does
-            if not makes_one and not _holds_tensors(self._on_examples(function, args, kwargs)):
+            makes_one = is_given or holds_tensors((args, kwargs))  # a tensor, as `torch.arange(n)` does
+            if not makes_one and not holds_tensors(self._on_examples(function, args, kwargs)):
                 return function(*args, **kwargs)
             return self.record("call_function", function, function, args, kwargs and spoken(function, kwargs))
         owner: Any = args[0] if args else None
@@ -376,9 +376,10 @@ class Recorder:
                     expect_structure(self, node, example)
             node = self.node("call_function", unpack, (node, len(example)), {}, "unpack")
         frame = user_frame(sys._getframe(1))
-        if not names and frame is not None and isinstance(example, tuple):
-            names = place_of(frame.f_code, frame.f_lasti).names_of_items(example)
-        return self._items(example, node, names, gives_data)
+        place = None if frame is None else place_of(frame.f_code, frame.f_lasti)
+        if not names and place is not None and isinstance(example, tuple):
+            names = place.names_of_items(example)
+        return given_items(self, example, node, names, None if place is None else place.inside, gives_data)
 
     def _on_examples(
         self,
@@ -444,47 +445,6 @@ class Recorder:
             self.questions.refusals.refuse(error, "value")
             args, kwargs = map_arg((args, kwargs), lambda node: node if node.graph is region.graph else None)
             return region.graph.create_node(op, target, args, kwargs, name)
-
-    def _items(self, value: Any, node: Node, names: Sequence[str] = (), gives_data: bool = False) -> Any:
-        """Give a result of an operation to the program: tensors as proxies, containers rebuilt around them.
-
-        Each item gets a node at once; those that nothing uses are erased at the end.
-        """
-        if isinstance(value, torch.Tensor):
-            return TensorProxy.make(self, value, node)
-        if type(value) in (int, float, bool):
-            return self.numbers.of_node(node, value if self.examples.is_real else UNKNOWN, type(value))
-        if gives_data and node.target is not unpack and expect_structure(self, node, value):
-            node = self.node("call_function", unpack, (node, len(value)), {}, "unpack")
-        if isinstance(value, tuple | list):
-            named = [*names, *[""] * len(value)]
-            items = [
-                self._items(item, self.item_node(node, i, named[i]), (), gives_data)
-                if _holds_tensors(item) or gives_data or type(item) in (int, float, bool) or isinstance(item, _TOLD)
-                else item
-                for i, item in enumerate(value)
-            ]
-            kind = type(value)
-            if kind is list or kind is tuple:
-                return kind(items)
-            made = sequence(kind, items)
-            return self.transforms.know_whole(made, lambda: node) if node.target is not unpack else made
-        if isinstance(value, dict):
-            return type(value)(
-                (key, self._items(item, self.item_node(node, key), (), gives_data)) for key, item in value.items()
-            )
-        is_object = isinstance(value, numpy.ndarray | numpy.generic | RemovableHandle)
-        if is_object or (gives_data and not isinstance(value, _KINDS)):
-            return self._object(value, node)
-        if isinstance(value, _TOLD):
-            self.node("call_function", expect, (node, value, self.where() or ""), {}, name="guard")
-        return value
-
-    def _object(self, value: Any, node: Node) -> ObjectProxy:
-        """Give an object outside of torch to the program, whose functions get it through the runtime from then on."""
-        self.has_objects = True
-        self.questions.staging.convert_all(self.questions.staging.convertible(user_frame(sys._getframe(1))))
-        return ObjectProxy(self, value, node)
 
     def unpacked(self, node: Node, count: int, names: Sequence[str]) -> list[Node]:
         """The nodes of the items of a tuple."""
@@ -638,11 +598,3 @@ class Recorder:
         """The user's line that is running."""
         site = self.site()
         return None if site is None else site.line()
-
-
-_KINDS = (type(None), str, torch.dtype, torch.device, torch.layout, torch.Size, type)
-_TOLD = (str, bytes, torch.dtype, torch.layout)  # what an operation tells of tensors: the example's, and guarded
-
-
-def _holds_tensors(value: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))

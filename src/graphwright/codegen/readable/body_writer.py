@@ -39,7 +39,7 @@ from graphwright.codegen.readable.splits import (
     values_of,
 )
 from graphwright.codegen.readable.transforms import key_expression, takes_key, transform_block
-from graphwright.codegen.readable.unpacking import takes_rows, unpacked_items
+from graphwright.codegen.readable.unpacking import takes_rows, unpacked_inside, unpacked_items, unpacking_targets
 from graphwright.codegen.readable.user_statements import is_from_if, is_from_return
 from graphwright.codegen.readable.variables import (
     base_of,
@@ -483,7 +483,7 @@ class BodyWriter(Writer):
             return self.value(node._args[0])
         items = unpacked_items(node)
         if items:
-            return f"{self.unpacking_targets(items)} = {self.value(node._args[0])}"
+            return f"{unpacking_targets(self, items, unpacked_inside(node))} = {self.value(node._args[0])}"
         if node.users:
             is_change = is_statement(node) and node._target in INPLACE
             if is_change or not self.stays_in_its_variable(node):
@@ -508,12 +508,6 @@ class BodyWriter(Writer):
         if mentions(self.value(node._args[1]), self.name(node)):  # which would get another value first
             return f"{self.name(node)} = {self.function_call(node._target, node._args, {})[0]}"
         return super().change(node)
-
-    def unpacking_targets(self, items: Sequence[Node | None]) -> str:
-        """Write the variables that the items of a value get, as they stand before `=`."""
-        unused = self.names.new("_") if None in items else ""
-        left = ", ".join(unused if item is None else self.name(item) for item in items)
-        return left + ("," if len(items) == 1 else "")
 
     def may_assign(self, left: Any) -> bool:
         """Tell whether `left += ...` does what calling `operator.iadd` does, as far as the graph needs it.

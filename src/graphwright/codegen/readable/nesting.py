@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any
 
 from graphwright.codegen.function import is_plain_name
-from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
+from graphwright.codegen.readable.unpacking import unpacked_inside, unpacked_items, unpacking_of
 from graphwright.codegen.readable.user_statements import is_from_return
 from graphwright.codegen.readable.variables import base_of
 from graphwright.codegen.readable.writer import Block, ReadableWriter, Statement
@@ -151,8 +151,8 @@ class _Statements:
             self._plan.append(Statement(node, block or writer.statement(node), read))
             unpacking = node if block is None or node._target is not transformed else unpacking_of(node)
             if unpacking is not None:
-                items = unpacked_items(unpacking) or ()
-                self._unpacked.update(item for item in (unpacking, *items) if item is not None)
+                for each in (unpacking, *unpacked_inside(unpacking).values()):
+                    self._unpacked.update(item for item in (each, *(unpacked_items(each) or ())) if item is not None)
         self._take(held)
 
     def _is_counted_before(self, node: Node) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphwright.codegen.readable.expressions import Expression
 from graphwright.codegen.readable.try_statements import attempt_block
-from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of
+from graphwright.codegen.readable.unpacking import unpacked_items, unpacking_of, unpacking_targets
 from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
 from graphwright.codegen.spelling.operators import PRIMARY
 from graphwright.errors import GraphError
@@ -90,7 +90,7 @@ def _statement(writer: ReadableWriter, node: Node, call: str) -> str:
     unpacking = unpacking_of(node)
     items = None if unpacking is None else unpacked_items(unpacking)
     if items:
-        return f"{writer.unpacking_targets(items)} = {call}"
+        return f"{unpacking_targets(writer, items)} = {call}"
     return f"{writer.name(node)} = {call}" if node.users else call
 
 

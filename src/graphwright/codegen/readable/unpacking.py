@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import operator
+import types
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from graphwright.ir import Graph, Node
 from graphwright.ops import cond, is_attempt, is_region, unpack
+
+if TYPE_CHECKING:
+    from graphwright.codegen.readable.writer import ReadableWriter
 
 
 def unpacked_items(node: Node) -> list[Node | None] | None:
@@ -25,6 +31,38 @@ def unpacked_items(node: Node) -> list[Node | None] | None:
             return None
         items[index] = user
     return items if len(items) > 1 or node._target is unpack or is_region(node) or is_attempt(node) else None
+
+
+def unpacked_inside(node: Node) -> dict[Node, Node]:
+    """The items of a node, and theirs, that are taken apart right behind it, each with what does: `a, (b, c) = x`."""
+    found: dict[Node, Node] = {}
+    items = [item for item in unpacked_items(node) or () if item is not None]
+    following = node
+    for _ in items:
+        following = following._next
+    while following._next._target is unpack:
+        following = following._next
+        item, inner = following._args[0], [part for part in unpacked_items(following) or () if part is not None]
+        if item not in items or len(item.users) != 1 or not inner:
+            break
+        found[item] = following
+        items += inner
+        for _ in inner:
+            following = following._next
+    return found
+
+
+def unpacking_targets(
+    writer: ReadableWriter, items: Sequence[Node | None], inside: Mapping[Node, Node] = types.MappingProxyType({})
+) -> str:
+    """Write the variables that the items of a value get, as they stand before `=`; `inside` take items apart."""
+    unused, targets = writer.names.new("_") if None in items else "", []
+    for item in items:
+        if item is not None and item in inside:
+            targets.append(f"({unpacking_targets(writer, unpacked_items(inside[item]) or (), inside)})")
+        else:
+            targets.append(unused if item is None else writer.name(item))
+    return ", ".join(targets) + ("," if len(items) == 1 else "")
 
 
 def takes_rows(node: Node) -> bool:
