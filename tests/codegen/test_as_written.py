@@ -166,6 +166,31 @@ def test_sizes_are_read_before_layers_run() -> None:
     assert code_of(gm) == "return self.qkv(x).reshape(x.size(0), 3, 4).sum(1)"
 
 
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out, (hidden, cell) = self.lstm(x)
+        return out + hidden * cell
+
+
+def test_parts_are_taken_apart_where_they_are_given() -> None:
+    model = Recurrent()
+    gm = graphwright.trace(model, (X,))
+    assert code_of(gm) == "out, (hidden, cell) = self.lstm(x)\nreturn out + hidden * cell"
+    assert torch.equal(gm(X * 2), model(X * 2))
+
+
+def test_each_statement_of_a_line_names_its_own_value() -> None:
+    function = function_of("several.py", "low = x.min(); top = x.max(); low += top * low\nreturn x * low + top")
+    gm = graphwright.trace(function, (X,))
+    lines = ["low = x.min()", "top = x.max()", "low += top * low", "return x * low + top"]
+    assert code_of(gm).splitlines() == lines
+    assert torch.equal(gm(X * 2), function(X * 2))
+
+
 def test_a_tensor_is_unpacked_as_python_does() -> None:
     function = function_of("unpacked.py", "a, b, c = x\nreturn a + b * c")
     gm = graphwright.trace(function, (X,))
