@@ -21,7 +21,7 @@ from graphwright.source import user_frame
 from graphwright.values import leaves, sequence
 
 if TYPE_CHECKING:
-    from graphwright.capture.typed.recorder import Recorder
+    from graphwright.capture.state.protocol import TypedCapture
     from graphwright.source import NamesInside
 
 _NUMBERS = (int, float, bool)
@@ -30,7 +30,7 @@ _TOLD = (str, bytes, torch.dtype, torch.layout)  # what an operation tells of te
 
 
 def given_items(
-    recorder: Recorder,
+    recorder: TypedCapture,
     value: Any,
     node: Node,
     names: Sequence[str] = (),
@@ -81,11 +81,11 @@ def holds_tensors(value: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
 
 
-def _taken_apart(recorder: Recorder, node: Node, count: int) -> Node:
+def _taken_apart(recorder: TypedCapture, node: Node, count: int) -> Node:
     return recorder.node("call_function", unpack, (node, count), {}, "unpack")
 
 
-def _object(recorder: Recorder, value: Any, node: Node) -> ObjectProxy:
+def _object(recorder: TypedCapture, value: Any, node: Node) -> ObjectProxy:
     """Give an object outside of torch to the program, whose functions get it through the runtime from then on."""
     recorder.has_objects = True
     recorder.questions.staging.convert_all(recorder.questions.staging.convertible(user_frame(sys._getframe(1))))
