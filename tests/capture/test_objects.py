@@ -257,7 +257,29 @@ def asked(x: torch.Tensor) -> Any:
     return y, found is above, above.asked
 
 
-@pytest.mark.parametrize("program", [chosen, asked])
+class Weighed(Above):
+    def __abs__(self) -> torch.Tensor:
+        return self.x.abs()
+
+    def __float__(self) -> float:
+        return float(self.x.sum()) * 3
+
+    def __int__(self) -> int:
+        return int(self.x.sum()) + 2
+
+
+def counted(x: torch.Tensor) -> Any:
+    rows = Rows(x)
+    return x * len(rows), len(Rows(x[1:])) + (1 if rows else 0)
+
+
+def weighed(x: torch.Tensor) -> Any:
+    whole = Weighed(x)
+    y = abs(whole) * len(whole) + float(whole)
+    return y, int(whole), whole.asked
+
+
+@pytest.mark.parametrize("program", [chosen, asked, counted, weighed])
 def test_classes_say_whether_their_objects_are_true(program: Callable[[torch.Tensor], Any]) -> None:
     gm = trace(program, torch.ones(3))
     for x in (torch.ones(2), -torch.ones(2), torch.ones(1), torch.ones(0)):

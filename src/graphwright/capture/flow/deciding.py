@@ -38,7 +38,10 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 _NUMBERS = frozenset({BoolProxy, IntProxy, FloatProxy})
 _ARE_HELD = frozenset({*_PLAIN, *_NUMBERS, TensorProxy})
-_TRUTHS = {"__bool__": (bool, BoolProxy), "__len__": (int, IntProxy)}  # what Python takes from an object's own methods
+_TAKEN = {  # what Python takes from an object's own methods
+    "__bool__": (bool, BoolProxy), "__len__": (int, IntProxy), "__int__": (int, IntProxy),
+    "__float__": (float, FloatProxy),
+}  # fmt: skip
 
 
 def recorder_of(value: Any) -> Any:
@@ -66,20 +69,29 @@ def held(value: Any) -> Any:
     recorder = running() if isinstance(value, torch.Tensor) and type(value) is not TensorProxy else None
     if recorder is not None:
         return recorder.value(value)
-    own = _own_truth(type(value))
+    return told_by(value, "__bool__", "__len__")
+
+
+def told_by(value: Any, *names: str) -> Any:
+    """What an object tells by the first of these methods that it has, if that is the program's; else the object."""
+    own = _own_method(type(value), *names)
     recorder = None if own is None else running()
-    if own is not None and recorder is not None:
-        found = recorder.questions.staging.converted(own)(value)
-        return found if type(found) in _TRUTHS[own.__name__] else value  # which Python refuses
-    return value
+    if own is None or recorder is None:
+        return value
+    found = recorder.questions.staging.converted(own)(value)
+    return found if type(found) in _TAKEN[own.__name__] else value  # which Python refuses
 
 
-def _own_truth(kind: type) -> FunctionType | None:
-    """The method of a class of the program by which Python tells whether an object is true."""
-    method = getattr(kind, "__bool__", None) or getattr(kind, "__len__", None)
+def _own_method(kind: type, *names: str) -> FunctionType | None:
+    """The first of these methods that a class has, if it is the program's."""
+    method = next(filter(None, [getattr(kind, name, None) for name in names]), None)
     if type(method) is not FunctionType or is_internal(method.__code__.co_filename) or is_standard(method.__code__):
         return None
     return method
+
+
+def _has_own_truth(value: Any) -> bool:
+    return _own_method(type(value), "__bool__", "__len__") is not None
 
 
 class _Parts:
@@ -121,14 +133,14 @@ def branch(
 def and_then(left: Condition, right: Callable[[], Any]) -> Any:
     """`left and right`."""
     test = held(left)
-    value = test if _own_truth(type(left)) is None else left
+    value = left if _has_own_truth(left) else test
     return (right() if test else value) if recorder_of(test) is None else branch(test, right, lambda: value)
 
 
 def or_else(left: Condition, right: Callable[[], Any]) -> Any:
     """`left or right`."""
     test = held(left)
-    value = test if _own_truth(type(left)) is None else left
+    value = left if _has_own_truth(left) else test
     return (value if test else right()) if recorder_of(test) is None else branch(test, lambda: value, right)
 
 
@@ -143,7 +155,7 @@ def either(left: Condition, right: Callable[[], Any]) -> Any:
 
 
 def _joined(left: Condition, right: Callable[[], Any], are_both: bool) -> Any:
-    if type(left) not in _ARE_HELD and _own_truth(type(left)) is not None:
+    if type(left) not in _ARE_HELD and _has_own_truth(left):
         left = held(left)
     recorder = recorder_of(left)
     if recorder is None:

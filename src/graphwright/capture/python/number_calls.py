@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.containers.open_iterables import OpenRange
-from graphwright.capture.flow.deciding import held, recorder_of
+from graphwright.capture.flow.deciding import held, recorder_of, told_by
 from graphwright.capture.numbers.broadcasting import broadcast_shapes, widest
 from graphwright.capture.outside.overheard import hears, stand
 from graphwright.capture.proxies.growing import is_growing
@@ -40,8 +40,14 @@ def number(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
         return NotImplemented
     if function in _OF_METHODS and any(isinstance(arg, torch.Tensor) for arg in args):
         return NotImplemented
-    args = tuple(map(held, args))
+    args = tuple(map(recorder.value, args))
+    own = _OWN.get(function)
+    if own is not None and len(args) == 1 and (told := told_by(args[0], own)) is not args[0]:
+        return told
     return NotImplemented if is_known(args) else recorder.numbers.computed(function, args, kwargs)
+
+
+_OWN: dict[Any, str] = {int: "__int__", float: "__float__"}
 
 
 def number_method(
@@ -120,6 +126,8 @@ def length(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
     """`len(x)`."""
     if args and (type(args[0]) is RunText or is_growing(args[0])):
         return args[0].length()
+    if len(args) == 1 and (told := told_by(args[0], "__len__")) is not args[0]:
+        return told
     return NotImplemented if is_known(args) else recorder.numbers.length(args[0])
 
 
