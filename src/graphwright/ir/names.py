@@ -9,6 +9,7 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
 # Names that generated code uses for itself; a value of that name would hide them.
 _GENERATED_CODE_USES = ("inf", "nan", "NoneType", "torch", "device", "fx_pytree", "pytree")
@@ -78,7 +79,18 @@ def candidate_for(target: object) -> str:
     """Derive a value's name from what made it: `torch.relu` -> relu, "layer1.0.conv" -> layer1_0_conv."""
     if isinstance(target, str):
         return _stem(target)
+    target = source_of(target)
     return snake_case(getattr(target, "__name__", None) or type(target).__name__)
+
+
+def source_of(function: Any) -> Any:
+    """The function of Python's that TorchScript has compiled a function from, which has its name; others are their own.
+
+    >>> source_of(len)
+    <built-in function len>
+    """
+    is_scripted = type(function).__name__ == "ScriptFunction"
+    return getattr(function, "_torchdynamo_inline", function) if is_scripted else function
 
 
 @functools.lru_cache(16384)

@@ -11,6 +11,7 @@ from typing import Any
 
 from graphwright.errors import GraphError
 from graphwright.ir.graph import Graph
+from graphwright.ir.names import source_of
 from graphwright.ir.node import Node, bodies_of
 
 # Modules and classes to search for functions that do not say where they live (`torch.relu.__module__` is None).
@@ -33,12 +34,13 @@ def qualified_name(function: Any) -> str:
     >>> qualified_name(operator.add), qualified_name(len)
     ('operator.add', 'builtins.len')
     """
-    name: str = getattr(function, "__name__", "")
+    source = source_of(function)
+    name: str = getattr(source, "__name__", "")
     if getattr(builtins, name, None) is function:
         return f"builtins.{name}"
     if type(function) is MethodType and isinstance(function.__self__, type):  # of a class: MyFunction.apply
         return f"{qualified_name(function.__self__)}.{name}"
-    module: str | None = getattr(function, "__module__", None)
+    module: str | None = getattr(source, "__module__", None)
     if module is None and type(function) is BuiltinMethodType:  # of an object that a module holds: `random.random`
         holder = type(function.__self__).__module__
         module = holder if getattr(sys.modules.get(holder), name, None) is function else None

@@ -44,6 +44,7 @@ _TABLES = frozenset({
     "asked", "devices", "dtypes", "exact", "holds", "hooks", "is_none", "kinds", "objects", "same", "shapes", "tags",
     "values", "without",
 })  # fmt: skip
+_OF_ATTRIBUTES = _TABLES - {"holds", "hooks", "same"}
 _TABLES_OF_TABLES = frozenset({"kinds", "objects"})
 _TABLES_OF_TEXTS = frozenset({"holds", "hooks", "without"})
 
@@ -234,18 +235,26 @@ def meta_with_modules(graph: Graph, facts: Mapping[str, Facts] | None) -> dict[s
 
 
 def meta_for_files(
-    graph: Graph, facts: Mapping[str, Facts] | None, lost: Callable[[str, str], Collection[str]]
+    graph: Graph,
+    facts: Mapping[str, Facts] | None,
+    lost: Callable[[str, str], Collection[str]],
+    left_out: Callable[[str, str], Mapping[str, bool]],
 ) -> dict[str, Any]:
     """The same for a file, whose tensors have no attributes of their own, and which knows no function of this process.
 
     `lost` gives the names of hooks that no file holds, of the module at a path: a module whose code is in the graph,
-    as theirs is, has none of them when it is loaded.
+    as theirs is, has none of them when it is loaded. Nor has it the attributes that `left_out` gives for it, or
+    for an object at a path in it, each with whether its class has one of that name: what the program took for granted
+    of them is in its graph.
 
     >>> graph = Graph()
     >>> facts = {"class": "Net", "hooks": {"_forward_hooks": ["hook"]}}
     >>> keep_modules(graph, {"": {"tags": {"w": {"has": {"scale": 2.0}, "lacks": []}}}, "a": facts})
-    >>> meta_for_files(graph, None, lambda path, table: ["hook"])
+    >>> meta_for_files(graph, None, lambda path, table: ["hook"], lambda path, inner: {})
     {'modules': {'a': {'class': 'Net', 'hooks': {}}}}
+    >>> keep_modules(graph, {"a": {"class": "Net", "values": {"file": 3, "width": 4}}})
+    >>> meta_for_files(graph, None, lambda path, table: [], lambda path, inner: {"file": True})
+    {'modules': {'a': {'class': 'Net', 'values': {'width': 4}, 'absent': ['file']}}}
     """
     meta = meta_with_modules(graph, facts)
     meta.pop(_FORWARDS, None)
@@ -256,11 +265,28 @@ def meta_for_files(
         if of_one.get("hooks"):
             hooks = {table: _but(names, lost(path, table)) for table, names in of_one["hooks"].items()}
             of_one["hooks"] = {table: names for table, names in hooks.items() if names}
+        if names := left_out(path, ""):
+            kept[path] = of_one = _without_attributes(of_one, names)
+        for inner, of_object in of_one.get("objects", {}).items():
+            if names := left_out(path, inner):
+                of_one["objects"] = {**of_one["objects"], inner: _without_attributes(of_object, names)}
     return meta | ({_MODULES: kept} if kept else {})
 
 
 def _but(names: Sequence[str], others: Collection[str]) -> list[str]:
     return [name for name in names if name not in others]
+
+
+def _without_attributes(facts: Facts, names: Mapping[str, bool]) -> dict[str, Any]:
+    """The facts of a module that does not have some of its attributes any more, which are not to come back."""
+    left, gone = dict(facts), set[str]()
+    for fact in _OF_ATTRIBUTES & facts.keys():
+        left[fact] = {key: value for key, value in facts[fact].items() if key.partition(".")[0] not in names}
+        gone |= {key.partition(".")[0] for key in facts[fact].keys() - left[fact].keys()}
+    for fact, those in ("absent", gone), ("lacking", {name for name in gone if not names[name]}):
+        if those:
+            left[fact] = sorted({*facts.get(fact, ()), *those})
+    return left
 
 
 def take_facts(graph: Graph, meta: dict[str, Any]) -> Mapping[str, Facts]:

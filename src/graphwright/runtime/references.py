@@ -10,7 +10,7 @@ import types
 from typing import Any
 
 from graphwright.errors import GraphError
-from graphwright.ir import qualified_name
+from graphwright.ir import qualified_name, source_of
 from graphwright.ops import LIBRARY_FUNCTIONS
 
 
@@ -64,6 +64,7 @@ def reference_to(value: Any) -> Reference | None:
 def _candidates(value: Any) -> list[str]:
     """Dotted paths worth trying, the shortest first."""
     found = []
+    value = source_of(value)
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", getattr(value, "__name__", None))
     if name is None:
         name = getattr(value, "_name", None)  # typing.List and its like, before Python 3.10 named them

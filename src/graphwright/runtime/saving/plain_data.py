@@ -34,7 +34,7 @@ _JSON = frozenset({type(None), bool, int, str})
 _BASES = (collections.OrderedDict, collections.defaultdict, collections.Counter, dict, list, set)
 _FUNCTIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, functools._lru_cache_wrapper,
-    torch._ops.OpOverload, torch._ops.OpOverloadPacket,
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._C.ScriptFunction,
 )  # fmt: skip
 _NUMPY_NUMBERS = frozenset({
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
@@ -57,6 +57,7 @@ class PlainWriter:
         self.trust = Trust(everything=True)
         self.table: list[Any] = []
         self.left_out: list[str] = []
+        self.missing: set[tuple[int, str]] = set()  # attributes of objects that are left out: ids and names
         self._places: dict[int, int] = {}
         self._kept: list[Any] = []  # alive, so that no other object gets its id
 
@@ -219,6 +220,7 @@ class PlainWriter:
                 attributes[_plain(name)] = self.attribute(item, where)
             except NotPlain as error:
                 self.left_out.append(f"{where}: {error}")
+                self.missing.add((id(value), name))
 
 
 class PlainReader:

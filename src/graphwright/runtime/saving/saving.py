@@ -131,9 +131,13 @@ class _ModuleWriter:
 
     def program(self) -> dict[str, Any]:
         """Write everything but the tensors."""
-        modules = []
-        for module, path in self._modules:  # grows while it is walked
-            modules.append(self._module(module, path))
+        modules: list[dict[str, Any]] = []
+        self._write_modules(modules)
+        for i, (module, path) in enumerate(self._modules):  # grows while it is walked
+            self._write_modules(modules)
+            if isinstance(module.__dict__.get(_STATE), State):  # that knows by now which attributes are not in the file
+                modules[i]["program"] = self._program(module, path)
+        self._write_modules(modules)
         self._refuse_missing()
         return {
             "format": FORMAT,
@@ -144,6 +148,11 @@ class _ModuleWriter:
             "places": self._graphs.places,
             "sources": self._graphs.sources,
         }
+
+    def _write_modules(self, modules: list[dict[str, Any]]) -> None:
+        """Write the modules that are not written yet, but for their programs; there may be more of them each time."""
+        while len(modules) < len(self._modules):
+            modules.append(self._module(*self._modules[len(modules)]))
 
     def _refuse_missing(self) -> None:
         """Raise ExportError where a program reads an attribute that is not in the file."""
@@ -230,8 +239,6 @@ class _ModuleWriter:
         hooks = self._hooks(module, prefix)
         if hooks:
             record["hooks"] = hooks
-        if isinstance(module.__dict__.get(_STATE), State):
-            record["program"] = self._program(module, path)
         return record
 
     def _tensor_table(self, table: Any, prefix: str) -> dict[str, str | None]:
@@ -299,6 +306,16 @@ class _ModuleWriter:
                 lost[key] = hook
         return names_of_hooks(lost)
 
+    def _left_out(self, module: nn.Module, path: str, inner: str) -> dict[str, bool]:
+        """The attributes of a module inside of another one, or of an object in that, that are not in the file.
+
+        Of each: whether the class has one of that name.
+        """
+        owner = module_at(module, path)
+        owner = _held(owner, inner) if inner else owner
+        missing = [name for number, name in (*self._missing, *self._values.missing) if number == id(owner)]
+        return {name: hasattr(type(owner), name) for name in missing}
+
     def _program(self, module: nn.Module, path: str) -> dict[str, Any]:
         refuse_forms(module)
         state: State = module.__dict__[_STATE]
@@ -362,7 +379,12 @@ class _ModuleWriter:
             **written,
             "graph_meta": self._mapping(
                 "graph_meta",
-                meta_for_files(graph, entry.facts, functools.partial(self._lost_hooks, module)),
+                meta_for_files(
+                    graph,
+                    entry.facts,
+                    functools.partial(self._lost_hooks, module),
+                    functools.partial(self._left_out, module),
+                ),
                 where,
             ),
             "constants": self._mapping("constants", graph.constants, where),

@@ -95,7 +95,7 @@ def read_private(value: Any, name: str, *default: Any) -> Any:
 
 
 def write_data(tensor: Any, name: str, value: Any) -> None:
-    """Give a tensor other data of its shape and kind: `tensor.data = value`.
+    """Give a tensor other data of its shape and kind, or a gradient: `tensor.data = value`, `tensor.grad = None`.
 
     Stands for `setattr` in programs that come from a file. Raises GraphError for all else.
 
@@ -108,13 +108,13 @@ def write_data(tensor: Any, name: str, value: Any) -> None:
     Traceback (most recent call last):
     graphwright.errors.GraphError: a program that was loaded from a file may not set 'data' of a tensor of [2] to one...
     """
-    both = tensor, value
-    if name != "data" or not all(type(each) in (torch.Tensor, nn.Parameter) for each in both):
+    both = tensor, tensor if name == "grad" and value is None else value
+    if name not in ("data", "grad") or not all(type(each) in (torch.Tensor, nn.Parameter) for each in both):
         what = f"set {name!r} of a {type(tensor).__name__}"
     elif len({(each.shape, each.dtype, each.device, each.layout) for each in both}) > 1:
-        what = f"set 'data' of a tensor of {list(tensor.shape)} to one of {list(value.shape)}, or of another kind"
+        what = f"set {name!r} of a tensor of {list(tensor.shape)} to one of {list(value.shape)}, or of another kind"
     else:
-        tensor.data = value
+        setattr(tensor, name, value)
         return
     raise GraphError(
         f"a program that was loaded from a file may not {what}", fix="give the tensor data of its own shape and dtype"

@@ -14,6 +14,7 @@ import inspect
 import types
 from typing import Any
 
+from graphwright.ir import source_of
 from graphwright.source import codes_of, held_by
 
 _MOST = 200  # functions followed from one
@@ -31,7 +32,8 @@ _PARTS_OF_TORCH = (
 )  # fmt: skip
 # Of such modules.
 _HARMLESS = frozenset({
-    "environ", "fspath", "getenv", "Image", "is_scripting", "is_tracing", "path", "PathLike", "StringIO", "sep",
+    "environ", "fspath", "getenv", "Image", "is_in_onnx_export", "is_scripting", "is_tracing", "path",
+    "PathLike", "StringIO", "sep",
 })  # fmt: skip
 _BUILTINS = frozenset({"__import__", "compile", "eval", "exec", "globals", "input", "open", "vars"})
 _ATTRIBUTES = frozenset({
@@ -94,6 +96,7 @@ def functions_in(value: Any, package: str) -> list[types.FunctionType]:
         value = value.__func__
     elif isinstance(value, property):
         value = value.fget
+    value = source_of(value)
     if callable(value) and hasattr(value, "__wrapped__"):
         value = inspect.unwrap(value)
     is_own = isinstance(value, types.FunctionType) and str(value.__module__).partition(".")[0] == package

@@ -43,6 +43,7 @@ MANAGERS = (
     torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode, torch.autocast,
     torch.random.fork_rng, torch.nn.attention.sdpa_kernel, torch.autograd.detect_anomaly,
     torch.autograd.set_detect_anomaly, torch.backends.cudnn.flags, torch.backends.mkldnn.flags,
+    torch.backends.cuda.sdp_kernel, torch.backends.opt_einsum.flags,
 )  # fmt: skip
 _CLASSES = (
     bool, bytes, complex, dict, enumerate, float, frozenset, int, list, object, range, reversed, set, slice, str, tuple,

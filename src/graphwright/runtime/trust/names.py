@@ -22,7 +22,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from graphwright.errors import LoadError
-from graphwright.ir import OPCODES
+from graphwright.ir import OPCODES, source_of
 from graphwright.ops import LIBRARY_CLASSES, OPEN_LIBRARIES, is_library_class, is_library_function
 from graphwright.runtime.references import Reference, reference_to
 from graphwright.runtime.trust.fields import MACHINERY
@@ -79,7 +79,7 @@ _RUNTIME = "graphwright.runtime"  # whose names `graphwright` gives on: `graphwr
 _DEFINITIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.GetSetDescriptorType, functools._lru_cache_wrapper,
-    torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(numpy.where),
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._C.ScriptFunction, type(numpy.where),
 )  # fmt: skip
 
 
@@ -109,8 +109,7 @@ def source_hash(value: Any) -> str | None:
     What is not in the graph but called by it must be the same when a file is loaded. torch's and graphwright's own
     code counts as known, as do functions of libraries that are one operation each.
     """
-    if isinstance(value, types.MethodType):
-        value = value.__self__
+    value = source_of(value.__self__ if isinstance(value, types.MethodType) else value)
     own = getattr(value, "__module__", None)
     if not isinstance(own, str) or own.partition(".")[0] in ("torch", "graphwright", "builtins"):
         return None
@@ -364,7 +363,7 @@ def _owner(value: Any) -> str | None:
         holder = value.__self__
     elif hasattr(value, "__objclass__"):
         holder = value.__objclass__
-    own = getattr(holder, "__module__", None)
+    own = getattr(source_of(holder), "__module__", None)
     return own if isinstance(own, str) else None
 
 

@@ -190,8 +190,8 @@ class _Verifier:
         elif target is attributes_of and not self._is_only_asked:
             node.target = read_attributes
         elif target in (setattr, write_data):
-            if len(args) != 3 or args[1] != "data":
-                _refuse("a file may set no attribute but the data of a tensor")
+            if len(args) != 3 or args[1] not in ("data", "grad"):
+                _refuse("a file may set no attribute but the data of a tensor, and its gradient")
             node.target = target if self._is_only_asked else write_data
         elif target in (set_attribute, delete_attribute):
             if len(args) < 2 or not _is_own_name(args[1]):
