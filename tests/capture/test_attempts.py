@@ -396,3 +396,26 @@ def test_a_handler_that_raises_the_same_error_again_leaves_no_trace(program: Any
     assert "try:" not in gm.code
     with pytest.raises(RuntimeError, match="invalid for input of size 5"):
         gm(torch.ones(5))
+
+
+class TakesNoMask(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.LeakyReLU()])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            try:
+                x = layer(x, mask=None)
+            except TypeError:
+                x = layer(x)
+        return x
+
+
+def test_a_call_that_no_signature_takes_fails_for_all_sizes() -> None:
+    model = TakesNoMask()
+    gm = trace(model, (torch.ones(2, 4),))
+    for shape in (3, 4), (2, 5, 4):
+        x = torch.randn(shape)
+        assert torch.equal(gm(x), model(x))
+    assert "expect" not in gm.code.replace("expect_modules", "")

@@ -11,7 +11,9 @@ import ast
 import contextlib
 import functools
 import operator
+import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
@@ -242,7 +244,8 @@ class Attempts(MadeErrors):
     ) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's.
 
-        Else raises the error. Where the program catches it, the sizes are guarded; on real values, data may decide.
+        Else raises the error. Where the program catches it, the sizes are guarded, unless it tells of the signature; on
+        real values, data may decide.
         """
         recorder = self._recorder
         frame = user_frame(sys._getframe(1)) if recorder.is_running else None
@@ -260,7 +263,8 @@ class Attempts(MadeErrors):
             with contextlib.suppress(IndexError):
                 return recorder.examples.run(run, (subject, nearest(index, subject)), {})
         if recorder.questions.raises.is_caught_outside():
-            self._guard((args, kwargs), recorder.examples.is_real and fails_by_data(recorder, run, args))
+            if not _is_of_signature(error):
+                self._guard((args, kwargs), recorder.examples.is_real and fails_by_data(recorder, run, args))
         elif recorder.questions.raises.is_left_by_it():
             self._guard((args, kwargs), is_by_data=False)
         elif recorder.examples.is_real and any(region.is_data for region in other_ways):
@@ -613,6 +617,16 @@ def _kinds(handlers: Handlers) -> list[Errors] | None:
             return None
         found.append(group)
     return found
+
+
+def _is_of_signature(error: Exception) -> bool:
+    """Tell whether Python refuses the arguments of a call for their names or number: so it does in all calls."""
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    is_refused = isinstance(error, TypeError) and _SIGNATURE.search(str(error)) is not None
+    return is_refused and bool(frames) and is_internal(frames[-1][0].f_code.co_filename)
+
+
+_SIGNATURE = re.compile(r"unexpected keyword argument|required positional argument|positional arguments? but")
 
 
 def _common(caught: Errors, raised: Errors) -> bool:
