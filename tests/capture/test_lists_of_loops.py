@@ -65,7 +65,22 @@ def made_anew(x: torch.Tensor, steps: int = 3) -> list[torch.Tensor]:
     return rows
 
 
-@pytest.mark.parametrize("program", [mapped, mapped_and_joined, made_anew])
+def starred(x: torch.Tensor, steps: int = 3) -> list[torch.Tensor]:
+    rows = [x]
+    for _ in range(steps):
+        rows = [*rows, rows[-1] * 2]
+    return rows
+
+
+def starred_in_front(x: torch.Tensor, steps: int = 3) -> tuple[torch.Tensor, ...]:
+    rows: tuple[torch.Tensor, ...] = ()
+    for _ in range(steps):
+        x = x * 2
+        rows = (torch.relu(x), *rows)
+    return (x, *rows, x)
+
+
+@pytest.mark.parametrize("program", [mapped, mapped_and_joined, made_anew, starred, starred_in_front])
 def test_each_iteration_makes_a_list_of_the_one_before(program: Any) -> None:
     gm = trace(program, (torch.ones(3),))
     assert gm.guards == []

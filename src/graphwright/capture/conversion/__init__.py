@@ -5,6 +5,7 @@
     conversion.py           a function in, the same function with questions as calls out
     converter.py            its tree rewritten, statement by statement
     calls_left.py           calls that it makes as they are written
+    displays.py             keys that only a run may know, and displays with all items of others
     generators.py           generator functions as functions that gather what they give
     asked_classes.py        which questions for classes a function holds
     comparisons.py          which variables it compares with what is no number

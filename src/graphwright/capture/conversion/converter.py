@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from graphwright.capture.conversion.calls_left import LOOKS_AT_FRAME, OF_ERRORS, WARNS
+from graphwright.capture.conversion.displays import is_star_display, kept_by_what_follows, may_be_key, sum_of_parts
 from graphwright.capture.conversion.generators import gathered_call
 from graphwright.capture.conversion.unshared import unshared
 from graphwright.source import (
@@ -358,7 +359,7 @@ class Converter(ast.NodeTransformer):
         target = node.target
         change = type(node.op).__name__
         is_keyed = change in CHANGES and may_wait(node.value)
-        if isinstance(target, ast.Subscript) and is_keyed and _may_be_key(target.slice):
+        if isinstance(target, ast.Subscript) and is_keyed and may_be_key(target.slice):
             name = ast.Constant(change)
             parts = [self.visit(target.value), self.visit(target.slice), name, lambda_of(self.visit(node.value))]
             return placed(ast.Expr(self._call("changed", node, *parts)), node)
@@ -376,7 +377,7 @@ class Converter(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> Any:
         """`found[key] = value`, with a key that only a run may know."""
         target = node.targets[0]
-        if len(node.targets) > 1 or not isinstance(target, ast.Subscript) or not _may_be_key(target.slice):
+        if len(node.targets) > 1 or not isinstance(target, ast.Subscript) or not may_be_key(target.slice):
             self.generic_visit(node)
             if holds(node.targets, ast.Attribute, ast.Subscript):
                 node.value = self._call("held", node.value, node.value)
@@ -387,7 +388,7 @@ class Converter(ast.NodeTransformer):
     def visit_Delete(self, node: ast.Delete) -> Any:
         """`del found[key]`."""
         target = node.targets[0]
-        if len(node.targets) > 1 or not isinstance(target, ast.Subscript) or not _may_be_key(target.slice):
+        if len(node.targets) > 1 or not isinstance(target, ast.Subscript) or not may_be_key(target.slice):
             return self.generic_visit(node)
         parts = self.visit(target.value), self.visit(target.slice)
         return placed(ast.Expr(self._call("delete", node, *parts)), node)
@@ -395,14 +396,14 @@ class Converter(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         """`found[key]`."""
         self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load) or not _may_be_key(node.slice):
+        if not isinstance(node.ctx, ast.Load) or not may_be_key(node.slice):
             return node
         return self._call("item", node, node.value, node.slice)
 
     def visit_Dict(self, node: ast.Dict) -> Any:
         """`{key: value}`, with keys that only a run may know."""
         self.generic_visit(node)
-        if not any(key is None or _may_be_key(key) for key in node.keys):
+        if not any(key is None or may_be_key(key) for key in node.keys):
             return node
         spread = placed(self._runtime("SPREAD", node), node)
         parts = [part for key, value in zip(node.keys, node.values, strict=True) for part in (key or spread, value)]
@@ -411,7 +412,15 @@ class Converter(ast.NodeTransformer):
     def visit_Set(self, node: ast.Set) -> Any:
         """`{item}`, with items that only a run may know."""
         self.generic_visit(node)
-        return self._call("set_of", node, *node.elts) if any(map(_may_be_key, node.elts)) else node
+        return self._call("set_of", node, *node.elts) if any(map(may_be_key, node.elts)) else node
+
+    def visit_List(self, node: ast.List | ast.Tuple) -> Any:
+        """`[*values, item]`, of values of which only a run knows how many there are."""
+        kept = kept_by_what_follows(node)
+        self.generic_visit(node)
+        return sum_of_parts(node, kept, self._call) if is_star_display(node) else node
+
+    visit_Tuple = visit_List
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         message = [] if node.msg is None else [lambda_of(self._message(node.msg))]
@@ -635,15 +644,3 @@ class Converter(ast.NodeTransformer):
 def _is_builtin(function: ast.expr) -> bool:
     """Tell whether a function has the name of one of Python's."""
     return isinstance(function, ast.Name) and hasattr(builtins, function.id)
-
-
-def _may_be_key(index: ast.expr) -> bool:
-    """Tell whether a subscript may be a key that only a run knows: no constant, no slice."""
-    if isinstance(index, ast.Tuple):
-        return any(map(_may_be_key, index.elts)) and not holds([index], ast.Slice, ast.Starred)
-    if isinstance(index, ast.UnaryOp):
-        return _may_be_key(index.operand)
-    return isinstance(index, _KEYS)
-
-
-_KEYS = (ast.Name, ast.BinOp, ast.Call, ast.Attribute, ast.JoinedStr, ast.Subscript, ast.IfExp, ast.Compare, ast.BoolOp)

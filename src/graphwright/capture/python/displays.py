@@ -17,6 +17,7 @@ from torch import nn
 from graphwright.capture.calls.opaque import record_foreign_call
 from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
+from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
 from graphwright.capture.containers.tables import MOST, grow, index_of, is_by_data, is_chosen, make_text
@@ -185,6 +186,11 @@ def set_of(*items: Any) -> Any:
     made = LoopSet.empty(recorder, recorder.node("call_function", set, (), {}, "", recorder.target_name() or "set"))
     made.update(items)
     return made
+
+
+def spread(call: Callable[..., Any], kind: type, values: Any, keeps: bool) -> Any:
+    """`*values` in `[*values, item]`, as a list or tuple: itself where what comes after it `keeps` it as it is."""
+    return values if keeps and isinstance(values, Holder) and values.base is kind else call(kind, values)
 
 
 def merged(values: Any, more: Any) -> Any:

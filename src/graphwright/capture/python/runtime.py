@@ -38,6 +38,7 @@ from graphwright.capture.python.displays import (
     percent_of,
     repeated_list,
     set_of,
+    spread,
     store,
 )
 from graphwright.capture.python.gathering import gathered
@@ -99,6 +100,8 @@ class Runtime:
     merged = staticmethod(merged)
     dict_of = staticmethod(dict_of)
     set_of = staticmethod(set_of)
+    as_list = staticmethod(functools.partial(spread, call, list))
+    as_tuple = staticmethod(functools.partial(spread, call, tuple))
     repeated = staticmethod(repeated_list)
     percent = staticmethod(functools.partial(percent_of, call))
     percent_told = staticmethod(functools.partial(percent_of, call, is_message=True))
