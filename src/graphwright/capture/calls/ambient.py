@@ -23,7 +23,6 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from graphwright.capture.calls.gradients import read_mode
 from graphwright.capture.state.symbols import Symbol, symbol_of
-from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import enter_context, exit_context
 from graphwright.source import CallSite, decorated
@@ -153,12 +152,11 @@ class Ambient:
         mode = _get_current_dispatch_mode()
         if type(mode).__module__ == _CHECKPOINTS or type(mode).__module__.startswith("graphwright."):
             return
-        error = CaptureError(
+        self._recorder.questions.refusals.refuse_here(
             f"the program enters a {type(mode).__qualname__}, which may do anything with the operators that torch runs",
-            at=self._recorder.where(),
-            fix="enter it around the captured program, or keep what enters it one node: leaf_functions=[...]",
+            "enter it around the captured program, or keep what enters it one node: leaf_functions=[...]",
+            "failure",
         )
-        self._recorder.questions.refusals.refuse(error, "failure")
 
     def inference_mode(self, enabled: bool) -> contextlib.AbstractContextManager[None]:
         """What to enter in place of `torch._C._InferenceMode(enabled)`: a region that is recorded."""

@@ -16,7 +16,6 @@ from torch import nn
 from graphwright.capture.calls.given_functions import given_function, path_of
 from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
 from graphwright.capture.proxies.objects import constructor_fields, is_object, late_fields
-from graphwright.errors import CaptureError
 from graphwright.ir import ATOMS, Argument, Node
 from graphwright.ops import generated, set_attribute
 from graphwright.runtime import attributes_of, new_object
@@ -78,12 +77,9 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
     what = f"a {kind.__module__}.{kind.__qualname__}"
     if is_named:
         what = f"a function that closes over values of the program, {value.__qualname__},"
-    error = CaptureError(
-        f"cannot write {what} into the graph",
-        at=recorder.where(),
-        fix="pass tensors, numbers, or tuples, lists, dicts and dataclasses of them",
+    recorder.questions.refusals.refuse_here(
+        f"cannot write {what} into the graph", "pass tensors, numbers, or tuples, lists, dicts and dataclasses of them"
     )
-    recorder.questions.refusals.refuse(error, "value")
     return None
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from graphwright.capture.state.running import refusal
-from graphwright.errors import CaptureError
+from graphwright.capture.state.running import refused
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -33,12 +32,11 @@ def convert_module(
             example = recorder.example(tensor)
             made = recorder.examples.run(function, (example,), {})
             if not _is_alike(example, made):
-                error = CaptureError(
+                raise refused(
+                    recorder,
                     f"the program converts the parameters of a {type(shell).__name__} to another dtype or device",
-                    at=recorder.where(),
-                    fix="convert the module before it is captured",
+                    "convert the module before it is captured",
                 )
-                raise refusal(error)
     return shell
 
 

@@ -13,7 +13,6 @@ from graphwright.capture.conversion.conversion import original_code
 from graphwright.capture.proxies.calls_as_written import AS_MANY_AS_DIMENSIONS
 from graphwright.capture.proxies.tensor_names import row_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.ir import ATOMS, Node, Target
 from graphwright.runtime import expect
 from graphwright.source import Use, is_ours, user_frame, uses_of
@@ -32,12 +31,10 @@ def fact(
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     name = args[1] if target is getattr else name
     if row_of(name) is None and name not in _FUNCTIONS:
-        error = CaptureError(
+        recorder.questions.refusals.refuse_here(
             f"the program asks a tensor for {name!r}, of which it is not known whether it changes between calls",
-            at=recorder.where(),
-            fix="make the function that asks a leaf: leaf_functions=[...]",
+            "make the function that asks a leaf: leaf_functions=[...]",
         )
-        recorder.questions.refusals.refuse(error, "value")
         return value
     key = ("fact", name, *map(id, args), *map(id, kwargs.values()))
     known = recorder.region.attributes

@@ -19,7 +19,6 @@ from graphwright.capture.proxies.uncertain import asked_for_class, is_input
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import may_share_memory
 
@@ -105,12 +104,10 @@ def told_by(tensor: TensorProxy) -> None:
         are_inputs = known._make is not None and tensor._make is not None
         nodes = recorder.argument(known), recorder.argument(tensor)
         if not are_inputs and may_share_memory(*nodes, lambda node: None):
-            error = CaptureError(
+            recorder.questions.refusals.refuse_here(
                 "the program tells tensors apart by their identity, of which only a run knows",
-                at=recorder.where(),
-                fix="use keys that are no tensors",
+                "use keys that are no tensors",
             )
-            recorder.questions.refusals.refuse(error, "value")
     recorder.hashed.append(tensor)
 
 
@@ -143,12 +140,9 @@ def _is_same_number(left: Any, right: Any) -> Any:
 
 def _refuse_identity() -> None:
     recorder: Any = running()
-    error = CaptureError(
-        "the program asks whether two numbers are one object, of which only a run knows",
-        at=recorder.where(),
-        fix="compare their values: a == b",
+    recorder.questions.refusals.refuse_here(
+        "the program asks whether two numbers are one object, of which only a run knows", "compare their values: a == b"
     )
-    recorder.questions.refusals.refuse(error, "value")
 
 
 _SMALL = range(-5, 257)  # CPython keeps one object for each of these

@@ -17,7 +17,7 @@ from graphwright.capture.numbers.known_sizes import sizes_after
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.object_proxy import holds_objects
 from graphwright.capture.state.examples import NeedsRealValues
-from graphwright.capture.state.running import refusal, stopping
+from graphwright.capture.state.running import refusal, refused, stopping
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
@@ -56,12 +56,11 @@ def _expect_hooks(recorder: TypedCapture, module: nn.Module, path: str) -> None:
         shell = shells.shell(inner)
         tables = (shell._forward_hooks, inner._forward_hooks), (shell._forward_pre_hooks, inner._forward_pre_hooks)
         if any(now.keys() != before.keys() for now, before in tables):
-            error = CaptureError(
+            recorder.questions.refusals.refuse_here(
                 f"the program registers or removes hooks of {name or type(inner).__name__}, which is one node",
-                at=recorder.where(),
-                fix="register them before it is captured, or call the model once before",
+                "register them before it is captured, or call the model once before",
+                "failure",
             )
-            recorder.questions.refusals.refuse(error, "failure")
 
 
 def record_compiled_method(
@@ -86,12 +85,10 @@ def _owner_of(recorder: TypedCapture, method: torch._C.ScriptMethod[..., Any]) -
             for path, module in original.named_modules(prefix=shells.path(original) or ""):
                 if getattr(module, method.name, None) is method:
                     return path, module
-    raise refusal(
-        CaptureError(
-            f"the program calls {method.name!r} of a TorchScript module that is no part of it",
-            at=recorder.where(),
-            fix="make it a submodule",
-        )
+    raise refused(
+        recorder,
+        f"the program calls {method.name!r} of a TorchScript module that is no part of it",
+        "make it a submodule",
     )
 
 

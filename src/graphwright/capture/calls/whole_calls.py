@@ -21,7 +21,6 @@ from graphwright.capture.effects.contents_before import ContentsBefore
 from graphwright.capture.proxies.objects import constructor_fields, is_object
 from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import symbol_of
-from graphwright.errors import CaptureError
 from graphwright.runtime import Shells
 from graphwright.values import is_record, leaves
 
@@ -84,12 +83,10 @@ def _apply(recorder: TypedCapture, function: Any, /, *args: Any, **kwargs: Any) 
         recorder.callers.follow(owner)
         return inline(function, args, kwargs)
     if closes_over_values(owner):
-        error = CaptureError(
+        recorder.questions.refusals.refuse_here(
             f"the methods of {owner.__name__} close over values of the program",
-            at=recorder.where(),
-            fix="give them to its apply, and keep them in ctx",
+            "give them to its apply, and keep them in ctx",
         )
-        recorder.questions.refusals.refuse(error, "value")
 
     def run(*args: Any, **kwargs: Any) -> Any:
         before = ContentsBefore((args, kwargs))

@@ -80,12 +80,10 @@ class Writes:
         if id(tensor) in self._shapes:
             recorder = self._recorder
             where = recorder.tensors.path(tensor) or "a tensor"
-            error = CaptureError(
+            recorder.questions.refusals.refuse_here(
                 f"the program asks for the shape of {where} after it was given to an operation that may change it",
-                at=recorder.where(),
-                fix="compute a new tensor, and assign that to the attribute",
+                "compute a new tensor, and assign that to the attribute",
             )
-            recorder.questions.refusals.refuse(error, "value")
 
     def _reshape(self, tensor: torch.Tensor) -> None:
         recorder = self._recorder
@@ -112,12 +110,10 @@ class Writes:
         """The program gives a tensor an attribute: it does so in the graph, too."""
         recorder = self._recorder
         if recorder.region.outer is not None:  # what is read there afterwards is no value of the branch
-            error = CaptureError(
+            recorder.questions.refusals.refuse_here(
                 f"the program sets {name!r} of a tensor on a side of a branch or in a loop",
-                at=recorder.where(),
-                fix=f"keep {name!r} in a variable",
+                f"keep {name!r} in a variable",
             )
-            recorder.questions.refusals.refuse(error, "value")
         recorder.node("call_function", setattr, (recorder.argument(tensor), name, recorder.argument(value)), {})
 
     def made(self, tensor: TensorProxy, mark: str, frame: FrameType) -> None:
@@ -151,12 +147,9 @@ class Writes:
             return
         recorder = self._recorder
         if name in tensor.given:
-            error = CaptureError(
-                f"the program reads {name!r} of an input, which tensors do not have",
-                at=recorder.where(),
-                fix="pass it as an argument",
+            recorder.questions.refusals.refuse_here(
+                f"the program reads {name!r} of an input, which tensors do not have", "pass it as an argument"
             )
-            recorder.questions.refusals.refuse(error, "value")
         if is_installed(frame.f_code.co_filename):
             recorder.ledger.say(f"an input has no attribute {name!r}", recorder.where() or "", frame)
             return

@@ -17,7 +17,7 @@ from graphwright.capture.ladder.outline import outline
 from graphwright.capture.ladder.slices import is_of_slice
 from graphwright.capture.state.obstacles import Category
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.running import Refusal, refusal
+from graphwright.capture.state.running import Refusal, refusal, refused
 from graphwright.errors import CaptureError
 from graphwright.ops import draws_alone
 from graphwright.source import CallSite
@@ -47,6 +47,10 @@ class Refusals:
         if self._capture.plan.obstacles is None:
             raise refusal(error)
         self._capture.plan.obstacles.note(category, error)
+
+    def refuse_here(self, what: str, fix: str | None, category: Category = "value") -> None:
+        """Refuse what the line that runs does."""
+        self.refuse(CaptureError(what, at=self._capture.where(), fix=fix), category)
 
     def refuse_data(self, subject: QuestionSubject, name: str = "", answer: Callable[[], Any] | None = None) -> Any:
         """Refuse a question of data. Where all obstacles are wanted, note it and give what `answer` does."""
@@ -125,12 +129,11 @@ class Refusals:
         function = getattr(torch.Tensor, target, None) if op == "call_method" else target
         if op == "call_module" or not draws_alone(function):
             return
-        error = CaptureError(
+        raise refused(
+            self._capture,
             "a function behind a functools cache draws random numbers, which it would keep",
-            at=self._capture.where(),
-            fix="keep the numbers in a buffer, or keep the function as one node: leaf_functions=[...]",
+            "keep the numbers in a buffer, or keep the function as one node: leaf_functions=[...]",
         )
-        raise refusal(error)
 
     def _around_draw(self) -> BaseException | None:
         """Why the capture is to start again where a branch on a flag or size leads to a draw."""

@@ -21,7 +21,6 @@ from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.source import user_frame
 from graphwright.values import leaves
@@ -137,12 +136,11 @@ class ObjectMethod:
         recorder, example, _ = _parts(self._owner)
         method = getattr(type(example), self._name)
         if self._name == "shuffle" and not holds_objects(args):
-            error = CaptureError(
+            return recorder.questions.refusals.refuse_here(
                 "a generator that the program is given shuffles a list of its own: it has another order in each call",
-                at=recorder.where(),
-                fix="draw an order: for i in generator.sample(range(n), n)",
+                "draw an order: for i in generator.sample(range(n), n)",
+                "argument",
             )
-            return recorder.questions.refusals.refuse(error, "argument")
         if self._name in _CHANGES:
             return recorder.record("call_function", method, method, (self._owner, *args), kwargs)
         return recorder.record("call_method", self._name, method, (self._owner, *args), kwargs)

@@ -42,7 +42,7 @@ from graphwright.capture.python.calls import call
 from graphwright.capture.python.reached import asking_from, asking_in
 from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.running import BOUNDARIES, RUN, again, refusal
+from graphwright.capture.state.running import BOUNDARIES, RUN, again, refusal, refused
 from graphwright.capture.state.tracer_warnings import warn_tracer
 from graphwright.errors import CaptureError
 from graphwright.source import cache_around, is_of_library, stored_globals, user_frame
@@ -168,12 +168,8 @@ class Callers:
         place = id(frame.f_code), frame.f_lasti
         self._recorded[place] = count = self._recorded.get(place, 0) + 1
         if count > MOST_OPERATIONS:
-            raise refusal(
-                CaptureError(
-                    NO_END,
-                    at=self._recorder.where(),
-                    fix="bound it by a number, or keep the function as one node: leaf_functions=[...]",
-                )
+            raise refused(
+                self._recorder, NO_END, "bound it by a number, or keep the function as one node: leaf_functions=[...]"
             )
         inner = sys._getframe(1)
         while inner is not frame:  # what torch itself does for such a call, as for a forward that gives what it got
@@ -204,12 +200,11 @@ class Callers:
         if not MAKERS.isdisjoint(frame.f_code.co_names) or self._touches_generators(frame.f_code):
             self._recorder.questions.staging.stage(frame)
             if "default_generator" in frame.f_code.co_names and not is_converted(frame.f_code):
-                error = CaptureError(
+                raise refused(
+                    self._recorder,
                     "the program sets torch.default_generator where it cannot be recorded",
-                    at=self._recorder.where(),
-                    fix="call torch.manual_seed, torch.get_rng_state or torch.set_rng_state",
+                    "call torch.manual_seed, torch.get_rng_state or torch.set_rng_state",
                 )
-                raise refusal(error)
 
     def _touches_generators(self, code: CodeType) -> bool:
         """Tell whether a function may call methods of generators that it holds: those of modules are heard of."""
@@ -339,8 +334,7 @@ class Callers:
             self.follow(function)
         elif BY_CODE.get(found.f_code) != "torch.utils.checkpoint.checkpoint":
             name = BY_CODE.get(found.f_code) or MADE.get(found.f_code) or "torch.func.functional_call"
-            error = CaptureError(f"a call of {name} cannot be recorded from here", at=recorder.where(), fix=_FIX)
-            raise refusal(error)
+            raise refused(recorder, f"a call of {name} cannot be recorded from here", _FIX)
 
     def viewed_as_itself(self) -> None:
         """See whether C viewed a tensor as itself: the forward of an autograd function gave back what it got.

@@ -23,7 +23,6 @@ from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.source import is_foreign, is_ours, user_frame
 
 if TYPE_CHECKING:
@@ -118,12 +117,10 @@ def of_handled(error: Any, name: str) -> Any:
         is_of_run = type(error) is ObjectProxy
         cause = with_examples(recorder).attempts.attribute(error, name) if is_of_run else error.__cause__
         return None if cause is None else recorder.questions.messages.received(cause)
-    refused = CaptureError(
+    recorder.questions.refusals.refuse_here(
         f"the program reads {name} of an error that it caught, which a captured program does not keep",
-        at=recorder.where(),
-        fix="raise the second error `from` the first one, and read __cause__",
+        "raise the second error `from` the first one, and read __cause__",
     )
-    recorder.questions.refusals.refuse(refused, "value")
     return getattr(error, name)
 
 

@@ -191,12 +191,10 @@ class TensorProxy(torch.Tensor):
     def as_subclass(self, cls: type) -> Any:  # torch's own does not ask the function mode
         if cls is torch.Tensor:
             return self.recorder.record("call_method", "as_subclass", torch.Tensor.as_subclass, (self, cls), {})
-        error = CaptureError(
+        return self.recorder.questions.refusals.refuse_here(
             f"the program makes a tensor of class {cls.__qualname__}, which may do anything in operations on it",
-            at=self.recorder.where(),
-            fix="keep the function that does so one node: leaf_functions=[...]",
+            "keep the function that does so one node: leaf_functions=[...]",
         )
-        return self.recorder.questions.refusals.refuse(error, "value")
 
     def __hash__(self) -> int:
         frame = sys._getframe(1)

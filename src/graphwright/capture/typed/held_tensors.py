@@ -13,7 +13,6 @@ from graphwright.capture.outside.made_tensors import Owner, lender, memory_of
 from graphwright.capture.proxies.calls_as_written import module_name
 from graphwright.capture.state.ledger import Fact, join_dtypes
 from graphwright.capture.state.tensor_proxy import TensorProxy
-from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.runtime import any_of
 
@@ -124,12 +123,10 @@ class HeldTensors:
         with torch._C.DisableTorchFunction():
             made_by = tensor.grad_fn
         if made_by is not None and made_by._sequence_nr() >= self._started:
-            error = CaptureError(
+            self._recorder.questions.refusals.refuse_here(
                 f"the program uses a tensor that it has made by a call which cannot be recorded ({made_by.name()})",
-                at=self._recorder.where(),
-                fix="keep the function that makes it one node: leaf_functions=[...]",
+                "keep the function that makes it one node: leaf_functions=[...]",
             )
-            self._recorder.questions.refusals.refuse(error, "value")
 
     def array_node(self, array: numpy.ndarray[Any, Any]) -> Node | None:
         """The node that gives an array which the program holds: a constant tensor that shares its memory."""
@@ -140,8 +137,7 @@ class HeldTensors:
                 known = self._arrays[id(array)] = array, torch.from_numpy(array)
                 self.note_lender(array, known[1])
             except TypeError as refused:
-                error = CaptureError(f"cannot write this array into the graph: {refused}", at=recorder.where())
-                recorder.questions.refusals.refuse(error, "value")
+                recorder.questions.refusals.refuse_here(f"cannot write this array into the graph: {refused}", None)
                 return None
         return recorder.node("call_method", "numpy", (self.node(known[1]),), {}, "array")
 

@@ -72,7 +72,7 @@ from graphwright.capture.state.ledger import Ledger, Unforeseen
 from graphwright.capture.state.members import Members
 from graphwright.capture.state.plan import Log, Plan
 from graphwright.capture.state.regions import Region
-from graphwright.capture.state.running import Refusal, again, capturing, refusal, run
+from graphwright.capture.state.running import Refusal, again, capturing, refused, run
 from graphwright.capture.state.side_ended import Raised
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
@@ -146,7 +146,7 @@ class Recorder:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         fix = "copy it before it is captured, or use torch.func.functional_call"
-        raise refusal(CaptureError("the program copies a module that is being captured", at=self.where(), fix=fix))
+        raise refused(self, "the program copies a module that is being captured", fix)
 
     # ---- running
 
@@ -437,12 +437,10 @@ class Recorder:
         except (LookupError, GraphError):
             if all(node.graph is region.graph for node in nodes_in((args, kwargs))):
                 raise
-            error = CaptureError(
+            self.questions.refusals.refuse_here(
                 "a value that was computed in one branch, or in a function given to torch.vmap, is used outside",
-                at=self.where(),
-                fix="return it from there, or give it to a variable that both branches assign",
+                "return it from there, or give it to a variable that both branches assign",
             )
-            self.questions.refusals.refuse(error, "value")
             args, kwargs = map_arg((args, kwargs), lambda node: node if node.graph is region.graph else None)
             return region.graph.create_node(op, target, args, kwargs, name)
 
