@@ -56,6 +56,20 @@ class Rotary(nn.Module):
         return x * self.cos[0, :n] + self.sin[0, :n]
 
 
+class RotaryOfKind(Rotary):
+    """The same, with a text that says how they were made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made_by: str | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.cos is None or x.shape[1] > self.length:
+            self.made_by = "ones"
+        x = super().forward(x)
+        return x * len(self.made_by)  # type: ignore[arg-type]
+
+
 class Flag(nn.Module):
     """A flag, and a tensor that is of another rank before it is set."""
 
@@ -104,7 +118,7 @@ class Either(nn.Module):
 ROWS = [5, 5, 7, 7, 5, 3, 8]
 
 
-@pytest.mark.parametrize("kind", [Anchors, Shapes, Rotary, Sizes, Either])
+@pytest.mark.parametrize("kind", [Anchors, Shapes, Rotary, RotaryOfKind, Sizes, Either])
 @pytest.mark.parametrize("is_over", [False, True], ids=["new", "called before"])
 def test_calls_of_other_sizes(kind: type[nn.Module], is_over: bool) -> None:
     module = kind().eval()

@@ -55,6 +55,10 @@ class Choice(Kind):
 
     values: tuple[Any, ...]
 
+    def but_none(self) -> Choice:
+        """What calls find that come after one which has found None."""
+        return Choice(tuple([value for value in self.values if value is not None]))
+
 
 def joined(one: Kind, other: Kind) -> Kind:
     """The kind of an attribute that is of one kind before a call, and of the other after it.

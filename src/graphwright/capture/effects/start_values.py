@@ -43,7 +43,7 @@ class StartValues:
                 return self._at_first(place)
             if self._at_first(place) is False:
                 return True
-            kind = kind.item  # type: ignore[attr-defined]
+            kind = kind.item if isinstance(kind, OptionalKind) else kind.but_none()  # type: ignore[attr-defined]
         left = self.first.kind(place, kind)
         kind, value = (kind, value) if left is None else (left, None)
         if kind is MIXED:
