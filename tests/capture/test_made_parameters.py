@@ -138,3 +138,24 @@ def test_a_parameter_is_called_what_the_program_calls_it() -> None:
         return x + scale
 
     assert "    scale = torch.nn.parameter.Parameter(x * 2)\n" in trace(program, torch.ones(2)).code
+
+
+class Smoothing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kernel", torch.ones(1, 1, 2).cumsum(-1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.conv1d(x[:, None], self.kernel)
+
+
+def test_a_module_that_a_program_makes_is_converted_as_a_tensor_says() -> None:
+    def smoothed(x: Tensor) -> Tensor:
+        return Smoothing().to(x)(x)
+
+    gm = trace(smoothed, (X.double(),))
+    x = torch.randn(3, 5, dtype=torch.float64)
+    assert torch.equal(gm(x), smoothed(x)) and gm(x).dtype is torch.float64
+    assert "_parse_to" not in gm.code and "try:" not in gm.code
+    with pytest.raises(GraphwrightError, match="argument 'x' was a"):
+        gm(X)

@@ -61,6 +61,13 @@ def asked(
     return recorder.numbers.of_node(recorder.node(op, target, *made), UNKNOWN, bool)
 
 
+def converted_like(recorder: TypedCapture, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Answer what `module.to(x)` converts its tensors to: the device and dtype of `x`."""
+    rest = torch._C._nn._parse_to(*recorder.to_examples(args), **recorder.to_examples(kwargs))[2:]
+    tensor = next(each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor))
+    return read_property(recorder, "device", (tensor,)), read_property(recorder, "dtype", (tensor,)), *rest
+
+
 def _told_of_held(
     recorder: TypedCapture,
     name: str,

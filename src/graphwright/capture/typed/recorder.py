@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.ambient import Ambient
-from graphwright.capture.calls.answers import asked, data_of, measure, read_property
+from graphwright.capture.calls.answers import asked, converted_like, data_of, measure, read_property
 from graphwright.capture.calls.arguments import checks_items, drained, made_again, share
 from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes
@@ -280,6 +280,8 @@ class Recorder:
         if name is None:
             if function is torch._C._set_grad_enabled:
                 return self.ambient.set_grad_mode(*args)
+            if function is torch._C._nn._parse_to:
+                return converted_like(self, args, kwargs)
             if plain in KIND_METHODS or plain in TRUTHS or plain == "numel":
                 return asked(self, plain, function, "call_function", function, args, kwargs)
             is_given = bool(args) and isinstance(args[0], torch.Tensor)
