@@ -126,9 +126,9 @@ class Callers:
             if type(inner) is FunctionType:
                 found |= asking_in(inner, owner, unnamed, plan.asking)
             if type(inner) is FunctionType and world.unknown:
-                found |= asking_in(inner, owner, lambda code, names, own: code in world.unknown, {})
-        found = self._convertible(found)
-        if found:
+                ways = asking_in(inner, owner, lambda code, names, own: code in world.unknown, {})
+                plan.converted |= self._convertible(ways)
+        if found := self._convertible(found):
             raise plan.convert(found)
 
     @property

@@ -9,7 +9,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Hashable
-from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -126,9 +126,11 @@ def length(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...
     """`len(x)`."""
     if args and (type(args[0]) is RunText or is_growing(args[0])):
         return args[0].length()
-    if len(args) == 1 and (told := told_by(args[0], "__len__")) is not args[0]:
-        return told
-    return NotImplemented if is_known(args) else recorder.numbers.length(args[0])
+    if not is_known(args):
+        return recorder.numbers.length(args[0])
+    is_own = len(args) == 1 and type(getattr(type(args[0]), "__len__", None)) is FunctionType
+    told = told_by(args[0], "__len__") if is_own else args[0]
+    return NotImplemented if told is args[0] else told
 
 
 def truth(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
