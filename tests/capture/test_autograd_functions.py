@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import pickle
 import warnings
@@ -303,3 +304,51 @@ def test_an_autograd_function_that_closes_over_values_is_refused() -> None:
 
     with pytest.raises(CaptureError, match="the methods of Scale close over values of the program"):
         trace(program, (torch.ones(2), 2.0))
+
+
+class Applies(torch.autograd.Function):
+    """The sum of what a function gives for two inputs."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        return function(x) + function(x * 2)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return None, gradient
+
+
+class Scale:
+    def __init__(self, by: Tensor) -> None:
+        self.by = by
+
+    def times(self, x: Tensor) -> Tensor:
+        return x * self.by
+
+
+def bound_around(x: Tensor) -> Tensor:
+    return Applies.apply(Scale(x.sum()).times, x)  # type: ignore[no-any-return]
+
+
+def partial_around(x: Tensor) -> Tensor:
+    return Applies.apply(functools.partial(torch.mul, x.sum()), x)  # type: ignore[no-any-return]
+
+
+def closing_around(x: Tensor) -> Tensor:
+    scale = Scale(x.sum())
+    return Applies.apply(lambda y: scale.times(y), x)  # type: ignore[no-any-return]
+
+
+def deep_inside(x: Tensor) -> Tensor:
+    outer = Scale(x)
+    outer.inner = Scale(x.sum())  # type: ignore[attr-defined]
+    outer.by = torch.ones(())
+    return Applies.apply(functools.partial(lambda given, y: given.inner.times(y), outer), x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("program", [bound_around, partial_around, closing_around, deep_inside])
+def test_what_is_given_a_function_around_values_loses_its_backward_with_a_warning(program: Any) -> None:
+    with pytest.warns(TracerWarning, match=r"the operations of Applies.forward are captured one by one"):
+        gm = trace(program, (torch.randn(3),))
+    x = torch.randn(5)
+    assert torch.equal(gm(x), program(x))

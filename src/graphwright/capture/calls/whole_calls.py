@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +21,8 @@ from graphwright.capture.effects.contents_before import ContentsBefore
 from graphwright.capture.proxies.objects import constructor_fields, is_object
 from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import symbol_of
-from graphwright.runtime import Shells
+from graphwright.runtime import Shells, attributes_of
+from graphwright.source import held_by
 from graphwright.values import is_record, leaves
 
 if TYPE_CHECKING:
@@ -100,10 +101,27 @@ def _apply(recorder: TypedCapture, function: Any, /, *args: Any, **kwargs: Any) 
 
 
 def _has_no_node(recorder: TypedCapture, value: Any) -> bool:
-    """Tell whether no node can be given a value: a module of nobody's, an object that the program made."""
+    """Tell whether no node can be given a value: a module of nobody's, an object that the program made.
+
+    Nor a method of such an object, or what is bound around one, where that has values of the program.
+    """
     if isinstance(value, nn.Module):
         return not path_of(recorder, value)
+    if isinstance(value, functools.partial | FunctionType | MethodType):
+        return _reaches_values(value)
     return is_object(value) and not is_record(value) and constructor_fields(value) is None
+
+
+def _reaches_values(value: Any, depth: int = 4) -> bool:
+    """Tell whether a function has values of the program past the variables that it closes over."""
+    if isinstance(value, functools.partial):
+        held = [value.func, *value.args, *value.keywords.values()]
+    elif type(value) is FunctionType:
+        return depth > 0 and any(_reaches_values(each, depth - 1) for each in held_by(value).values())
+    else:
+        owner = value.__self__ if type(value) is MethodType else value
+        held = [*attributes_of(owner).values()] if is_object(owner) else []
+    return holds_values(held) or (depth > 0 and any(_reaches_values(each, depth - 1) for each in held))
 
 
 def _functional_call(recorder: TypedCapture, function: FunctionType, /, *args: Any, **kwargs: Any) -> Any:
