@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import logging
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -220,3 +222,32 @@ def test_lines_that_are_written_are_printed(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == ""
     gm(torch.ones(5))
     assert capsys.readouterr().out == "rows 5\n"
+
+
+LOGGER = """
+class Logger:
+    def warning(self, text):
+        str(text)
+
+    debug = info = error = critical = warning
+
+
+logger = Logger()
+"""
+
+
+def test_loggers_of_other_libraries_only_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "another_logger.py").write_text(LOGGER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    mentions = importlib.import_module("graphwright.source.mentions")
+    monkeypatch.setattr(mentions, "_FOLDERS", (*mentions._FOLDERS, str(tmp_path)))  # as an installed package is
+    logger = importlib.import_module("another_logger").logger
+
+    def told(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] < 4:
+            logger.warning(f"only {x.shape[0]} rows")
+        return x + 1
+
+    gm = trace(told, (torch.ones(5),))
+    assert torch.equal(gm(torch.ones(3)), torch.full((3,), 2.0))
+    assert "expect(" not in gm.code

@@ -22,7 +22,7 @@ from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.state.tracer_warnings import warn_at
-from graphwright.source import names_in, place_of, user_frame
+from graphwright.source import is_foreign_class, names_in, place_of, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.plan import Log
@@ -96,14 +96,17 @@ def first_told(function: Callable[..., Any]) -> int | None:
     >>> first_told(warnings.warn), first_told(logging.getLogger().info), first_told(torch._assert), first_told(len)
     (0, 0, 1, None)
     """
-    if isinstance(getattr(function, "__self__", None), logging.Logger | logging.LoggerAdapter):
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", None)
+    if isinstance(owner, logging.Logger | logging.LoggerAdapter):
         return 0
-    name = getattr(function, "__name__", None)
+    if name in _LEVELS and is_foreign_class(type(owner)) and all(hasattr(type(owner), level) for level in _LEVELS):
+        return 0  # a logger of another library
     if isinstance(name, str) and function is vars(logging).get(name) and hasattr(logging.Logger, name):
         return 0  # `logging.info`, of the root logger
     return next((first for known, first in _TELLERS if known is function), None)
 
 
+_LEVELS = frozenset({"debug", "info", "warning", "error", "critical"})
 _TELLERS: tuple[tuple[Any, int], ...] = (
     (warnings.warn, 0), (warnings.warn_explicit, 0), (torch._assert, 1),
     *((check, 2 if kind is None else 1) for check, kind in CHECKS.items()),
