@@ -346,7 +346,11 @@ def deep_inside(x: Tensor) -> Tensor:
     return Applies.apply(functools.partial(lambda given, y: given.inner.times(y), outer), x)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("program", [bound_around, partial_around, closing_around, deep_inside])
+def sharing(x: Tensor, **options: float) -> Tensor:
+    return Applies.apply(lambda y: torch.add(y, x.sum(), **options), x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("program", [bound_around, partial_around, closing_around, deep_inside, sharing])
 def test_what_is_given_a_function_around_values_loses_its_backward_with_a_warning(program: Any) -> None:
     with pytest.warns(TracerWarning, match=r"the operations of Applies.forward are captured one by one"):
         gm = trace(program, (torch.randn(3),))

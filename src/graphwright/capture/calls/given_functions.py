@@ -69,7 +69,9 @@ def _method(recorder: TypedCapture, method: MethodType) -> Argument:
 def _function(recorder: TypedCapture, function: FunctionType) -> Argument:
     """A function as it is, or the node that makes it again around what it holds."""
     cells = closure_of(function)
-    _refuse_shared(recorder, function, cells)
+    shared = what_is_shared(function)
+    if shared is not None:
+        raise refusal(_shared(recorder, function, shared))
     held = held_by(function) | dict(_defaults(function))
     for item in held.values():
         path = path_of(recorder, item) if isinstance(item, nn.Module) else None
@@ -134,17 +136,18 @@ def _defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
     yield from (function.__kwdefaults__ or {}).items()
 
 
-def _refuse_shared(recorder: TypedCapture, function: FunctionType, cells: dict[str, CellType]) -> None:
-    """Refuse a function that the program made around what either of them may change where the other does not see it."""
+def what_is_shared(function: FunctionType) -> str | None:
+    """Say what a function does with what the program has, where either may change it and the other does not see it."""
     frames = [*_frames(sys._getframe(1))]
     rebound = mentions(function.__code__).rebound
-    for name, cell in cells.items():
+    for name, cell in closure_of(function).items():
         item = content_of(cell)
         is_own = any(name in frame.f_code.co_cellvars and frame.f_locals.get(name) is item for frame in frames)
         if name in rebound and is_own:
-            raise refusal(_shared(recorder, function, f"assigns the program's variable {name!r}"))
+            return f"assigns the program's variable {name!r}"
         if (isinstance(item, list | dict | set) or _may_change(item)) and _is_local(item, frames):
-            raise refusal(_shared(recorder, function, f"shares {name!r}, a {type(item).__name__}, with the program"))
+            return f"shares {name!r}, a {type(item).__name__}, with the program"
+    return None
 
 
 def _may_change(item: Any) -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.autograd_functions import is_apply
-from graphwright.capture.calls.given_functions import closes_over_values, path_of
+from graphwright.capture.calls.given_functions import closes_over_values, path_of, what_is_shared
 from graphwright.capture.calls.opaque import holds_values, record_opaque
 from graphwright.capture.effects.contents_before import ContentsBefore
 from graphwright.capture.proxies.objects import constructor_fields, is_object
@@ -103,12 +103,12 @@ def _apply(recorder: TypedCapture, function: Any, /, *args: Any, **kwargs: Any) 
 def _has_no_node(recorder: TypedCapture, value: Any) -> bool:
     """Tell whether no node can be given a value: a module of nobody's, an object that the program made.
 
-    Nor a method of such an object, or what is bound around one, where that has values of the program.
+    Nor a function around such an object that has values of the program, or around what both may change.
     """
     if isinstance(value, nn.Module):
         return not path_of(recorder, value)
     if isinstance(value, functools.partial | FunctionType | MethodType):
-        return _reaches_values(value)
+        return _reaches_values(value) or (type(value) is FunctionType and what_is_shared(value) is not None)
     return is_object(value) and not is_record(value) and constructor_fields(value) is None
 
 
