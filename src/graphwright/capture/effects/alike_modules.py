@@ -113,7 +113,7 @@ class Pairs:
         for name, value in state.items():
             its_value = its[name]
             if name in _TABLES:
-                if not self._tables_alike(value, its_value):
+                if not self._dicts_alike(value, its_value):
                     return False
             elif name in MODULE_TABLES and not value and not its_value and type(value) is type(its_value):
                 continue  # most of modules: tables of torch's in which nothing is, and flags that are off
@@ -122,9 +122,6 @@ class Pairs:
                     return False
                 self.differing.append((one, name))
         return True
-
-    def _tables_alike(self, one: dict[str, Any], other: dict[str, Any]) -> bool:
-        return list(one) == list(other) and all(map(self.alike, one.values(), other.values()))
 
     def _tensors_alike(self, one: torch.Tensor, other: torch.Tensor) -> bool:
         met = self._met(one, other)

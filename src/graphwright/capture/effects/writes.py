@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.proxies.calls_as_written import is_setitem, reshaped_argument, written_argument
+from graphwright.capture.proxies.calls_as_written import reshaped_argument
 from graphwright.capture.proxies.made_parameters import erase_steps, made_in
 from graphwright.capture.state.regions import Writing
 from graphwright.capture.state.symbols import Symbol
@@ -56,10 +56,9 @@ class Writes:
             self._reads.append((symbol, memory_of(tensor), self._recorder.region))
         return symbol
 
-    def before(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """An operation is about to be written: make the nodes of numbers that it would change."""
+    def before(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], written: Any) -> None:
+        """An operation is about to be made that writes to something: make the nodes of numbers that it would change."""
         reshaped = reshaped_argument(target, args, kwargs)
-        written = args[0] if is_setitem(target) else written_argument(op, target, args, kwargs)
         for tensor in leaves(written if reshaped is None else reshaped):
             if isinstance(tensor, TensorProxy):
                 self._recorder.keep.append(tensor)  # its memory is known by where it is

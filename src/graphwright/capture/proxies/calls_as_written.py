@@ -168,12 +168,10 @@ class CalledTargets(dict[tuple[str, Target], Called]):
     def __missing__(self, key: tuple[str, Target]) -> Called:
         op, target = key
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
-        is_in_place = name.endswith("_") and not name.endswith("__")
-        if op != "call_method":
-            is_in_place = target in IN_PLACE_FUNCTIONS or (is_in_place and name not in ("and_", "or_", "not_", "is_"))
-        called = self[key] = Called(
-            name, is_in_place, name in ("setitem", "__setitem__"), getattr(target, "__module__", None) == "_operator"
-        )
+        is_operator = getattr(target, "__module__", None) == "_operator"
+        is_named_so = name.endswith("_") and not name.endswith("__") and not is_operator  # there is `operator.and_`
+        writes = is_named_so or (op != "call_method" and target in IN_PLACE_FUNCTIONS)
+        called = self[key] = Called(name, writes, name in ("setitem", "__setitem__"), is_operator)
         return called
 
 
@@ -242,24 +240,6 @@ def name_of_target(target: Target) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", "")
 
 
-def written_argument(op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The argument that an operation writes to and gives back, if it does."""
-    if "out" in kwargs:
-        return kwargs["out"]
-    if not args:
-        return None
-    name = name_of_target(target)
-    if op == "call_method":
-        is_in_place = name.endswith("_") and not name.endswith("__")
-    else:
-        is_in_place = (
-            target in IN_PLACE_FUNCTIONS
-            or (name.endswith("_") and not name.endswith("__") and name not in ("and_", "or_", "not_", "is_"))
-            or bool(kwargs.get("inplace"))
-        )
-    return args[0] if is_in_place else None
-
-
 def reshaped_argument(target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The argument that an operation may give another shape, in place, as `out` or as its `data`; None without one.
 
@@ -289,11 +269,6 @@ def gives_pieces(function: str) -> bool:
         and [str(argument.type) for argument in schema.arguments][:1] == ["Tensor"]
         for schema in schemas
     )
-
-
-def is_setitem(target: Target) -> bool:
-    """Tell whether a target writes an item: `x[i] = y`."""
-    return name_of_target(target) in ("setitem", "__setitem__")
 
 
 def module_name(path: str) -> str:

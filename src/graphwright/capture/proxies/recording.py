@@ -376,8 +376,6 @@ class TracerBase:
         frame = sys._getframe(2)  # whoever iterates: its current instruction tells why
         code = frame.f_code.co_code
         if code[frame.f_lasti] != _UNPACK:
-            if self._recorder is not None:
-                self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
             self._refuse(
                 "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a loop or as a *args "
                 "or **kwargs function argument; how many items it has is known only when the program runs",
@@ -391,8 +389,6 @@ class TracerBase:
 
     def len(self, obj: Proxy) -> int:
         """Answer `len(proxy)`."""
-        if self._recorder is not None:
-            self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         self._refuse(
             "'len' is not supported in symbolic tracing by default. If you want this call to be recorded, please call "
             "graphwright.wrap('len') at module scope",
@@ -407,7 +403,6 @@ class TracerBase:
             return repr(obj)
         if self._recorder.questions.messages.is_shown(frame):
             return repr(obj)
-        self._recorder.questions.staging.stage(frame)
         self._refuse(
             "the program makes a text of a value that is known only when it runs",
             "leave it to messages and prints, or capture with graphwright.trace(model, args)",
@@ -415,8 +410,6 @@ class TracerBase:
 
     def number(self, message: str) -> NoReturn:
         """Answer C code that wants a number; `message` is the interpreter's for other objects."""
-        if self._recorder is not None:
-            self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         self._refuse(
             f"{message}: its value is known only when the program runs",
             "record the calling function with graphwright.wrap, or capture with graphwright.trace(model, args)",
@@ -424,6 +417,9 @@ class TracerBase:
         )
 
     def _refuse(self, message: str, fix: str, also: type[Exception] | None = None) -> NoReturn:
+        """Have the function converted that asks, else raise an error."""
+        if self._recorder is not None:
+            self._recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         kind = TraceError if also is None else trace_error_and(also)
         error = kind(message, at=self._here(), fix=fix)
         self._refusals += 1

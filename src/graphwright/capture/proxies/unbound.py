@@ -34,6 +34,10 @@ class Unbound:
     def __init__(self, name: str, where: str | None, place: Place | None) -> None:
         object.__setattr__(self, "_about", (name, where, place))
 
+    def unbound(self) -> Unbound:
+        """The variable as one that nobody knows more of."""
+        return Unbound(*object.__getattribute__(self, "_about"))
+
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         name, where, place = object.__getattribute__(self, "_about")
         error, recorder = OneSided(name, where, place), running()
@@ -59,10 +63,6 @@ class BoundIf(Unbound):
     def parts(self) -> tuple[Any, Any]:
         """The value, and what tells where it is there."""
         return object.__getattribute__(self, "_held")  # type: ignore[no-any-return]
-
-    def unbound(self) -> Unbound:
-        """The variable as one that nobody knows more of."""
-        return Unbound(*object.__getattribute__(self, "_about"))
 
 
 class BoundIfRun(Unbound):
@@ -100,10 +100,6 @@ class BoundIfRun(Unbound):
         """The same variable, with its value as it is elsewhere."""
         name, where, place = object.__getattribute__(self, "_about")
         return BoundIfRun(name, where, place, value, witness)
-
-    def unbound(self) -> Unbound:
-        """The variable as one that nobody knows more of."""
-        return Unbound(*object.__getattribute__(self, "_about"))
 
     def read(self) -> Any:
         """The value, where the program reads the variable: a node sees that there is one."""

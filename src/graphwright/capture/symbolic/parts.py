@@ -13,7 +13,7 @@ import torch
 from graphwright.capture.calls.whole_calls import is_whole
 from graphwright.capture.containers.item_kinds import kind_of_item
 from graphwright.capture.containers.joining import are_of_run
-from graphwright.capture.proxies.calls_as_written import CalledTargets, written_argument
+from graphwright.capture.proxies.calls_as_written import CalledTargets
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy, find_tracer
 from graphwright.capture.proxies.recording import TracerBase
@@ -60,7 +60,8 @@ class UntypedWrites:
             self.harmless.add((op, target))
             if not kwargs:
                 return
-        if writes_item or written_argument(op, target, args, kwargs) is not None:
+        writes = writes or writes_item or (op != "call_method" and bool(kwargs.get("inplace")))
+        if writes or kwargs.get("out") is not None:
             self.stamp += 1
 
     def start_loop(self) -> None:

@@ -339,7 +339,7 @@ class Recorder:
         writes = writes or bool(kwargs and op != "call_method" and kwargs.get("inplace"))
         written = kwargs["out"] if "out" in kwargs else args[0] if args and writes else None
         if written is not None or writes_item or target is setattr:
-            self.writes.before(op, target, args, kwargs)
+            self.writes.before(target, args, kwargs, args[0] if writes_item else written)
         example = self._on_examples(run, args, kwargs, gives_data, not is_operator)
         node_args = (*owner, *map(self.argument, args))
         node_kwargs = {key: self.argument(arg) for key, arg in kwargs.items()} if kwargs else {}
