@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import pytest
@@ -86,6 +87,40 @@ def test_each_iteration_makes_a_list_of_the_one_before(program: Any) -> None:
     assert gm.guards == []
     for steps in (3, 6, 1, 0):
         torch.testing.assert_close(gm(torch.ones(3) * 3, steps), program(torch.ones(3) * 3, steps))
+
+
+# ---- of lists that are empty for the example it is known what a run has in them
+
+
+def doubled(x: torch.Tensor) -> list[int]:
+    return [value * 2 for value in x[x > 0].long().tolist()]
+
+
+def taken(x: torch.Tensor) -> torch.Tensor:
+    kept = []
+    for i in (x > 0).nonzero().flatten().tolist():
+        kept.append(x[i] * i)
+    return torch.stack(kept) if kept else x.new_zeros(0)
+
+
+def reached(x: torch.Tensor, start: int = 0) -> torch.Tensor:
+    found = torch.full((x.size(0),), -1)
+    found[start] = 0
+    waiting = collections.deque([start])
+    while waiting:
+        place = waiting.popleft()
+        for other in (x > x[place]).nonzero().flatten().tolist():
+            if found[other] < 0:
+                found[other] = found[place] + 1
+                waiting.append(other)
+    return found
+
+
+@pytest.mark.parametrize(("program", "example"), [(doubled, -1.0), (taken, -1.0), (reached, 1.0)])
+def test_lists_of_numbers_may_be_empty_for_the_example(program: Any, example: float) -> None:
+    gm = trace(program, (torch.full((4,), example),))
+    for x in (torch.tensor([1.5, -1.0, 2.0, 3.0, 0.5]), -torch.ones(3), torch.arange(4.0)):
+        torch.testing.assert_close(gm(x), program(x))
 
 
 def more_in_each_dict(x: list[torch.Tensor]) -> list[dict[str, torch.Tensor]]:

@@ -19,7 +19,7 @@ from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
-from graphwright.values import ANY
+from graphwright.values import ANY, NumberKind
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -158,8 +158,10 @@ def _second(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> Any:
     return args[1] if len(args) > 1 else next((kwargs[name] for name in names if name in kwargs), None)
 
 
-def _may_differ(recorder: TypedCapture, tensor: TensorProxy, dim: int) -> bool:
-    return bool(recorder.numbers.size_symbol(tensor, dim).function != "constant" and tensor.example.shape[dim])
+def _may_differ(recorder: TypedCapture, tensor: TensorProxy, dim: int, or_empty: bool = False) -> bool:
+    """Tell whether a size may be another one; where it is 0, what is in a list of that length is not known."""
+    is_open = recorder.numbers.size_symbol(tensor, dim).function != "constant"
+    return bool(is_open and (or_empty or tensor.example.shape[dim]))
 
 
 def _stand_ins(recorder: TypedCapture, examples: Iterable[torch.Tensor], node: Node) -> list[Any]:
@@ -176,7 +178,7 @@ def listed(recorder: TypedCapture, tensor: TensorProxy) -> Any:
         kind = bool if example.dtype is torch.bool else float if example.is_floating_point() else int
         values = example.tolist() if recorder.examples.is_real else None
     place = _place(recorder)
-    is_open = place is not None and _may_differ(recorder, tensor, 0) and not recorder.unpacked_names()
+    is_open = place is not None and _may_differ(recorder, tensor, 0, rank == 1) and not recorder.unpacked_names()
     inner: list[int | None] = [  # None: as long as a run has them
         None
         if is_open and (*place, "inside") not in recorder.plan.ways and _may_differ(recorder, tensor, dim)
@@ -188,7 +190,10 @@ def listed(recorder: TypedCapture, tensor: TensorProxy) -> Any:
     if not is_open:
         return _rows(recorder, node, inner, kind, values, example.shape, place)
     items = _rows(recorder, node, [example.shape[0], *inner], kind, values, example.shape, place)
-    return _open_list(recorder, node, items, place, node.name)
+    made = _open_list(recorder, node, items, place, node.name)
+    if not items:
+        made._admit_kind(NumberKind(kind))
+    return made
 
 
 def _rows(
