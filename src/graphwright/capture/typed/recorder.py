@@ -280,7 +280,7 @@ class Recorder:
         if name is None:
             if function is torch._C._set_grad_enabled:
                 return self.ambient.set_grad_mode(*args)
-            if function is torch._C._nn._parse_to:
+            if function is torch._C._nn._parse_to and holds_tensors((args, kwargs)):
                 return converted_like(self, args, kwargs)
             if plain in KIND_METHODS or plain in TRUTHS or plain == "numel":
                 return asked(self, plain, function, "call_function", function, args, kwargs)
