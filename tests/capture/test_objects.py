@@ -257,6 +257,97 @@ def asked(x: torch.Tensor) -> Any:
     return y, found is above, above.asked
 
 
+# ---- objects that loops and branches make anew are joined by what they have
+
+
+class Step:
+    def __init__(self, x: torch.Tensor, count: int = 0) -> None:
+        self.x, self.count, self.seen = x, count, [x]
+
+    def next(self) -> Step:
+        made = Step(self.x * 2, self.count + 1)
+        made.seen = [*self.seen, made.x]
+        return made
+
+    @property
+    def total(self) -> torch.Tensor:
+        return self.x.sum() + self.count
+
+
+def counted_steps(x: torch.Tensor, n: int) -> Any:
+    step = Step(x)
+    for _ in range(n):
+        step = step.next()
+    return torch.stack(step.seen), step.count
+
+
+def steps_to_a_total(x: torch.Tensor, n: int) -> Any:
+    step = Step(x)
+    while step.total < 10 * n:
+        step = step.next()
+    return step.x, step.count
+
+
+def left_by_data(x: torch.Tensor, n: int) -> Any:
+    step, first = Step(x), x
+    for i in range(n):
+        if step.x.sum() > 20:
+            break
+        step = Step(step.x + first, i)
+    return step.x, step.count
+
+
+def swapped(x: torch.Tensor, n: int) -> Any:
+    one, other = Step(x), Step(x + 1)
+    for _ in range(n):
+        one, other = other, one
+    return one.x, other.x * 3
+
+
+def distributions(x: torch.Tensor, n: int) -> Any:
+    found = torch.distributions.Normal(x, 1.0)
+    for _ in range(n):
+        found = torch.distributions.Normal(found.mean * 2, found.stddev + 1)
+    return found.mean, found.log_prob(x)
+
+
+def one_of_two(x: torch.Tensor, n: int) -> Any:
+    step = kept = Step(x)
+    if x.sum() > 4:
+        step = step.next()
+    step.x = step.x * n
+    return step.x, kept.x, step.count, torch.stack(step.seen)
+
+
+@pytest.mark.parametrize("program", [counted_steps, steps_to_a_total, left_by_data, swapped, distributions, one_of_two])
+def test_objects_that_are_made_anew_are_joined(program: Callable[..., Any]) -> None:
+    gm = trace(program, (torch.ones(3), 3))
+    assert not any("n was" in line for line in str(gm.report).splitlines()) and not gm.report.forks
+    for n in (3, 5, 1, 0):
+        for x in (torch.ones(3), torch.arange(4.0)):
+            torch.testing.assert_close(gm(x.clone(), n), program(x.clone(), n))
+
+
+class Circle:
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x, self.around = x, self
+
+
+def circles(x: torch.Tensor, n: int) -> Any:
+    circle = Circle(x)
+    for _ in range(n):
+        circle = Circle(circle.x * 2)
+    return circle.x, circle.around is circle
+
+
+def test_objects_that_hold_themselves_are_not_joined() -> None:
+    gm = trace(circles, (torch.ones(3), 3))
+    assert "that holds itself" in str(gm.report)
+    torch.testing.assert_close(gm(torch.ones(3), 3), circles(torch.ones(3), 3))
+    with pytest.raises(GuardError, match="was captured where this was 3"):
+        gm(torch.ones(3), 2)
+
+
 class Weighed(Above):
     def __abs__(self) -> torch.Tensor:
         return self.x.abs()

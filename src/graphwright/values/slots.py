@@ -106,6 +106,10 @@ class Container(Template):
         held = (parts(like) or {}) if self.of else {}
         if self.of and list(held) == list(items) and all(held[key] is item for key, item in items.items()):
             return copy.copy(like)  # past what its constructor does
+        if parts(like) is None:  # a plain object, which has attributes
+            made = object.__new__(kind)
+            vars(made).update(items)
+            return made
         return rebuild(like, items)
 
 
@@ -147,13 +151,20 @@ class Joiner(abc.ABC):
         return self.whole(one, other, self.items(one, other, path), path) if found is INSIDE else found
 
     def items(self, one: Any, other: Any, path: Path) -> dict[Any, Any]:
-        """Join what two containers hold, item by item."""
-        inner, items = self.inside(one), {}
-        for key, (mine, its) in self.pairs(one, other, path).items():
-            try:
-                items[key] = inner.join(mine, its, (*path, key))
-            except Unlike as why:
-                raise why.within(one, key) from None
+        """Join what two containers hold, item by item. Raises Unlike of what holds itself, too."""
+        inner, items, pair = self.inside(one), {}, (id(one), id(other))
+        around: list[tuple[int, int]] = inner.__dict__.setdefault("_around", [])  # those whose items are being joined
+        if pair in around:
+            raise Unlike(f"a {type(one).__name__} that holds itself")
+        around.append(pair)
+        try:
+            for key, (mine, its) in self.pairs(one, other, path).items():
+                try:
+                    items[key] = inner.join(mine, its, (*path, key))
+                except Unlike as why:
+                    raise why.within(one, key) from None
+        finally:
+            around.pop()
         return items
 
 

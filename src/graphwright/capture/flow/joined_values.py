@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from graphwright.capture.containers.loop_lists import LoopList, LoopTuple
 from graphwright.capture.effects.branch_state import Bound, OneSided, State
 from graphwright.capture.effects.choices import Choice
-from graphwright.capture.proxies.contents import changeable
+from graphwright.capture.proxies.contents import changeable, held_parts
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun, Ran, Unbound
 from graphwright.capture.state.regions import Region
@@ -116,8 +116,8 @@ class Join(Joiner):
         return self._containers.setdefault((id(a), id(b)), Container(a, items, (a, b)))
 
     def inside(self, one: HasParts) -> Joiner:
-        """What a dataclass holds may be None, as a variable may."""
-        return self._with(may_be_none=True) if is_record(one) else self
+        """What an object has in its attributes may be None, as a variable may."""
+        return self._with(may_be_none=True) if is_record(one) or parts(one) is None else self
 
     def _with(self, may_be_none: bool) -> Join:
         if self._may_be_none is may_be_none:
@@ -179,14 +179,16 @@ class Join(Joiner):
 
     def _parts(self, value: Any, side: int) -> Any:
         """What a container holds at the end of a side, by key; None where it is no such container."""
-        found = parts(value)
+        found = held_parts(value)
         if found is None or not self._held[side]:
             return found
         kept = self._held[side].get(id(value))
-        if kept is None and is_record(value) and hasattr(value, "__dict__"):
-            table = self._held[side].get(id(vars(value)))
-            return found if table is None else {name: table[name] for name in found if name in table}
-        return found if kept is None else parts(kept)
+        if kept is not None or (parts(value) is not None and not (is_record(value) and hasattr(value, "__dict__"))):
+            return found if kept is None else parts(kept)
+        table = self._held[side].get(id(vars(value)))
+        if table is None or not is_record(value):
+            return found if table is None else table
+        return {name: table[name] for name in found if name in table}
 
     def _of_any_length(self, a: tuple[Any, ...] | list[Any], b: tuple[Any, ...] | list[Any]) -> Any:
         """Join tuples or lists that are not equally long: only a run knows how long theirs is. Raises Unlike."""
@@ -315,7 +317,7 @@ class Leaving(OneWay):
 
 def _like(value: HasParts, items: dict[Any, Any]) -> Any:
     """A container of joined items: the one that it would be like, where it holds the very same."""
-    held = parts(value) or {}
+    held = held_parts(value) or {}
     return value if all(items[key] is held[key] for key in held) else Container(value, items)
 
 

@@ -9,6 +9,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.flow.loop_state import Born, Carried
+from graphwright.capture.proxies.contents import held_parts
 from graphwright.capture.proxies.unbound import BoundIf, BoundIfRun
 from graphwright.capture.state.samples import MISSING, UNSET
 from graphwright.source import HIDDEN
@@ -23,7 +24,6 @@ from graphwright.values import (
     Path,
     Template,
     filled,
-    parts,
 )
 
 if TYPE_CHECKING:
@@ -87,11 +87,11 @@ class Births(OneWay):
             sample = joining.sample(MISSING, value)
             self._slots.append(Carried(len(self._slots), MISSING, sample, self._name, value, last))
             return self._slots[-1]
-        return self._out.get(id(value), INSIDE) if parts(value) else value
+        return self._out.get(id(value), INSIDE) if held_parts(value) else value
 
     def pairs(self, value: HasParts, last: Any, path: Path) -> dict[Any, tuple[Any, Any]]:
         """What a container holds, each with what the last one does."""
-        held, its = parts(value) or {}, parts(last)
+        held, its = held_parts(value) or {}, held_parts(last)
         its = held if its is None or its.keys() != held.keys() else its
         return {key: (part, its[key]) for key, part in held.items()}
 

@@ -14,12 +14,12 @@ from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopTuple
 from graphwright.capture.containers.opening import OPENABLE
 from graphwright.capture.flow.loop_state import Born, Carried
-from graphwright.capture.proxies.contents import changeable
+from graphwright.capture.proxies.contents import changeable, held_parts
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.unbound import BoundIfRun, Ran, Unbound
 from graphwright.capture.state.samples import UNSET, Grows, Unlike
 from graphwright.source import EMPTY, HIDDEN
-from graphwright.values import INSIDE, Container, HasParts, Joiner, OptionalKind, Path, Template, parts
+from graphwright.values import INSIDE, Container, HasParts, Joiner, OptionalKind, Path, Template
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -106,7 +106,7 @@ class LoopJoin(Joiner):
 
     def pairs(self, entry: Any, after: HasParts, path: Path) -> dict[Any, tuple[Any, Any]]:
         """What two containers hold. Raises Unlike, and Grows where one has got longer."""
-        before, its, whole = parts(entry) or {}, parts(after) or {}, self._whole(path)
+        before, its, whole = held_parts(entry) or {}, held_parts(after) or {}, self._whole(path)
         if list(before) != list(its):
             if type(entry) in OPENABLE and (whole is None or type(whole) in OPENABLE):
                 raise Grows(entry if whole is None else whole, self._name(path))
@@ -119,7 +119,7 @@ class LoopJoin(Joiner):
         known = self._templates.get(path, entry)
         if self._whole(path) is None and changeable(entry):
             return self._chosen(known, entry, after, items)
-        held = known.items if isinstance(known, Container) else parts(entry) or {}
+        held = known.items if isinstance(known, Container) else held_parts(entry) or {}
         return known if all(items[key] is held[key] for key in held) else Container(entry, items)
 
     def _name(self, path: Path) -> str:
@@ -169,7 +169,7 @@ class LoopJoin(Joiner):
         if type(entry) is not type(after):
             kinds = [self._recorder.joining.kind_name(value) for value in (entry, after)]
             raise Unlike(f"{kinds[0]} before an iteration, {kinds[1]} after it")
-        if parts(entry) is not None:
+        if held_parts(entry) is not None:
             return INSIDE
         whole = self._whole(path)
         if entry == after and (whole is not None or not changeable(entry)):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from graphwright.capture.proxies.contents import held_parts
 from graphwright.capture.proxies.unbound import BoundIfRun, Ran
-from graphwright.values import Container, Given, Kind, Slot, Template, parts
+from graphwright.values import Container, Given, Kind, Slot, Template
 
 
 @dataclasses.dataclass(eq=False)
@@ -43,7 +44,7 @@ def note(template: Any, value: Any) -> None:
     elif isinstance(template, Ran):
         note(template.value, value.value() if type(value) is BoundIfRun else value)
     elif isinstance(template, Container):
-        held = parts(value) or {}
+        held = held_parts(value) or {}
         for key, item in template.items.items():
             note(item, held.get(key))
 
@@ -52,7 +53,7 @@ def is_same(one: Any, other: Any) -> bool:
     """Tell whether two states of a value are the same, containers by what they hold."""
     if one is other:
         return True
-    mine, its = parts(one), parts(other)
+    mine, its = held_parts(one), held_parts(other)
     if type(one) is set and type(other) is set:
         return one == other
     if mine is None or its is None or type(one) is not type(other) or list(mine) != list(its):

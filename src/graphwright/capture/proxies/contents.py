@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.state.symbols import NUMBERS
+from graphwright.values import parts
 
 # What keeps values, or bytes, in a place of its own.
 _Bytes: TypeAlias = "bytearray | array.array[Any] | numpy.ndarray[Any, Any]"
@@ -40,6 +41,20 @@ def changeable(value: Any) -> list[Any]:
         return [] if is_growing(value) else [value, *([value.__dict__] if hasattr(value, "__dict__") else [])]
     is_ours = kind.__module__.startswith("graphwright.capture.")  # the capture itself, and its stand-ins
     return [vars(value)] if not is_ours and is_plain_object(value) else []
+
+
+def held_parts(value: Any) -> dict[Any, Any] | None:
+    """What a container holds, by key, and a plain object, by attribute; None for a value that is neither.
+
+    >>> class Point:
+    ...     def __init__(self, x):
+    ...         self.x = x
+    >>> held_parts([1, 2]), held_parts(Point(3)), held_parts(4)
+    ({0: 1, 1: 2}, {'x': 3}, None)
+    """
+    found = parts(value)
+    is_object = found is None and type(value) not in _ATOMS and type(value).__setattr__ is object.__setattr__
+    return vars(value).copy() if is_object and changeable(value) and is_plain_object(value) else found
 
 
 def holds_bytes(value: Any) -> bool:
