@@ -52,8 +52,9 @@ def held_parts(value: Any) -> dict[Any, Any] | None:
     >>> held_parts([1, 2]), held_parts(Point(3)), held_parts(4)
     ({0: 1, 1: 2}, {'x': 3}, None)
     """
-    found = parts(value)
-    is_object = found is None and type(value) not in _ATOMS and type(value).__setattr__ is object.__setattr__
+    kind: Any = type(value)
+    found, plainly = parts(value), object.__setattr__
+    is_object = found is None and kind not in _ATOMS and kind.__setattr__ is plainly
     return vars(value).copy() if is_object and changeable(value) and is_plain_object(value) else found
 
 
