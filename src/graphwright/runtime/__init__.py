@@ -140,17 +140,13 @@ from graphwright.runtime.objects import (
 )
 from graphwright.runtime.outside import (
     ABSENT,
-    KINDS,
-    METHODS,
     NAMES,
     NOT_SET,
     Found,
-    Methods,
     Outside,
     bound_in,
     codes_beside,
     differs,
-    kinds_of,
 )
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.plain_values import (
@@ -209,10 +205,6 @@ __all__ = [
     "any_of",
     "dtypes_in",
     "ABSENT",
-    "KINDS",
-    "METHODS",
-    "kinds_of",
-    "Methods",
     "NAMES",
     "NOT_SET",
     "add_constant",
@@ -396,8 +388,8 @@ FLOORS = (
     "guards",
     "outside",
     "premises",
-    "inside",
     "plain_values",
+    "inside",
     "graph_facts",
     "foreign",
     "objects",

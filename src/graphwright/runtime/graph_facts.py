@@ -35,14 +35,15 @@ _FORWARDS = "forwards"  # in the same place: the methods of classes, in the proc
 #   without  dicts in its attributes to which the program adds, by name: keys that it did not find there
 #   names    the attributes that it had, where the program looks for all; made: those that it makes itself
 #   tags     parameters, buffers and other tensors, by name: attributes of their own that it `has` and `lacks`
+#   kept     what the program writes itself, by dotted path: the form of what calls leave there and find
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]
 
 _TEXT = frozenset({"class", "forward"})
 _TEXTS = frozenset({"absent", "drawn", "lacking", "made", "names", "unused"})
 _TABLES = frozenset({
-    "asked", "devices", "dtypes", "exact", "holds", "hooks", "is_none", "kinds", "objects", "same", "shapes", "tags",
-    "values", "without",
+    "asked", "devices", "dtypes", "exact", "holds", "hooks", "is_none", "kept", "kinds", "objects", "same", "shapes",
+    "tags", "values", "without",
 })  # fmt: skip
 _OF_ATTRIBUTES = _TABLES - {"holds", "hooks", "same"}
 _TABLES_OF_TABLES = frozenset({"kinds", "objects"})
@@ -271,6 +272,18 @@ def meta_for_files(
             if names := left_out(path, inner):
                 of_one["objects"] = {**of_one["objects"], inner: _without_attributes(of_object, names)}
     return meta | ({_MODULES: kept} if kept else {})
+
+
+def without_lost(facts: Facts, module: Any) -> Facts:
+    """The facts of a module without those of plain attributes that it does not have.
+
+    >>> without_lost({"class": "Net", "values": {"n": 1, "__name__": "f"}}, without_lost)
+    {'class': 'Net', 'values': {}}
+    """
+    own = getattr(module, "__dict__", None)
+    if own is None or "values" not in facts:
+        return facts
+    return {**facts, "values": {name: value for name, value in facts["values"].items() if name in own}}
 
 
 def _but(names: Sequence[str], others: Collection[str]) -> list[str]:

@@ -41,7 +41,8 @@ class Found(NamedTuple):
     function with its defaults; `but` are the places in the container that the program itself writes. A value of ABSENT
     says that an object had no attribute of its own there, which would stand before that of its class, or a dict no such
     key; one of NAMES that its attributes are those whose names were `held`; one of METHODS that a class has the very
-    bases and methods of Python's that were `held`; one of KINDS that what a dict has is of the kinds that were.
+    bases and methods of Python's that were `held`; one of KINDS that what a dict has, at the first place of `but`, is
+    of the kinds that were.
     """
 
     subject: str
@@ -61,6 +62,17 @@ class Found(NamedTuple):
             return cls(subject, owner, name, value, [*_attributes_of(owner)])
         return cls(subject, owner, name, value, kept(value), _code(value))
 
+    @classmethod
+    def of_methods(cls, kind: type, own: Iterable[type]) -> Found:
+        """Note which methods Python itself looks up in a class; `own` are the bases that may get others."""
+        subject = f"what Python looks up in {kind.__qualname__}"
+        return cls(subject, kind, "__mro__", METHODS, Methods.of(kind, own))
+
+    def kinds_at(self, place: tuple[Any, ...]) -> Found | None:
+        """Note of what kinds it is what a dict has that is at a place in it; None where none is."""
+        kinds = kinds_of(_inside(self.held, place))
+        return self._replace(value=KINDS, held=kinds, but=(place,)) if type(kinds) is dict else None
+
     def __str__(self) -> str:
         if self.value is KINDS:
             return f"the kinds of what {self.subject} holds"
@@ -74,8 +86,12 @@ class Found(NamedTuple):
 
     def is_one(self) -> bool:
         """Tell whether all that counts is that the very object is in a dict."""
-        is_marked = self.value is ABSENT or self.value is NAMES or self.value is METHODS or self.value is KINDS
-        return type(self.owner) is dict and self.held is None and self.code is None and not is_marked
+        is_marked = self.value is NAMES or self.value is METHODS or self.value is KINDS or self.name == "len()"
+        return issubclass(type(self.owner), dict) and self.held is None and self.code is None and not is_marked
+
+    def is_size(self) -> bool:
+        """Tell whether it is how much a table has."""
+        return self.name == "len()" and isinstance(self.owner, dict)
 
     def now(self) -> Any:
         """What there is now."""
@@ -86,8 +102,10 @@ class Found(NamedTuple):
             return [*_attributes_of(owner)]
         if self.value is METHODS:
             return owner.__mro__
-        if type(owner) is dict:
-            return owner.get(self.name, _MISSING)
+        if self.is_size():
+            return len(owner)
+        if issubclass(type(owner), dict):
+            return dict.get(owner, self.name, _MISSING)
         if type(owner) is ContextVar:
             return owner.get(NOT_SET)
         if type(owner) is weakref.ref:
@@ -118,7 +136,7 @@ class Found(NamedTuple):
         if value is METHODS:
             return self.held.are_there(self.owner)  # type: ignore[no-any-return]
         if value is KINDS:
-            return _are_kinds(now, self.held)
+            return _are_kinds(_inside(now, self.but[0]), self.held)
         if now is not value and not (type(now) in _EXACT and not differs(now, value)):
             is_method = type(now) is MethodType and type(value) is MethodType
             if not (is_method and now == value) and (self.held is None or type(now) is not type(value)):
@@ -129,21 +147,35 @@ class Found(NamedTuple):
 
 
 def kinds_of(value: Any) -> Any:
-    """The class of a value, tensors of all classes counting as one; of a dict those of what it holds.
+    """The class of a value; of a tensor its dtype and rank, of a dict those of what it holds.
 
     >>> kinds_of({"rows": torch.ones(2), "count": 3})
-    {'rows': <class 'torch.Tensor'>, 'count': <class 'int'>}
+    {'rows': (torch.float32, 1), 'count': <class 'int'>}
     """
     if type(value) is dict:
         return {key: kinds_of(item) for key, item in value.items()}
-    return torch.Tensor if isinstance(value, torch.Tensor) else type(value)
+    return (value.dtype, value.dim()) if isinstance(value, torch.Tensor) else type(value)
+
+
+def _inside(value: Any, place: tuple[Any, ...]) -> Any:
+    """What is at a place in containers and objects; a value of its own where nothing is.
+
+    >>> _inside([{"a": 3}], (0, "a"))
+    3
+    """
+    for key in place:
+        if issubclass(type(value), list | tuple):
+            value = value[key] if type(key) is int and key < len(value) else _MISSING
+        else:
+            value = _all_attributes_of(value).get(key, _MISSING)
+    return value
 
 
 def _are_kinds(now: Any, kinds: Any) -> bool:
-    """Tell whether a value is still of these kinds; a dict may have lost keys, and have others."""
+    """Tell whether a value is still of these kinds; a dict may have others, too."""
     if type(kinds) is dict:
-        return type(now) is dict and all(_are_kinds(now[key], kind) for key, kind in kinds.items() if key in now)
-    return isinstance(now, torch.Tensor) if kinds is torch.Tensor else type(now) is kinds
+        return type(now) is dict and all(key in now and _are_kinds(now[key], kind) for key, kind in kinds.items())
+    return bool(kinds_of(now) == kinds)
 
 
 class Methods(NamedTuple):
@@ -330,7 +362,7 @@ def _code(value: Any) -> Any:
 
 
 def _is_code(known: Any, now: Any) -> bool:
-    return now is not None and known[0] is now[0] and known[1] is now[1] and (known[2] == now[2] or known[2] is now[2])
+    return now is not None and known[0] is now[0] and known[1] is now[1] and not differs(now[2], known[2])
 
 
 def codes_beside(found: Iterable[Found], functions: Iterable[Any]) -> dict[FunctionType, tuple[Any, ...]]:
@@ -365,13 +397,18 @@ class Outside:
     ) -> None:
         self.found, self.objects = tuple(found), tuple(objects)
         plain = [each for each in self.found if each.is_one()]
+        tensors = [each for each in self.found if issubclass(type(each.value), torch.Tensor)]
+        self._tensors, self._kinds = tensors, [*map(_KIND, [each.value for each in tensors])]
+        sized = [each for each in self.found if each.is_size()]
+        self._sized, self._sizes = [each.owner for each in sized], [each.value for each in sized]
         lacking: dict[int, tuple[Any, set[str]]] = {}
         for each in self.found:
-            if each.value is ABSENT:
+            if each.value is ABSENT and not each.is_one():
                 lacking.setdefault(id(each.owner), (each.owner, set()))[1].add(each.name)
         self._lacking = [*lacking.values()]
-        self._rest = [each for each in self.found if not (each.is_one() or each.value is ABSENT)]
-        self._plain = tuple(map(list, zip(*[(each.owner, each.name, each.value) for each in plain], strict=True)))
+        self._rest = [each for each in self.found if not (each.is_one() or each.value is ABSENT or each.is_size())]
+        rows = [(each.owner, each.name, _MISSING if each.value is ABSENT else each.value) for each in plain]
+        self._plain = tuple(map(list, zip(*rows, strict=True)))
         self.what = tuple(map(str, self.found) if what is None else what)  # what was found, for people
 
     def changed(self) -> Found | None:
@@ -379,10 +416,15 @@ class Outside:
         looked_at: Iterable[Found] = self._rest
         if self._plain:
             owners, names, values = self._plain
-            if not all(map(operator.is_, map(dict.get, owners, names), values)):
+            if not all(map(operator.is_, map(dict.get, owners, names, itertools.repeat(_MISSING)), values)):
                 looked_at = self.found
-        if not all(itertools.starmap(_lacks, self._lacking)):
+        if not all(itertools.starmap(_lacks, self._lacking)) or [*map(len, self._sized)] != self._sizes:
             looked_at = self.found
+        if self._tensors:
+            with torch._C.DisableTorchFunction():
+                kinds = [*map(_KIND, [each.value for each in self._tensors])]
+            if kinds != self._kinds:
+                return self._tensors[[*map(operator.eq, kinds, self._kinds)].index(False)]
         return next((found for found in looked_at if not found.is_there()), None)
 
     def subject_of(self, value: Any) -> str | None:
@@ -408,4 +450,5 @@ class Outside:
         return f"<{', '.join(self.what)}>"
 
 
+_KIND = operator.attrgetter("dtype", "shape")
 NOTHING = Outside()  # in texts and packages

@@ -20,6 +20,7 @@ from typing import Any
 import numpy
 import torch
 
+from graphwright.runtime.inside import inside_of
 from graphwright.runtime.objects import MOST_BYTES
 
 _SEQUENCES, _UNORDERED = (list, tuple, collections.deque), (set, frozenset)
@@ -55,14 +56,12 @@ def spelled(value: Any, constants: Mapping[str, torch.Tensor] = MappingProxyType
         return {"function": f"{value.__module__}.{value.__qualname__}{line}"}
     if isinstance(value, BYTES):
         return {"bytes": _bytes_of(value)}
-    if isinstance(value, dict):
-        pairs = value.items() if type(value) is collections.OrderedDict else dict.items(value)
-        return {key: spelled(item, constants) for key, item in pairs}
-    if isinstance(value, _UNORDERED):
-        return sorted(map(repr, value))
-    if isinstance(value, _SEQUENCES):
-        items = [spelled(item, constants) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, (dict, *_UNORDERED, *_SEQUENCES)):
+        if type(value) not in (list, tuple, dict):
+            return {"container": [_name_of(type(value)), spelled(_opened(value), constants)]}
+        if type(value) is dict:
+            return {key: spelled(item, constants) for key, item in value.items()}
+        return type(value)([spelled(item, constants) for item in value])
     if isinstance(value, functools.partial):
         return {"partial": [spelled(value.func), spelled(value.args), spelled(value.keywords)]}
     if isinstance(value, ModuleType):
@@ -70,6 +69,19 @@ def spelled(value: Any, constants: Mapping[str, torch.Tensor] = MappingProxyType
     if isinstance(value, _VALUES) and type(value) not in (bool, int, float):
         return {"value": f"{type(value).__qualname__}: {value!r}"}
     return value
+
+
+def _opened(value: Any) -> Any:
+    """What a container holds, as a plain dict, tuple or list, whatever its class."""
+    if isinstance(value, dict):
+        return dict(value.items() if type(value) is collections.OrderedDict else dict.items(value))
+    if isinstance(value, _UNORDERED):
+        return sorted(map(repr, value))
+    return tuple(value) if isinstance(value, tuple) else [*value]
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def is_atom(value: Any) -> bool:
@@ -124,9 +136,9 @@ def _is_plain_part(value: Any) -> bool:
 
 def holds_tensors(value: Any) -> bool:
     """Tell whether a list, tuple or dict holds tensors, and besides them plain values alone."""
-    if type(value) not in (list, tuple, dict):
+    if not isinstance(value, list | tuple | dict):
         return False
-    items = value.values() if type(value) is dict else value
+    items = dict.values(value) if isinstance(value, dict) else value
     are_tensors = [isinstance(item, torch.Tensor) or holds_tensors(item) for item in items]
     return any(are_tensors) and all(
         known or _is_plain_part(item) for item, known in zip(items, are_tensors, strict=True)
@@ -169,7 +181,8 @@ def _kept_inside(value: Any) -> Iterator[Any]:
 
 
 def _kind_of(tensor: torch.Tensor) -> str:
-    return " ".join([str(tensor.dtype), *map(str, tensor.shape)])
+    kind = [] if type(tensor) is torch.Tensor else [type(tensor).__name__]
+    return " ".join([str(tensor.dtype), *map(str, tensor.shape), *kind])
 
 
 def is_told(value: Any, told: Any, constants: Mapping[str, torch.Tensor]) -> bool:
@@ -183,7 +196,39 @@ def is_told(value: Any, told: Any, constants: Mapping[str, torch.Tensor]) -> boo
         return len(value) == len(told) and all(is_told(*pair, constants) for pair in zip(value, told, strict=True))
     if type(value) is dict and type(told) is dict and [*value] == [*told]:  # in their order, in which it may be walked
         return all(is_told(value[key], told[key], constants) for key in value)
+    if type(told) is dict and [*told] == ["container"] and isinstance(value, (dict, *_SEQUENCES)):
+        name, held = told["container"]
+        return _name_of(type(value)) == name and is_told(_opened(value), held, constants)
     return is_same(spelled(value), told)
+
+
+def fits(value: Any, form: Any) -> bool:
+    """Tell whether a value is of a form: a mapping of what kind of form it is to what it says.
+
+    >>> fits([1, "a"], {"of": ["builtins.list", {"0": {"number": ["int"]}, "1": {"is": "a"}}]})
+    True
+    >>> fits(None, {"or": [{"is": None}, {"tensor": 2}]}), fits(2.0, {"number": ["int"]})
+    (True, False)
+    """
+    ((kind, said),) = form.items()
+    if kind == "or":
+        return any(fits(value, each) for each in said)
+    if kind == "tensor":
+        return issubclass(type(value), torch.Tensor) and said in (None, value.dim())
+    if kind == "number":
+        return type(value).__name__ in said
+    if kind == "is":
+        return is_told(value, said, {})
+    name, items = said
+    if _name_of(type(value)) != name:
+        return False
+    held = inside_of(value)
+    length = held.pop("len()", None)  # that of a container, whose items are in order
+    if items is None:
+        return True
+    if length is not None and [*held] != [*items]:
+        return False
+    return all(key in held and fits(held[key], each) for key, each in items.items())
 
 
 def names_constants(told: Any) -> bool:
@@ -217,6 +262,8 @@ def _has_values_of(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Tell whether two tensors are of one kind and have the same values, wherever they are."""
     if tensor.shape != other.shape or tensor.dtype != other.dtype or tensor.is_meta or other.is_meta:
         return False  # also of one that a conversion has changed, which the other is not
+    if type(tensor) is not type(other) or tensor.requires_grad != other.requires_grad:
+        return False
     return torch.equal(tensor.detach().cpu(), other.detach().cpu())
 
 
@@ -231,12 +278,18 @@ def is_equal(now: Any, was: Any) -> bool:
 def kinds_in(value: Any) -> list[Any]:
     """What equal containers may differ in: their order, and the classes of items, as 1 and 1.0, or 0.0 and -0.0.
 
-    >>> kinds_in([1, -0.0]), kinds_in({"b": 1})
-    ([<class 'int'>, '-0.0'], ['b', <class 'int'>])
+    >>> kinds_in([1, -0.0]), kinds_in({"b": 1}), kinds_in([[2]])
+    ([<class 'int'>, '-0.0'], ['b', <class 'int'>], [[<class 'int'>]])
     """
     items = value.values() if isinstance(value, dict) else value if isinstance(value, _SEQUENCES) else ()
-    kinds = [repr(item) if type(item) is float and not item else type(item) for item in items]
+    kinds = [
+        kinds_in(item) if isinstance(item, _OPEN) else repr(item) if type(item) is float and not item else type(item)
+        for item in items
+    ]
     return [*value, *kinds] if isinstance(value, dict) else kinds
+
+
+_OPEN = (dict, *_SEQUENCES)
 
 
 def is_same(now: Any, was: Any) -> bool:

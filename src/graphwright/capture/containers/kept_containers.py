@@ -150,6 +150,7 @@ class KeptList(_Kept, list):  # type: ignore[type-arg]
         return self
 
     def _change(self, method: str, row: Row, given: Given) -> None:
+        self._items.note_change()
         if ITEM in row.takes:
             self._taken_in(None, given[-1][1])
         if method in ("append", "insert"):
@@ -168,6 +169,7 @@ class _KeptSet(_Kept, set):  # type: ignore[type-arg]
                 self.add(item)
 
     def _change(self, method: str, row: Row, given: Given) -> None:
+        self._items.note_change()
         if method == "add":
             set.add(self, example_of_key(given[0][1]))
 
@@ -233,6 +235,7 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
             self[key] = value
 
     def _change(self, method: str, row: Row, given: Given) -> None:
+        self._items.note_change()
         if ITEM in row.takes:
             (_, key), (_, value) = given
             self._taken_in(form_of_key(key), value)

@@ -190,10 +190,13 @@ class Keeping:
             found.setdefault(path, []).append(keys)
         return found
 
-    def assumed(self) -> set[str]:
-        """The paths of dicts and sets that are live because of what they hold, and not because they are written."""
-        shown = {place[0] for place, kind in self._live.items() if not (isinstance(kind, Grows) and kind.is_assumed)}
-        return {place[0] for place in self._live} - shown
+    def assumed(self) -> dict[str, list[tuple[Any, ...]]]:
+        """By path, the places of dicts and sets that are live because of what they hold, and that no run changes."""
+        found: dict[str, list[tuple[Any, ...]]] = {}
+        for place, kind in self._live.items():
+            if isinstance(kind, Grows) and kind.is_assumed and place not in self._recorder.plan.changed:
+                found.setdefault(place[0], []).append(place[1])
+        return found
 
     def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> Table:
         """Put live values into a container, and note what is in it."""

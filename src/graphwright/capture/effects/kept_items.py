@@ -130,6 +130,10 @@ class Items:
         self.note(name, value)
         return value
 
+    def note_change(self) -> None:
+        """The program changes what is in it."""
+        self.kept.recorder.plan.changed.add(self.place)
+
     def note(self, name: str, value: Any) -> None:
         """A value goes into it, or comes out."""
         self.kept.fix(self.place, name, value)

@@ -15,6 +15,7 @@ from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.state.running import refusal
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.errors import CaptureError
+from graphwright.runtime import is_atom, is_plain_container, spelled
 from graphwright.values import (
     MIXED,
     UNKNOWN,
@@ -116,6 +117,35 @@ class Plain(Kind):
 
 
 PLAIN = Plain()
+
+
+def form_of(kind: Kind) -> dict[str, Any] | None:
+    """The form of values of a kind, as guards tell it; None where they may be anything.
+
+    >>> form_of(OptionalKind(NumberKind(int, 0)))
+    {'or': [{'is': None}, {'number': ['int']}]}
+    """
+    if isinstance(kind, Choice):
+        return {"or": [{"is": spelled(value)} for value in kind.values]}
+    if isinstance(kind, OptionalKind):
+        form = form_of(kind.item)
+        return None if form is None else {"or": [{"is": None}, form]}
+    if isinstance(kind, TensorKind) and not kind.may_be_number:
+        return {"tensor": kind.rank}
+    if isinstance(kind, NumberKind):
+        return {"number": [kind.kind.__name__, *(["int"] if kind.kind is float else [])]}
+    if isinstance(kind, ConstantKind) and (is_atom(kind.value) or is_plain_container(kind.value)):
+        return {"is": spelled(kind.value)}
+    if isinstance(kind, RecordKind) and not kind.loose:
+        items = {str(key): form_of(item) for key, item in kind.items.items()}
+        is_whole = None not in items.values()
+        return {"of": [f"{kind.kind.__module__}.{kind.kind.__qualname__}", items if is_whole else None]}
+    return None
+
+
+def is_as_it_was(kind: Kind) -> bool:
+    """Tell whether a place is of a kind that no pass has shown to change: a dict that only may be a cache."""
+    return kind is PLAIN or (isinstance(kind, Grows) and kind.is_assumed)
 
 
 def is_same(a: Any, b: Any) -> bool:

@@ -24,8 +24,8 @@ from torch import nn
 
 from graphwright.capture.effects.asked_modules import Asker, take_answers
 from graphwright.capture.effects.class_uses import NOT_OF_USERS, OWN, Uses, uses_of_class
-from graphwright.capture.effects.held_tables import is_state
-from graphwright.capture.effects.kept_kinds import PLAIN, Grows
+from graphwright.capture.effects.held_tables import Field, is_state
+from graphwright.capture.effects.kept_kinds import form_of, is_as_it_was
 from graphwright.capture.effects.made_where_missing import say_made
 from graphwright.capture.effects.object_reads import (
     holds_modules,
@@ -51,6 +51,7 @@ from graphwright.runtime import (
     holds_tensors,
     inside_of,
     is_atom,
+    is_plain,
     is_plain_container,
     kind_held,
     overhear,
@@ -60,6 +61,7 @@ from graphwright.runtime import (
 from graphwright.source import is_installed, is_ours, user_frame
 
 if TYPE_CHECKING:
+    from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.runtime import Shells
 
@@ -110,7 +112,7 @@ class ModuleReads:
             held = kept.get((prefix + name, ())) if kept else None
             if name not in OWN and held is None:
                 self._place(name, value, shell, path, aside, uses)
-            elif (held is PLAIN or (isinstance(held, Grows) and held.is_assumed)) and holds_tensors(value):
+            elif held is not None and is_as_it_was(held) and holds_tensors(value):
                 self._containers.append((path, name, value, True))
         if isinstance(shell, nn.ParameterDict) and "_keys" in module.__dict__:
             self.value(path, "_keys", module.__dict__["_keys"])
@@ -193,15 +195,20 @@ class ModuleReads:
         self._recorder.ledger.module(path).setdefault("is_none", {})[name] = value is None
 
     def _take_kinds(self, asked: frozenset[str]) -> None:
-        """Take for granted what is read at each call of modules, where methods may have asked what it is."""
-        places = [place for place in self._live if place[1] in asked]
-        for module, path in self.shells.tree.modules:
+        """Take for granted of what kind is what is read at each call; of tensors and modules, where methods may ask."""
+        ledger, is_leaf = self._recorder.ledger, self._recorder.is_leaf
+        places = [*self._live]
+        for module, path in self.shells.tree.modules if asked else ():
             held = {**module._parameters, **module._buffers, **module._modules}
-            if not asked.isdisjoint(held) and not (path and self._recorder.is_leaf(module, path)):
+            if not asked.isdisjoint(held):
                 places += [(path, name) for name in asked & held.keys() if held[name] is not None]
-        for path, name in sorted(places):
-            kind = kind_held(inside_of(self._module(path)).get(name))
-            self._recorder.ledger.module(path).setdefault("is_none", {}).setdefault(name, kind)
+        modules = {path: module for module, path in self.shells.tree.modules} if places else {}
+        leaves = {path for path in {path for path, _ in places} if path and is_leaf(modules[path], path)}
+        for path, name in sorted(place for place in places if place[0] not in leaves):
+            value = inside_of(self._module(path)).get(name)
+            is_number = type(value) in (int, float)
+            kind = type(value).__name__ if is_number and ledger.asks_kinds else kind_held(value)
+            ledger.module(path).setdefault("is_none", {}).setdefault(name, kind)
 
     def one(self, path: str, name: str, first: str) -> None:
         """A module or tensor was read in one of several places, and is captured as what is in the first."""
@@ -268,8 +275,8 @@ class ModuleReads:
         kept -= self._take_containers(graph, attributes | looked_for, targets | written | shared)
         kept |= shared
         self._take_written(kept)
-        if self._recorder.callers.asked_attributes:
-            self._take_kinds(self._recorder.callers.asked_attributes)
+        self._take_kinds(self._recorder.callers.asked_attributes)
+        self._take_kept()
         take_answers(self._recorder.ledger, self.shells.root_module, askers, self._recorder.is_leaf)
         found: dict[str, dict[str, Any]] = {}
         around = _paths_around(targets)
@@ -307,12 +314,34 @@ class ModuleReads:
                 found[path] = own
         return found
 
+    def _take_kept(self) -> None:
+        """Take for granted of which form is what the program writes itself: what calls leave, or the first finds."""
+        plan, modules = self._recorder.plan, {path: module for module, path in self.shells.tree.modules}
+        for place, kind in plan.kept.items():
+            path, _, name = place[0].rpartition(".")
+            if path not in modules or not all(type(key) is Field for key in place[1]):
+                continue
+            found, is_of_module = inside_of(modules[path]), not place[1]
+            if name not in found and place not in plan.missing and place not in plan.before_class:
+                continue
+            forms = [form_of(kind), *([form_of(plan.left[place])] if place in plan.left else [])]
+            if is_of_module and place in plan.missing:  # the captured one has None there until a call has made it
+                forms.append({"is": None})
+            if place in plan.at_first or (is_of_module and name in found):
+                first = plan.at_first.get(place, found.get(name))
+                forms += [{"is": first}] if is_plain(first) else []
+            if None not in forms:
+                full = ".".join((name, *place[1]))
+                self._recorder.ledger.module(path).setdefault("kept", {})[full] = {"or": forms}
+
     def _take_containers(self, graph: Graph, names: frozenset[str], live: set[str]) -> set[str]:
         """Take containers for granted that the program may read, and does not where they are; give their paths."""
-        taken = set()
+        taken, changed = set(), {path for path, _ in self._changed_places()}
+        may_be = {path for path, _ in self._recorder.plan.kept}
         for path, name, value, is_mentioned in self._containers:
             full = f"{path}.{name}" if path else name
-            if full not in live and (is_mentioned or name in names):
+            is_live = full in live and (full not in may_be or full in changed)
+            if not is_live and (is_mentioned or name in names):
                 values = self._recorder.ledger.module(path).setdefault("values", {})
                 values[name] = spelled(value, graph.constants)
                 taken.add(full)
@@ -411,10 +440,15 @@ class ModuleReads:
             for name in sorted((uses_of_class(type(module)).methods & attributes) - module.__dict__.keys()):
                 self.missed(path, name)
 
+    def _changed_places(self) -> list[Place]:
+        """The places of what the program keeps that it changes, short of what it only may."""
+        plan = self._recorder.plan
+        return [place for place, kind in plan.kept.items() if place in plan.changed or not is_as_it_was(kind)]
+
     def _take_rest_of_containers(self) -> None:
         """Of a container that the program writes to, take for granted the items that it does not write."""
         written: dict[str, list[tuple[Any, ...]]] = {}
-        for path, keys in self._recorder.plan.kept:
+        for path, keys in self._changed_places():
             if keys:
                 written.setdefault(path, []).append(keys)
         for path, name, value, _ in self._containers:
@@ -442,7 +476,7 @@ class ModuleReads:
         """Take for granted what the objects have that modules hold, short of what the program itself writes."""
         if not self._objects:
             return
-        places = [place for place in (*self._recorder.plan.kept, *self._recorder.plan.missing) if place[1]]
+        places = [place for place in (*self._changed_places(), *self._recorder.plan.missing) if place[1]]
         state = {".".join(map(str, (path, *keys))) for path, keys in places} | kept
         kinds = {type(module) for module, _ in self.shells.tree.modules} | {
             kind for *_, value in self._objects for kind in kinds_in(value)
@@ -472,7 +506,13 @@ class ModuleReads:
                 del objects[inner]
             for inner, facts in [*objects.items()]:
                 self._take_rest_inside(path, value, inner.removeprefix(name), inner, facts["values"], places)
-                facts["values"] |= self._held_in(f"{prefix}{inner}", facts.pop("held", {}), seen, graph)
+                held = facts.pop("held", {})
+                told = self._held_in(f"{prefix}{inner}", held, seen, graph)
+                facts["values"] |= told
+                for each, item in held.items():
+                    if isinstance(item, torch.Tensor) and each not in told and f"{prefix}{inner}.{each}" not in state:
+                        kinds = self._recorder.ledger.module(path).setdefault("is_none", {})
+                        kinds[f"{inner}.{each}"] = kind_held(item, is_inside=True)
                 values = {each: was for each, was in facts["values"].items() if f"{prefix}{inner}.{each}" not in state}
                 absent = [each for each in facts.get("absent", ()) if f"{prefix}{inner}.{each}" not in state]
                 if values or path or type(self.shells.root_module) is not nn.Module:  # else a function holds it
@@ -510,7 +550,7 @@ class ModuleReads:
             path = self._recorder.tensors.path(value) if is_tensor else seen.get(id(value))
             if path and path not in graph.constants:
                 self.one(owner, name, path)
-            elif is_tensor:
+            elif is_tensor or holds_tensors(value):
                 told[name] = spelled(value, graph.constants)
         return told
 

@@ -18,15 +18,24 @@ from torch import nn
 from graphwright.capture.effects.class_uses import methods_of, wrapped_in
 from graphwright.capture.effects.held_tables import held_by, is_state
 from graphwright.errors import CaptureError
-from graphwright.runtime import attributes_of, class_name, inside_of, is_atom, is_plain_container, spelled, state_of
+from graphwright.runtime import (
+    attributes_of,
+    class_name,
+    holds_tensors,
+    inside_of,
+    is_atom,
+    is_plain_container,
+    spelled,
+    state_of,
+)
 from graphwright.source import is_foreign_class, names_in, texts_in
 
 if TYPE_CHECKING:
     from graphwright.capture.state.ledger import Ledger
 
 _MISSING: Any = object()
-_DEPTH = 3
-_MOST = 64  # items of a container
+_DEPTH = 8
+_MOST = 1024  # items of a container
 _NOT_CALLED = frozenset({
     "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
     "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__new__", "__eq__", "__hash__",
@@ -100,6 +109,8 @@ def _look(
             if id(item) in seen:
                 found[path].setdefault("held", {})[str(name)] = item
             _look(f"{path}.{name}", item, names, found, seen, depth + 1, prefix)
+        elif holds_tensors(item):
+            found[path].setdefault("held", {})[str(name)] = item
 
 
 def _look_at_module(
@@ -110,6 +121,8 @@ def _look_at_module(
     found[path] = {"class": class_name(module), "values": values}
     if id(module) in seen:
         return
+    if "forward" not in module.__dict__:
+        found[path]["absent"] = ["forward"]
     seen[id(module)] = prefix + path
     for name, item in inside_of(module).items():
         if isinstance(item, torch.Tensor):
@@ -153,21 +166,24 @@ def kinds_in(value: Any, depth: int = 0) -> Iterator[type]:
 def holds_objects(value: Any, depth: int = _DEPTH) -> bool:
     """Tell whether a list, tuple or dict holds objects of the user's classes, by place or by names without a dot."""
     items = _items_of(value)
-    if depth and any(type(item) in (list, tuple, dict) and holds_objects(item, depth - 1) for item in items):
+    if depth and any(isinstance(item, list | tuple | dict) and holds_objects(item, depth - 1) for item in items):
         return True
     return any(is_state(item) for item in items if not isinstance(item, torch.Tensor | nn.Module))
 
 
-def holds_modules(value: Any) -> bool:
-    """Tell whether a list, tuple or dict holds modules."""
-    return any(isinstance(item, nn.Module) for item in _items_of(value))
+def holds_modules(value: Any, depth: int = _DEPTH) -> bool:
+    """Tell whether a list, tuple or dict, or one in it, holds modules."""
+    items = _items_of(value)
+    return any(isinstance(item, nn.Module) or (depth > 0 and holds_modules(item, depth - 1)) for item in items)
 
 
 def is_looked_into(value: Any) -> bool:
     """Tell whether a value holds objects, or tensors of which a program may read one by what holds it."""
     if isinstance(value, functools.partial):
         return not is_atom(value)
-    return holds_objects(value) or any(isinstance(item, torch.Tensor | nn.Module) for item in _items_of(value))
+    if holds_objects(value):
+        return True
+    return any(isinstance(item, torch.Tensor | nn.Module) or is_looked_into(item) for item in _items_of(value))
 
 
 def tensors_in(value: Any, place: str = "") -> Iterator[tuple[str, torch.Tensor]]:
@@ -181,17 +197,17 @@ def tensors_in(value: Any, place: str = "") -> Iterator[tuple[str, torch.Tensor]
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, torch.Tensor):
             yield f"{place}{key}", item
-        elif type(item) in (list, tuple, dict):
+        elif isinstance(item, list | tuple | dict):
             yield from tensors_in(item, f"{place}{key}.")
 
 
 def _items_of(value: Any) -> Collection[Any]:
     """What is in a list, tuple or dict, by place or by names without a dot."""
-    if type(value) not in (list, tuple, dict) or len(value) > _MOST:
+    if not isinstance(value, list | tuple | dict) or len(value) > _MOST:
         return ()
-    if type(value) is dict:
-        return value.values() if all(type(key) is str and "." not in key for key in value) else ()
-    return value  # type: ignore[no-any-return]
+    if isinstance(value, dict):
+        return dict.values(value) if all(type(key) is str and "." not in key for key in value) else ()
+    return value
 
 
 def mentioned_by(kinds: Iterable[type], function: Callable[..., Any]) -> frozenset[str]:

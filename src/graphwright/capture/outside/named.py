@@ -38,6 +38,9 @@ _NOT_FOLLOWED = frozenset({  # by the program itself: the capture looks at objec
 })  # fmt: skip
 
 
+Keys = tuple[Any, ...]  # where something is in what a variable holds
+
+
 class Reached(NamedTuple):
     """A value that something found leads to: what it is called, and how it is reached from what was found."""
 
@@ -49,6 +52,16 @@ class Reached(NamedTuple):
     def inside(self, value: Any, key: Hashable, subject: str = "") -> Reached:
         """A value in this one."""
         return Reached(value, subject or f"what {self.subject} has", self.root, (*self.keys, key))
+
+
+def places_on(ways: list[tuple[str, Keys]], places: Mapping[str, list[Keys]]) -> list[Keys]:
+    """Those of some places, by path, that are in what is reached on some ways: by a path, and where in what is there.
+
+    >>> places_on([("G", ("a",))], {"G": [("a", 0), ("b",), ()]})
+    [(0,), ()]
+    """
+    found = [(keys, before) for path, before in ways for keys in places.get(path, ())]
+    return [keys[len(before) :] for keys, before in found if keys[: len(before)] == before[: len(keys)]]
 
 
 def has_state(value: Any) -> bool:

@@ -6,13 +6,14 @@ when they are called: nothing is written to the module itself but what it writes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, MethodType
 from typing import Any
 
 from torch import nn
 
-from graphwright.runtime import Shells, copy_slots
+from graphwright.runtime import ABSENT, HOOKS, MODULE_TABLES, Shells, copy_slots, is_atom
+from graphwright.source import is_foreign_class
 
 
 def is_outside_call(frame: FrameType, shells: Shells | None) -> bool:
@@ -39,6 +40,21 @@ def call_outside(
         return stand_in(*args, **kwargs)
     finally:
         _write_back(stand_in.__dict__, module.__dict__)
+
+
+def read_of_module(value: Any, subject: str) -> Iterator[tuple[Any, str, str, Any]]:
+    """What torch reads of a module, and of those in it: what has it, its name, what to call it, and what it is."""
+    for path, module in value.named_modules() if issubclass(type(value), nn.Module) else ():
+        what = f"{path!r} of {subject}" if path else subject
+        own = vars(module)
+        for table in ("_modules", "_parameters", "_buffers", *HOOKS):
+            yield own[table], "len()", f"how much {what} has in {table}", len(own[table])
+            yield from ((own[table], name, f"{name!r} of {what}", held) for name, held in own[table].items())
+        if "forward" not in own:
+            yield own, "forward", f"a forward of {what} itself", ABSENT
+        for name, held in own.items() if is_foreign_class(type(module)) else ():
+            if is_atom(held) and (name == "training" or name not in MODULE_TABLES):
+                yield own, name, f"{name!r} of {what}", held
 
 
 def _write_back(changed: dict[str, Any], attributes: dict[str, Any]) -> None:

@@ -40,6 +40,7 @@ from graphwright.capture.outside.named import (
     CONTAINERS,
     MOST,
     TABLES,
+    Keys,
     Reached,
     assigned_in,
     attribute,
@@ -58,10 +59,12 @@ from graphwright.capture.outside.named import (
     names_called,
     objects_among,
     of_class,
+    places_on,
     title,
     told_by_c,
 )
 from graphwright.capture.outside.namespaces import Namespaces, refuse_change
+from graphwright.capture.outside.outside_modules import read_of_module
 from graphwright.capture.outside.pairs import Pairs
 from graphwright.capture.outside.unknown_calls import tells_by_calls
 from graphwright.capture.proxies.objects import is_object
@@ -69,16 +72,12 @@ from graphwright.capture.state.plan import Restart
 from graphwright.ops import Names
 from graphwright.runtime import (
     ABSENT,
-    KINDS,
-    METHODS,
     NAMES,
     Found,
-    Methods,
     Outside,
     attributes_of,
     bound_in,
     is_atom,
-    kinds_of,
 )
 from graphwright.source import DISPATCHERS, catches, closure_of, content_of, is_foreign, is_foreign_class, mentions
 
@@ -234,37 +233,37 @@ class World:
 
     def found(self) -> dict[tuple[int, str], Found]:
         """What the program took for granted: what it found and does not write itself."""
-        assert self._keeping is not None
-        kept, written, assumed = self._missing.found(), self._keeping.writes(), self._keeping.assumed()
+        keeping = self._keeping
+        assert keeping is not None
+        kept, written, assumed = self._missing.found(), keeping.writes(), keeping.assumed()
         for key, found in self._found.items():
-            variables, first = self._variables.get(key[0]), self._first.get(id(found.value))
-            places = [*([] if variables is None else [(variables, key[1])]), *([] if first is None else [first])]
-            writes = [keys for variables, name in places for keys in written.get(variables.path + name, ())]
-            if owner := self._first.get(key[0]):  # the variable that holds the object of which this is an attribute
-                of_owner = written.get(owner[0].path + owner[1], ())
-                writes += [keys[1:] for keys in of_owner if not keys or keys[0] == key[1]]
-            if way := self._ways.get(key):
-                writes += self._writes_inside(way, written)
-            if all(writes) and (not writes or found.held is not None):
+            ways = self._ways_to(key, found)
+            writes, live = places_on(ways, written), places_on(ways, assumed)
+            if all(writes) and (found.held is not None or all(map(live.__contains__, writes))):
                 kept[key] = found._replace(but=tuple(writes))
-            if type(found.value) is dict and any(variables.path + name in assumed for variables, name in places):
-                kept[key[0], f"kinds of {key[1]}"] = found._replace(value=KINDS, held=kinds_of(found.held))
+            for place in live:
+                kinds = found.kinds_at(place)
+                kept |= {} if kinds is None else {(key[0], f"kinds of {key[1]} {place}"): kinds}
         return kept
+
+    def _ways_to(self, key: tuple[int, str], found: Found) -> list[tuple[str, Keys]]:
+        """The paths of the variables in which something was found, and where in what they hold."""
+        variables, first = self._variables.get(key[0]), self._first.get(id(found.value))
+        ways = [*([] if variables is None else [(variables, key[1])]), *([] if first is None else [first])]
+        found_on: list[tuple[str, Keys]] = [(each.path + name, ()) for each, name in ways]
+        if owner := self._first.get(key[0]):  # the variable that holds the object of which this is an attribute
+            found_on.append((owner[0].path + owner[1], (key[1],)))
+        way = self._ways.get(key)
+        root = None if way is None else self._variables.get(way.root[0])
+        if way is not None and root is not None:
+            found_on.append((root.path + way.root[1], way.keys))
+            if type(root.owner) is CellType:  # the captured module may have it as an attribute
+                found_on.append((way.root[1], way.keys))
+        return found_on
 
     def objects(self) -> list[tuple[Any, str]]:
         """The objects and containers that the program finds, or finds in a container, and what each is."""
         return objects_among([*((each.value, each.subject) for each in self._found.values()), *self._of_modules])
-
-    def _writes_inside(self, way: Reached, written: Mapping[str, list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-        """Where the program writes in what is reached in a variable; `()` is all of it."""
-        variables = self._variables.get(way.root[0])
-        if variables is None:
-            return []
-        keys, name = way.keys, way.root[1]
-        found = [*written.get(variables.path + name, ())]
-        if type(variables.owner) is CellType:  # the captured module may have it as an attribute
-            found += written.get(name, ())
-        return [each[len(keys) :] for each in found if each[: len(keys)] == keys[: len(each)]]
 
     def variables(self) -> list[Variables]:
         """The variables that the program's functions may change, or whose containers they may."""
@@ -509,9 +508,11 @@ class World:
                 waiting.append(each.inside(value(), "()"))
             elif has_attributes(value) and id(value) not in self._own:
                 self._objects[id(value)] = each
+                self._take(value, "__class__", f"the class of {each.subject}", kind)
+                for taken in read_of_module(value, each.subject):
+                    self._take(*taken)
                 if not isinstance(value, nn.Module):
                     self._class(kind)
-                    self._take(value, "__class__", f"the class of {each.subject}", kind)
                 elif not is_foreign_class(kind):
                     self._class(kind).append(value)
 
@@ -567,8 +568,7 @@ class World:
                 self._follow(of_class(kind, name))
             if not issubclass(kind, nn.Module) and not is_foreign_class(kind):
                 own = [base for base in kind.__mro__ if not is_foreign_class(base)]
-                subject = f"what Python looks up in {kind.__qualname__}"
-                self._found[id(kind), "__mro__"] = Found(subject, kind, "__mro__", METHODS, Methods.of(kind, own))
+                self._found[id(kind), "__mro__"] = Found.of_methods(kind, own)
             if issubclass(kind, Enum):
                 self._apart.note_members(kind)
             if not is_foreign_class(type(kind)):

@@ -105,6 +105,7 @@ class Plan:
     is_one_of_several: bool = False  # whether calls choose among several captures, by their inputs
     leaves_copies: bool = False  # whether a call of a module that is a copy of another may stay one node
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict)  # attributes that the program writes: their kinds
+    changed: set[Any] = dataclasses.field(default_factory=set)  # the dicts and sets among them that a run has changed
     left: dict[Any, Any] = dataclasses.field(default_factory=dict)  # the kinds of what first calls have left in them
     groups: dict[Any, int] = dataclasses.field(default_factory=dict)  # by place, which one has
     groups_known: int = 0  # how many of these there are of runs that came to their end

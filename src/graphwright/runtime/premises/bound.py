@@ -23,6 +23,7 @@ from graphwright.runtime.inside import (
     HOOKS,
     TABLES,
     held_at,
+    held_by,
     holder_of,
     inside_of,
     places_of,
@@ -31,8 +32,10 @@ from graphwright.runtime.objects import slots_of, state_of
 from graphwright.runtime.plain_values import (
     BYTES,
     copied_around,
+    fits,
     holds_tensors,
     is_equal,
+    is_plain_container,
     is_same,
     kinds_in,
     spelled,
@@ -53,7 +56,7 @@ class Bound:
     """
 
     __slots__ = (
-        "_closed", "_containers", "_contents", "_filled", "_found", "_idle", "_is_plain",
+        "_closed", "_containers", "_contents", "_filled", "_found", "_idle", "_is_plain", "_kept",
         "_keyed", "_keys", "_kinds", "_lacking", "_names", "_now", "_of_tensors", "_own", "_plain", "_rows", "_slots",
         "_spelled", "_tables", "_then", "_typed", "_types", "_values", "_watch", "_with_tensors", "facts",
     )  # fmt: skip
@@ -72,6 +75,7 @@ class Bound:
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
         self._closed: list[tuple[dict[str, Any], str, Set[Any]]] = []  # dicts, and keys that they are not to have
         self._lacking: list[tuple[type, str]] = []  # classes, and attributes that they are not to have
+        self._kept: list[tuple[Any, str, Any]] = []  # what the program writes itself, and of which form it is
         self._typed: list[nn.Module] = []  # modules whose class is taken for granted
         self._plain: list[tuple[dict[str, Any], str]] = []  # those which are to be of the class that they are of
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
@@ -87,6 +91,10 @@ class Bound:
                 self._add(module.__dict__, of_one, reads, filled)
                 for each in of_one.get("same", {}):
                     self._add_inside(module, each, reads)
+                self._kept += [(*holder_of(module, each), form) for each, form in of_one.get("kept", {}).items()]
+                for each in of_one.get("is_none", {}):
+                    if "." in each:
+                        self._add_kind_inside(module, each)
                 for fact in OF_TENSORS:
                     for each in of_one.get(f"{fact}s", {}):
                         if "." in each:  # of an object that the module holds
@@ -101,7 +109,7 @@ class Bound:
         self._values = [table.get(name, ABSENT) for table, name in reads]
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
         others = self._closed, self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors
-        self._is_plain = not any(others)
+        self._is_plain = not any((*others, self._kept))
         self._kinds = [type(table.get(name)) for table, name in self._plain]
         self._keyed, self._names = [table for table, _ in self._keys], [names for _, names in self._keys]
         self._rows: dict[int, _Row] | None = None  # all this by the id of the table, at first need
@@ -113,7 +121,16 @@ class Bound:
         reads += places
         holder, name = holder_of(module, path)
         if not places and not issubclass(type(holder), nn.Module):  # in a slot, or a container
-            self._slots.append((holder, name, inside_of(holder).get(name, ABSENT)))
+            self._slots.append((holder, name, _kept(inside_of(holder).get(name, ABSENT))))
+
+    def _add_kind_inside(self, module: nn.Module, path: str) -> None:
+        """Look whether what an object has that the module holds is of the class that it is of."""
+        holder, name = holder_of(module, path)
+        state = {} if issubclass(type(holder), dict) else state_of(holder)
+        if name in state:
+            self._plain.append((state, name))
+        else:
+            self._slots.append((holder, name, _kept(inside_of(holder).get(name, ABSENT))))
 
     def _add_path(self, root: nn.Module, path: str) -> None:
         module: Any = root
@@ -147,6 +164,8 @@ class Bound:
             if table == "_modules" and not any(state[table] is known for known in self._tables):
                 self._tables.append(state[table])
         for name, was in facts.get("is_none", {}).items():
+            if "." in name:
+                continue
             held = next((state[each] for each in TABLES if name in state[each]), state)
             (reads if was is True else filled if held is not state else self._plain).append((held, name))
         for fact in OF_TENSORS:
@@ -190,7 +209,7 @@ class Bound:
             state = state_of(holder)
         if owners and name not in state:  # in a container
             value = inside_of(holder).get(name)
-            self._slots.append((holder, name, value))
+            self._slots.append((holder, name, _kept(value)))
         else:
             value = state.get(name)
             reads.append((state, name))
@@ -209,7 +228,7 @@ class Bound:
             elif isinstance(held, _OfModule) and facts["values"][each] == 0 and each == "hooks()":
                 continue
             elif each not in held:
-                self._slots.append((value, each, inside_of(value).get(each, ABSENT)))
+                self._slots.append((value, each, _kept(inside_of(value).get(each, ABSENT))))
             else:
                 self._add_value(held, each, reads)
 
@@ -300,7 +319,9 @@ class Bound:
             return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
             return False
-        return not any(inside_of(value).get(name, ABSENT) is not was for value, name, was in self._slots)
+        if not all(_is_left(*each) for each in self._kept):
+            return False
+        return all(_is_still(inside_of(value).get(name, ABSENT), was) for value, name, was in self._slots)
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -321,7 +342,24 @@ class _OfModule(dict[str, Any]):
 
 def _may_be_filled(value: Any) -> bool:
     """Tell whether a value, or a tuple's, may hold something else and be the same object."""
-    return isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and any(map(_may_be_filled, value)))
+    kind = type(value)  # nothing of its class runs
+    return issubclass(kind, _CONTAINERS) or (issubclass(kind, tuple) and any(map(_may_be_filled, value)))
+
+
+def _kept(value: Any) -> Any:
+    """A value, or a copy of one that may hold something else and be the same object."""
+    is_copied = _may_be_filled(value) and (holds_tensors(value) or is_plain_container(value))
+    return copied_around(value) if is_copied else value
+
+
+def _is_left(holder: Any, name: str, form: Any) -> bool:
+    """Tell whether what is at a place is of the form in which calls leave it, or not there."""
+    held = held_by(holder, name) if issubclass(type(holder), nn.Module) else inside_of(holder).get(name, ABSENT)
+    return held is ABSENT or fits(held, form)
+
+
+def _is_still(now: Any, was: Any) -> bool:
+    return now is was or (_may_be_filled(was) and is_same(now, was))
 
 
 _CONTAINS, _IS = operator.contains, operator.is_

@@ -85,6 +85,8 @@ def _text_of(value: Any) -> str:
         return told[0]
     if type(told[0]) is list and told[0] and list(value) == ["tensor"]:
         return str(told[0][0])
+    if type(told[0]) is list and len(told[0]) == 2 and list(value) == ["container"]:
+        return f"{told[0][0].rpartition('.')[2]}({_text_of(told[0][1])})"
     if type(value) is dict and list(value) == ["partial"]:
         function, args, keywords = value["partial"]
         named = [f"{name}={_text_of(item)}" for name, item in keywords.items()]
@@ -104,4 +106,4 @@ def shown_now(was: Any, now: Any) -> str:
 
 _LONGEST = 80
 OF_TENSORS = {"dtype": "of", "device": "on", "shape": "of"}
-NAMED = (["function"], ["member"], ["bytes"], ["value"], ["package"], ["tensor"])
+NAMED = (["function"], ["member"], ["bytes"], ["value"], ["package"], ["tensor"], ["container"])

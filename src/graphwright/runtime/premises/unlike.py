@@ -18,7 +18,7 @@ from graphwright.ir import Graph, is_computed
 from graphwright.runtime.graph_facts import Facts, forwards_of
 from graphwright.runtime.inside import ABSENT, HOOKS, held_at, held_by, holder_of, inside_of, is_holder
 from graphwright.runtime.objects import state_of
-from graphwright.runtime.plain_values import is_equal, is_told, spelled
+from graphwright.runtime.plain_values import fits, is_told, spelled
 from graphwright.runtime.premises.names import (
     class_name,
     module_at,
@@ -28,7 +28,7 @@ from graphwright.runtime.premises.names import (
     own_class,
     own_names,
 )
-from graphwright.runtime.premises.text import NAMED, OF_TENSORS, dotted, dtypes_in, shown, shown_now
+from graphwright.runtime.premises.text import OF_TENSORS, dotted, dtypes_in, shown, shown_now
 
 
 def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) -> tuple[str, str]:
@@ -36,7 +36,7 @@ def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) ->
     for table in idle_everywhere(facts):
         if not all(map(_only_watches, table.values())):
             return "torch has a module hook for all modules now, which inner modules of the program do not run", AGAIN
-    is_whole = not own_class(root).__module__.startswith(("graphwright.", "torch.nn.modules.module"))
+    is_whole = not own_class(root).__module__.startswith(("graphwright.", "torch.nn.modules.module", "torch.fx."))
     for path, of_one in facts.items():
         module = module_at(root, path)
         if not isinstance(module, nn.Module):
@@ -44,7 +44,7 @@ def unlike_modules(root: nn.Module, facts: Mapping[str, Facts], graph: Graph) ->
             if is_module and (is_whole or any(_is_below(used, path) for used in _used(graph))):
                 return f"module {path!r} is no more there", AGAIN
         elif not is_bare(module, of_one):
-            seen = _Seen(module, path, of_one, graph)
+            seen = _Seen(module, path, of_one, graph, bool(path) or is_whole)
             for said, fix in itertools.chain.from_iterable(check(seen) for check in _CHECKS):
                 return said, fix.replace(_EVERY_MODULE, "") if _keeps_modules(root) else fix
     return "", ""
@@ -101,6 +101,7 @@ class _Seen:
     path: str
     facts: Facts
     graph: Graph
+    is_whole: bool  # rather than a part of the program, made of what its graph uses, which lacks all else
 
     def of(self, kind: str) -> Mapping[str, Any]:
         """The facts of one kind, by names of attributes."""
@@ -112,6 +113,12 @@ class _Seen:
 
     def dotted(self, name: str) -> str:
         return dotted(self.path, name)
+
+    @property
+    def captured(self) -> Collection[str]:
+        """The methods that are entry points, which its class has now."""
+        entries: Collection[str] = getattr(self.module.__dict__.get("_graphwright_state"), "entries", ())
+        return entries
 
     @property
     def where(self) -> str:
@@ -155,8 +162,8 @@ def _unlike_values(seen: _Seen) -> Told:
         if is_told(value, was, constants):
             continue
         held, now = seen.held(name), spelled(value, constants)
-        if held is ABSENT and (not seen.path or (type(was) is dict and list(was) == NAMED[0])):
-            continue  # a part of the program, made of what its graph uses; or a function, which no file holds
+        if held is ABSENT and not (seen.is_whole and name not in seen.captured):
+            continue
         kind = "no more there" if held is ABSENT else f"a {type(held).__name__}"
         said = f"now it is {kind if now is ABSENT else shown_now(was, now)}"
         can_stay_open = type(was) in (bool, int, float)
@@ -166,8 +173,8 @@ def _unlike_values(seen: _Seen) -> Told:
 
 def _unlike_objects(seen: _Seen) -> Told:
     for inner, of_object in seen.of("objects").items():
-        if not seen.path and seen.held(inner.partition(".")[0]) is ABSENT:
-            continue  # a part of the program, made of what its graph uses
+        if not seen.is_whole and seen.held(inner.partition(".")[0]) is ABSENT:
+            continue
         held = held_at(seen.module, inner)
         yield from _unlike_object(held, seen.dotted(inner), of_object, seen.graph.constants)
 
@@ -184,26 +191,39 @@ def _computed_now(seen: _Seen) -> Told:
             yield f"{said}; now its class computes it", "parametrize the original model, then capture it"
 
 
-def kind_held(value: Any) -> str:
-    """What a module has in an attribute that is read at each call.
+def kind_held(value: Any, is_inside: bool = False) -> str:
+    """What a module has in an attribute that is read at each call, or what an object has that is inside of one.
 
     >>> kind_held(torch.ones(2)), kind_held(nn.ReLU()), kind_held(2.0), kind_held("a")
     ('tensor', 'module', 'number', 'str')
     """
-    if isinstance(value, torch.Tensor | nn.Module):
-        return "tensor" if isinstance(value, torch.Tensor) else "module"
-    return "number" if type(value) in (int, float) else type(value).__name__
+    kind = type(value)  # its class may do anything where it is asked
+    if issubclass(kind, torch.Tensor):  # a parameter of a module may be a plain one at times, under `vmap` for one
+        return "parameter" if is_inside and isinstance(value, nn.Parameter) else "tensor"
+    return "module" if issubclass(kind, nn.Module) else "number" if kind in (int, float) else kind.__name__
 
 
 def _unlike_optionals(seen: _Seen) -> Told:
     for name, was in seen.of("is_none").items():
-        held = seen.held(name)
-        if held is not ABSENT and (held is None) != (was is True):
+        held = held_at(seen.module, name) if "." in name else seen.held(name)
+        if held is ABSENT and seen.is_whole and type(was) is str:
+            yield f"{seen.dotted(name)} was there when the program was captured; now it is not", AGAIN
+        elif held is not ABSENT and (held is None) != (was is True):
             said = "None" if was is True else "there"
             yield f"{seen.dotted(name)} was {said} when the program was captured; now it is not", AGAIN
-        elif type(was) is str and held is not ABSENT and kind_held(held) != was:
+        elif type(was) is str and held is not ABSENT and was not in (kind_held(held, "." in name), type(held).__name__):
             now = f"of class {type(held).__name__}"
             yield f"{seen.dotted(name)} was a {was} when the program was captured; now it is {now}", AGAIN
+
+
+def _unlike_kept(seen: _Seen) -> Told:
+    """Which of what the program writes itself is of another form than calls leave it in: others have written it."""
+    for name, form in seen.of("kept").items():
+        holder, last = holder_of(seen.module, name)
+        held = held_by(holder, last) if holder is seen.module else inside_of(holder).get(last, ABSENT)
+        if held is not ABSENT and not fits(held, form):
+            said = f"{seen.dotted(name)} is {shown(spelled(held))} now, which no call of the program leaves there"
+            yield said, AGAIN
 
 
 def _unlike_tensors(seen: _Seen) -> Told:
@@ -279,8 +299,7 @@ def _there_now(seen: _Seen) -> Told:
 def _other_names(seen: _Seen) -> Told:
     if "names" in seen.facts:
         now, made = own_names(seen.module.__dict__), seen.facts.get("made", ())
-        captured = getattr(seen.module.__dict__.get("_graphwright_state"), "entries", ())  # which its class has now
-        was = [name for name in seen.facts["names"] if name in now or name not in captured]
+        was = [name for name in seen.facts["names"] if name in now or name not in seen.captured]
         yield from _unlike_names(now, was, made, seen.where)
 
 
@@ -312,8 +331,8 @@ def _of_class_now(seen: _Seen) -> Told:
 
 _CHECKS = (
     _unlike_class, _unlike_hooks, _unlike_forward, _unlike_values, _unlike_objects, _unlike_tables, _computed_now,
-    _unlike_optionals, _unlike_tensors, _unlike_kinds, _unlike_exact_classes, _unlike_tags, _unlike_ones, _there_now,
-    _other_names, _other_generators, _keys_there_now, _of_class_now,
+    _unlike_optionals, _unlike_kept, _unlike_tensors, _unlike_kinds, _unlike_exact_classes, _unlike_tags, _unlike_ones,
+    _there_now, _other_names, _other_generators, _keys_there_now, _of_class_now,
 )  # fmt: skip
 
 
@@ -346,13 +365,9 @@ def _unlike_object(value: Any, path: str, facts: Facts, constants: Mapping[str, 
         return
     held = inside_of(value)
     for name, was in facts["values"].items():
-        now = spelled(held.get(name, ABSENT))
-        is_tensor = type(was) is dict and list(was) == ["tensor"]
-        if (
-            not is_told(held.get(name), was, constants)
-            if is_tensor
-            else type(now) is not type(was) or not is_equal(now, was)
-        ):
+        value = held.get(name, ABSENT)
+        if value is ABSENT or not is_told(value, was, constants):
+            now = spelled(value, constants)
             said = "it is no more there" if now is ABSENT else f"it is {shown_now(was, now)}"
             what = f"{name[:-2]}({path})" if name.endswith("()") else f"{path}.{name}"
             yield f"{what} was {shown(was)} when the program was captured; now {said}", AGAIN
@@ -402,4 +417,8 @@ def _is_of_class(module: nn.Module, name: str) -> bool:
         return True
     kinds = type(module).__mro__
     base = next((kind for kind in kinds if name_of_class(kind) == name), None)
-    return base is not None and base is not nn.Module and type(module).forward is getattr(base, "forward", None)
+    if base is None or base is nn.Module:
+        return False
+    before = kinds[: kinds.index(base)]
+    names = {name for kind in before for name in vars(kind) if not name.startswith("__") or name == "__call__"}
+    return not any(callable(getattr(base, name, None)) for name in names)

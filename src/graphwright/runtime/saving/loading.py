@@ -19,13 +19,14 @@ from graphwright.errors import GraphwrightError, LoadError
 from graphwright.ir import Graph, Node
 from graphwright.ops import may_set_attribute, write_attribute
 from graphwright.runtime.entries import Entry, entry_points_of
-from graphwright.runtime.graph_facts import are_facts, take_facts
+from graphwright.runtime.graph_facts import are_facts, keep_modules, take_facts, without_lost
 from graphwright.runtime.graph_module import _STATE, GraphModule, _adopt, _instance_class, _python_code, graphs_of
 from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.captured import users_names
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.loading import unpacked
 from graphwright.runtime.packaging.whole_files import check_sum
+from graphwright.runtime.premises.names import module_at
 from graphwright.runtime.references import describe
 from graphwright.runtime.reporting.capture_report import report_of_all
 from graphwright.runtime.saving.plain_data import PlainReader, damaged, is_member_name, plain_name
@@ -172,6 +173,9 @@ class _Rebuilding:
         programs = [(record["program"], module) for record, module in self._rows() if "program" in record]
         for program, module in programs:
             self._adopt(program, module)
+        for _, module in programs:
+            for entry in entry_points_of(module).values():
+                _forget_lost(entry, module)
         for _, module in programs:  # which may call entry points of each other
             for entry in entry_points_of(module).values():
                 self._check(entry.graph, module)
@@ -299,6 +303,15 @@ class _Rebuilding:
                 return False
             self._graphs.check_method(function)
         return bool(found)
+
+
+def _forget_lost(entry: Entry, module: nn.Module) -> None:
+    """Take nothing for granted of plain attributes that no file holds, such as functions that nobody can import."""
+    kept = {path: without_lost(of_one, module_at(module, path)) for path, of_one in entry.premises.items()}
+    if entry.facts is not None:
+        entry.facts = kept
+    else:
+        keep_modules(entry.graph, kept)
 
 
 def _look_at(module: nn.Module) -> None:
