@@ -98,7 +98,8 @@ class Container(Template):
 
     def made(self, items: dict[Any, Any]) -> Any:
         """A container of such items."""
-        like, kind = self.like, type(self.like)
+        like = self.like
+        kind: Any = type(like)
         if kind is set:
             return set(items)
         if kind is collections.deque:
@@ -107,7 +108,7 @@ class Container(Template):
         if self.of and list(held) == list(items) and all(held[key] is item for key, item in items.items()):
             return copy.copy(like)  # past what its constructor does
         if parts(like) is None:  # a plain object, which has attributes
-            made = object.__new__(kind)
+            made = kind.__new__(kind)
             vars(made).update(items)
             return made
         return rebuild(like, items)

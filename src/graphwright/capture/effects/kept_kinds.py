@@ -134,7 +134,11 @@ def form_of(kind: Kind) -> dict[str, Any] | None:
         return {"tensor": kind.rank}
     if isinstance(kind, NumberKind):
         return {"number": [kind.kind.__name__, *(["int"] if kind.kind is float else [])]}
-    if isinstance(kind, ConstantKind) and (is_atom(kind.value) or is_plain_container(kind.value)):
+    if (
+        isinstance(kind, ConstantKind)
+        and not is_growing(kind.value)
+        and (is_atom(kind.value) or is_plain_container(kind.value))
+    ):
         return {"is": spelled(kind.value)}
     if isinstance(kind, RecordKind) and not kind.loose:
         items = {str(key): form_of(item) for key, item in kind.items.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import operator
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy
@@ -46,15 +47,13 @@ def changeable(value: Any) -> list[Any]:
 def held_parts(value: Any) -> dict[Any, Any] | None:
     """What a container holds, by key, and a plain object, by attribute; None for a value that is neither.
 
-    >>> class Point:
-    ...     def __init__(self, x):
-    ...         self.x = x
-    >>> held_parts([1, 2]), held_parts(Point(3)), held_parts(4)
+    >>> import types
+    >>> held_parts([1, 2]), held_parts(types.SimpleNamespace(x=3)), held_parts(4)
     ({0: 1, 1: 2}, {'x': 3}, None)
     """
     kind: Any = type(value)
     found, plainly = parts(value), object.__setattr__
-    is_object = found is None and kind not in _ATOMS and kind.__setattr__ is plainly
+    is_object = found is None and kind not in _ATOMS and (kind.__setattr__ is plainly or kind is SimpleNamespace)
     return vars(value).copy() if is_object and changeable(value) and is_plain_object(value) else found
 
 
