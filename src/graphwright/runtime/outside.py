@@ -397,8 +397,9 @@ class Outside:
     ) -> None:
         self.found, self.objects = tuple(found), tuple(objects)
         plain = [each for each in self.found if each.is_one()]
-        tensors = [each for each in self.found if issubclass(type(each.value), torch.Tensor)]
-        self._tensors, self._kinds = tensors, [*map(_KIND, [each.value for each in tensors])]
+        self._of_tensors = [each for each in self.found if issubclass(type(each.value), torch.Tensor)]
+        self._tensors = [each.value for each in self._of_tensors]
+        self._kinds = [*map(_KIND, self._tensors)]
         sized = [each for each in self.found if each.is_size()]
         self._sized, self._sizes = [each.owner for each in sized], [each.value for each in sized]
         lacking: dict[int, tuple[Any, set[str]]] = {}
@@ -422,9 +423,9 @@ class Outside:
             looked_at = self.found
         if self._tensors:
             with torch._C.DisableTorchFunction():
-                kinds = [*map(_KIND, [each.value for each in self._tensors])]
+                kinds = [*map(_KIND, self._tensors)]
             if kinds != self._kinds:
-                return self._tensors[[*map(operator.eq, kinds, self._kinds)].index(False)]
+                return self._of_tensors[[*map(operator.eq, kinds, self._kinds)].index(False)]
         return next((found for found in looked_at if not found.is_there()), None)
 
     def subject_of(self, value: Any) -> str | None:

@@ -334,9 +334,9 @@ def place_of(code: CodeType, instruction: int) -> Place:
 
 def _at_column(statements: list[ast.stmt], line: int, column: int | None) -> ast.stmt:
     """The innermost of the statements on a line, which may be several side by side, at a column of it."""
+    if column is None:
+        return statements[-1]
     for statement in reversed(statements):
-        if column is None:
-            break
         begins = statement.lineno < line or statement.col_offset <= column
         if begins and (statement.end_lineno != line or column < (statement.end_col_offset or 0)):
             return statement

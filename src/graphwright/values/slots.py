@@ -120,6 +120,8 @@ class Container(Template):
 class Joiner(abc.ABC):
     """Says how two values become one; its `join` does it."""
 
+    _around: tuple[tuple[int, int], ...] = ()  # the containers whose items are being joined, by id
+
     @abc.abstractmethod
     def leaf(self, one: Any, other: Any, path: Path) -> Any:
         """What two values become; INSIDE where that depends on what they hold. Raises Unlike."""
@@ -154,10 +156,10 @@ class Joiner(abc.ABC):
     def items(self, one: Any, other: Any, path: Path) -> dict[Any, Any]:
         """Join what two containers hold, item by item. Raises Unlike of what holds itself, too."""
         inner, items, pair = self.inside(one), {}, (id(one), id(other))
-        around: list[tuple[int, int]] = inner.__dict__.setdefault("_around", [])  # those whose items are being joined
+        around = inner._around
         if pair in around:
             raise Unlike(f"a {type(one).__name__} that holds itself")
-        around.append(pair)
+        inner._around = (*around, pair)
         try:
             for key, (mine, its) in self.pairs(one, other, path).items():
                 try:
@@ -165,7 +167,7 @@ class Joiner(abc.ABC):
                 except Unlike as why:
                     raise why.within(one, key) from None
         finally:
-            around.pop()
+            inner._around = around
         return items
 
 

@@ -182,11 +182,12 @@ class Join(Joiner):
         found = held_parts(value)
         if found is None or not self._held[side]:
             return found
-        kept = self._held[side].get(id(value))
-        if kept is not None or (parts(value) is not None and not (is_record(value) and hasattr(value, "__dict__"))):
-            return found if kept is None else parts(kept)
-        table = self._held[side].get(id(vars(value)))
-        if table is None or not is_record(value):
+        kept, is_object = self._held[side].get(id(value)), parts(value) is None
+        if kept is not None:
+            return parts(kept)
+        has_table = is_object or (is_record(value) and hasattr(value, "__dict__"))
+        table = self._held[side].get(id(vars(value))) if has_table else None
+        if table is None or is_object:
             return found if table is None else table
         return {name: table[name] for name in found if name in table}
 

@@ -256,27 +256,33 @@ class Unnamed:
 
     def __init__(self, modules: Collection[Any]) -> None:
         self._modules, self._known = modules, 0
+        self._of_classes: OfClasses = {}
         self._names = frozenset[str]()  # the attributes by which modules lead there
 
     def look(self) -> None:
         """Look at the modules, where there is more to be heard of than there was."""
         if len(_by_original) != self._known:
             self._known = len(_by_original)
-            self._names = frozenset(names_of_heard(self._modules))
+            self._names = frozenset(names_of_heard(self._modules, self._of_classes))
 
     def __call__(self, code: CodeType, names: dict[str, Any], own: dict[str, Any]) -> bool:
         mentioned = mentions(code)
-        there = [names.get(path[0]) for path in mentioned.paths]
-        found = names_of_heard([*own.values(), *[value for value in there if type(value) not in _BY_NAME]])
+        there = [value for path in mentioned.paths if type(value := names.get(path[0])) not in _BY_NAME]
+        found = names_of_heard([*own.values(), *there], self._of_classes)
         return "" in found or not mentioned.attributes.isdisjoint(found | self._names)
 
 
-def names_of_heard(values: Iterable[Any]) -> set[str]:
+OfClasses = dict[type, dict[str, Any]]  # what classes have that may lead to what is to be heard of, by name
+
+
+def names_of_heard(values: Iterable[Any], of_classes: OfClasses) -> set[str]:
     """The attributes by which values lead to what is to be heard of; "" where they are that, or contain it.
+
+    `of_classes` keeps what is found of classes, for as long as a capture lasts.
 
     >>> import types
     >>> overhear(os, ("getpid",), Heard.original)
-    >>> names_of_heard([[os.getpid]]), names_of_heard([types.SimpleNamespace(own=os.getpid, other=3)])
+    >>> names_of_heard([[os.getpid]], {}), names_of_heard([types.SimpleNamespace(own=os.getpid, other=3)], {})
     ({''}, {'own'})
     """
     found, seen = set[str](), dict[tuple[str, int], Any]()
@@ -284,7 +290,7 @@ def names_of_heard(values: Iterable[Any]) -> set[str]:
     while waiting:
         name, value, depth = waiting.pop()
         kind = type(value)
-        if kind in _LEAD_NOWHERE or depth > _DEEPEST or kind.__module__.startswith("graphwright."):
+        if kind in _LEAD_NOWHERE or depth > _DEEPEST or kind.__module__.startswith(_OF_NO_PROGRAM):
             continue  # what stands for a value of the run is not asked
         known = _by_original.get(id(value))
         if known is not None and known[0] is value:
@@ -298,12 +304,15 @@ def names_of_heard(values: Iterable[Any]) -> set[str]:
             items = value.values() if kind is dict else value
             waiting += [(name, item, depth + 1) for item in itertools.islice(items, _MOST_ITEMS)]
         elif not issubclass(kind, type) and (issubclass(kind, nn.Module) or is_object(value)):
-            held = {key: item for base in kind.__mro__ for key, item in vars(base).items() if type(item) in _OF_CLASS}
-            held |= attributes_of(value)
+            if kind not in of_classes:
+                all_of = [pair for base in reversed(kind.__mro__) for pair in vars(base).items()]
+                of_classes[kind] = {key: item for key, item in all_of if type(item) in _OF_CLASS}
+            held = of_classes[kind] | attributes_of(value)
             waiting += [(key, item, depth + 1) for key, item in held.items() if key not in MODULE_TABLES]
     return found
 
 
+_OF_NO_PROGRAM = ("graphwright.", "logging", "dataclasses")  # loggers and fields, which many a function names
 _BY_NAME = frozenset({FunctionType, BuiltinFunctionType, type, ModuleType})  # heard of where a module has them
 _LEAD_NOWHERE = frozenset({bool, int, float, str, type(None), torch.Tensor, nn.Parameter, torch.dtype, ModuleType})
 _CONTAINERS = (list, tuple, set, frozenset, dict)
