@@ -58,7 +58,7 @@ def test_every_block_runs_and_prints_what_follows_it(
                 pytest.skip(f"{package} is not installed")
     monkeypatch.chdir(tmp_path)  # some write files
     text = page.read_text()
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    namespace: dict[str, Any] = {}
     for i, match in enumerate(BLOCK.finditer(text)):
         source, wanted = match.groups()
         line = text[: match.start()].count("\n") + 2
@@ -101,6 +101,7 @@ def labels_of(picture: Path) -> list[str]:
 def run(source: str, namespace: dict[str, Any], place: str, number: int) -> str:
     named = re.match(r"# (\w+\.py)\n", source)
     file = named.group(1) if named else f"<{place}, block {number}>"
+    namespace["__name__"] = Path(named.group(1)).stem if named else "page"  # pytest has a `__main__` of its own
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     printed = io.StringIO()
     try:
