@@ -243,7 +243,9 @@ def _without(value: Any, places: tuple[tuple[Any, ...], ...]) -> Any:
     >>> _without({"a": [1, 2], "b": 3}, (("a", 0), ("b",)))
     {'a': [None, 2], 'b': None}
     """
-    if not places or type(value) not in (dict, list):
+    if type(value) is _Content:
+        return value._replace(held=_without(value.held, places))
+    if not places or type(value) not in _WRITTEN:
         return value
     left = value.copy()
     for key in {keys[0] for keys in places}:
@@ -253,6 +255,9 @@ def _without(value: Any, places: tuple[tuple[Any, ...], ...]) -> Any:
         except (KeyError, IndexError):
             continue
     return left
+
+
+_WRITTEN = (dict, list, collections.OrderedDict, collections.defaultdict, collections.Counter, collections.deque)
 
 
 def bound_in(value: Any) -> Iterator[tuple[str, Any]]:

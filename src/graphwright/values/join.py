@@ -184,14 +184,15 @@ def _mixed(one: Kind, other: Kind, policy: Policy) -> Kind | None:
 
 
 def _records(one: RecordKind, other: RecordKind, policy: Policy) -> Kind | None:
-    if one.kind is not other.kind:
+    if one.kind is not other.kind or one.factory is not other.factory:
         return None
     if one.loose or other.loose:
         keys, loose = {**one.items, **other.items}, one.loose | other.loose | (one.items.keys() ^ other.items.keys())
         items = {key: join(one.items.get(key), other.items.get(key), policy) for key in keys}
-        return RecordKind(one.kind, items, loose)
+        return RecordKind(one.kind, items, loose, one.factory)
     if one.keys == other.keys:
-        return RecordKind(one.kind, {key: join(item, other.items[key], policy) for key, item in one.items.items()})
+        items = {key: join(item, other.items[key], policy) for key, item in one.items.items()}
+        return RecordKind(one.kind, items, factory=one.factory)
     return (_mappings if one.kind is dict else _sequences)(one, other, policy)
 
 
@@ -199,7 +200,7 @@ def _sequences(one: Kind, other: Kind, policy: Policy) -> Kind | None:
     """One of any length, where one of two is that or they differ in length."""
     assert isinstance(one, RecordKind | SequenceKind)
     assert isinstance(other, RecordKind | SequenceKind)
-    if one.kind is not other.kind or one.kind not in (tuple, list, collections.deque):
+    if one.kind is not other.kind or one.kind not in (tuple, list, collections.deque, set):
         return None
     if not policy.lengths_differ and not (isinstance(one, SequenceKind) and isinstance(other, SequenceKind)):
         return None

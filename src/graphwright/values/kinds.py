@@ -137,12 +137,13 @@ class OptionalKind(Kind):
 class RecordKind(Kind):
     """Tuples, lists, dicts or objects of a class with these keys, indices or attributes, and a kind for each.
 
-    `loose` are keys of a dict that it may lack.
+    `loose` are keys of a dict that it may lack; `factory` makes what a `defaultdict` has for those.
     """
 
     kind: type
     items: dict[Any, Kind]
     loose: frozenset[Any] = frozenset()
+    factory: Any = None
 
     @property
     def keys(self) -> tuple[Any, ...]:
@@ -159,7 +160,8 @@ class RecordKind(Kind):
         return f"{self.kind.__name__}({', '.join(f'{key!r}: {item}' if key else f'{item}' for key, item in items)})"
 
     def instance(self) -> Any:
-        return made(self.kind, {key: item.instance() for key, item in self.items.items()})
+        held = {key: item.instance() for key, item in self.items.items()}
+        return self.kind(self.factory, held) if self.factory else made(self.kind, held)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ which grows as items come. Read methods.py first, then row_engine.py, loop_holde
     loop_dicts.py       dicts that a loop fills
     loop_sets.py        sets, and what makes dicts and sets of values of the run
     list_items.py       lists and dicts that are items of such a list
-    kept_containers.py  lists, dicts and sets in attributes, to which a program adds from call to call
+    kept_containers.py  lists, dicts, sets and deques in attributes, to which a program adds from call to call
     tables.py           calls of methods, classes and `heapq` that meet such containers in converted functions
     open_iterables.py   what a loop goes over: rows of a tensor, ranges, enumerated, zipped, reversed
     rows.py             lists as long as a size: `list(x)`, `x.unbind()`, `x.split(2)`

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
+from graphwright.capture.proxies.contents import DICTS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.run_text import RunText
 from graphwright.capture.state.samples import Unlike
@@ -37,13 +38,11 @@ from graphwright.values import (
 if TYPE_CHECKING:
     from graphwright.capture.state.parts import Joining
 
-DICTS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
-
 
 def kind_of_table(joining: Joining, value: Any, name: str) -> MappingKind:
     """The kind of a dict or set of the program, as one that may have any keys. Raises Unlike."""
     kind, factory = type(value), getattr(value, "default_factory", None)
-    if factory is not None and factory not in _FACTORIES:
+    if factory is not None and factory not in FACTORIES:
         raise Unlike(f"{name or 'a defaultdict'} makes its values with a function of the program")
     start = 0 if kind is collections.Counter else None if factory is None else factory()
     made = MappingKind(None, None if start is None else kind_of_item(joining, start, name), kind, factory)
@@ -53,7 +52,7 @@ def kind_of_table(joining: Joining, value: Any, name: str) -> MappingKind:
     return made
 
 
-_FACTORIES: tuple[Any, ...] = (list, int, float, bool, dict, set, collections.deque, collections.Counter)
+FACTORIES: tuple[Any, ...] = (list, int, float, bool, dict, set, collections.deque, collections.Counter)
 
 
 def kind_of_item(joining: Joining, value: Any, name: str) -> Kind:

@@ -1,4 +1,4 @@
-"""Lists, dicts and sets in attributes to which a program adds, from call to call.
+"""Lists, dicts, sets and deques in attributes to which a program adds, from call to call.
 
 What is in them differs from call to call, so nothing of it is known while the program is captured but what kind of
 value each holds: every read and every write is a node, where it happens. What is put there stays as an example.
@@ -6,37 +6,50 @@ value each holds: every read and every write is a node, where it happens. What i
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
+import operator
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from graphwright.capture.containers.loop_lists import LoopList
-from graphwright.capture.containers.methods import CONTAINS, DICT, ITEM, KEPT_SET, KEY, LIST, Given, Row, only
+from graphwright.capture.containers.item_kinds import FACTORIES, joined_kinds, kind_of_item
+from graphwright.capture.containers.loop_dicts import LoopDict
+from graphwright.capture.containers.loop_holders import CLASSES
+from graphwright.capture.containers.loop_lists import LoopList, OfRun
+from graphwright.capture.containers.methods import CONTAINS, DEQUE, DICT, ITEM, KEPT_SET, KEY, LIST, Given, Row, only
 from graphwright.capture.containers.row_engine import Container, with_methods
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE
 from graphwright.capture.proxies.growing import Growing
-from graphwright.capture.proxies.run_keys import example_of_key, form_of_key, may_be
+from graphwright.capture.proxies.run_keys import TEXT, Blank, example_of_key, form_of_key, may_be
 from graphwright.capture.state.protocol import with_examples
+from graphwright.capture.state.samples import Unlike
 from graphwright.capture.state.symbols import as_number
 from graphwright.ir import Node
 from graphwright.source import user_frame
-from graphwright.values import Kind, RecordKind, SequenceKind, join
+from graphwright.values import Kind, MappingKind, NumberKind, RecordKind, SequenceKind, TextKind, join
 
 if TYPE_CHECKING:
     from graphwright.capture.effects.kept_items import Items
+    from graphwright.capture.state.parts import Joining
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.symbols import Number
 
+_C = TypeVar("_C", bound=type)
+_COUNT = NumberKind(int, 0)  # what a `Counter` has for a key that it does not have
 _CONTAINS = dataclasses.replace(CONTAINS, is_part=True)
 _GET = dataclasses.replace(DICT["__getitem__"], is_part=True)
 
 
 class _Kept(Container):
-    """What these lists, dicts and sets share: `items` makes the values of items."""
+    """What all of these share: `items` makes the values of items.
 
-    base: Any
+    What is asked of all that is in one is asked of `as_of_run()`: the same one, as one whose content only a run knows.
+    """
+
+    plain: Any  # the class that holds what there is for the example; `base` is the one of the program's
+    as_of_run: Callable[[], Any]
 
     def __init__(
         self,
@@ -48,7 +61,7 @@ class _Kept(Container):
         items: Items,
         give_up: Callable[[], None] | None = None,
     ) -> None:
-        self.base.__init__(self, content)
+        self.plain.__init__(self, content, *_maxlen(content))
         # What it has held, on whatever side of a branch: by the form of its key, of a dict.
         self.held: list[tuple[Hashable, Any]] = (
             [*content.items()] if isinstance(content, dict) else [(None, item) for item in content]
@@ -59,17 +72,17 @@ class _Kept(Container):
     def length(self) -> Any:
         """How many items there are: a number of the program."""
         return self._answer(
-            self.recorder.node("call_function", len, (self._read(),), {}, "len"), self.base.__len__(self)
+            self.recorder.node("call_function", len, (self._read(),), {}, "len"), self.plain.__len__(self)
         )
 
     def truth_hint(self) -> bool:
         """Whether there is anything in it for the example."""
-        return self.base.__len__(self) > 0  # type: ignore[no-any-return]
+        return self.plain.__len__(self) > 0  # type: ignore[no-any-return]
 
     def has(self, key: Hashable) -> Any:
         """`key in self`: a bool of the program."""
         node = self._row_node("__contains__", _CONTAINS, [(KEY, key)])
-        return self._answer(node, self.base.__contains__(self, example_of_key(key)))
+        return self._answer(node, self.plain.__contains__(self, example_of_key(key)))
 
     def _answer(self, node: Node, hint: Number) -> Any:
         return as_number(with_examples(self.recorder).numbers.input_symbol(node, hint))
@@ -82,7 +95,7 @@ class _Kept(Container):
 
     def _may_raise(self) -> None:
         """A key may not be there; an index is an error of the operation, like any other."""
-        if self.base is not list:
+        if self.plain in (dict, set):
             with_examples(self.recorder).attempts.look_up()
 
     def _part(self, row: Row, given: Given, node: Node) -> Any:
@@ -102,50 +115,74 @@ class _Kept(Container):
 
     _same = Growing._refuse
 
-
-@with_methods(only(LIST, "append", "insert", "pop", "clear", "__getitem__", "__setitem__", "__delitem__"), list)
-class KeptList(_Kept, list):  # type: ignore[type-arg]
-    """A list to which the program adds: its items are of one kind."""
-
-    base = list
-    __contains__ = has = Growing._refuse
-
     def __iter__(self) -> Iterator[Any]:
         if self._give_up is None:  # a converted function goes over it in another way
             self.recorder.questions.staging.stage(user_frame(sys._getframe(1)))
         return self._refuse()  # type: ignore[no-any-return]
 
-    def __add__(self, other: Any) -> Any:
-        return self.as_of_run() + other
+    __reversed__ = __iter__
+
+
+def _asked_of_run(*methods: str) -> Callable[[_C], _C]:
+    """Give a class methods that are those of the same container as one of the run."""
+
+    def fill(cls: _C) -> _C:
+        for name in methods:
+            setattr(cls, name, _of_run(name))
+        return cls
+
+    return fill
+
+
+def _of_run(name: str) -> Callable[..., Any]:
+    def method(self: _Kept, *args: Any, **named: Any) -> Any:
+        if self._give_up is not None:
+            return self._refuse()
+        self._items.note_change()
+        return getattr(self.as_of_run(), name)(*args, **named)
+
+    method.__name__ = name
+    return method
+
+
+class KeptSequence(_Kept):
+    """A list or deque to which the program adds: its items are of one kind."""
+
+    append: Callable[[Any], None]
 
     def __radd__(self, other: Any) -> Any:  # without it Python puts what the example holds at the end of a list
         return other + self.as_of_run()
 
-    def copy(self) -> Any:
-        return self.as_of_run().copy()
-
     def as_item(self) -> SequenceKind:
         """The kind of an item that this is."""
-        return SequenceKind(self.kinds, list)
+        return SequenceKind(self.kinds, self.base)
 
-    def as_of_run(self) -> LoopList:
-        """The same list, for who goes over it: of what is in it only a run knows how much there is."""
-        return self._listed(list.__iter__(self), self._read())
+    def example(self) -> Any:
+        """What operations run on: where nobody knows what is in it, an item of the kind of all."""
+        content = self.recorder.to_examples([*self.plain.__iter__(self)])
+        return self.base(content or ([] if self.kinds is None else [self.kinds.instance()]))
 
-    def _listed(self, items: Iterable[Any], node: Node) -> LoopList:
-        kind = None if self.kinds is None else SequenceKind(self.kinds, list)
-        made = LoopList(items, self.recorder, node, self.name, None, kind=kind)
+    def as_of_run(self) -> OfRun:
+        """The same one, for who goes over it: of what is in it only a run knows how much there is."""
+        if self.kinds is None:
+            self._items.learn()
+        return self._listed(self.plain.__iter__(self), self._read())
+
+    def _listed(self, items: Iterable[Any], node: Node) -> OfRun:
+        kind = None if self.kinds is None else SequenceKind(self.kinds, self.base)
+        items = self.plain(items, *_maxlen(self))
+        made: OfRun = CLASSES[self.base](items, self.recorder, node, self.name, None, kind=kind)
         made.is_certain = False
         return made
 
-    def _same(self, given: Given, node: Node) -> LoopList:
-        return self._listed(list.__getitem__(self, self.recorder.to_examples(given[0][1])), node)
+    def _same(self, given: Given, node: Node) -> OfRun:
+        return self._listed(self.plain.__getitem__(self, self.recorder.to_examples(given[0][1])), node)
 
     def extend(self, values: Iterable[Any]) -> None:
         for value in [*values]:
             self.append(value)
 
-    def __iadd__(self, values: Iterable[Any]) -> KeptList:  # type: ignore[misc]
+    def __iadd__(self, values: Iterable[Any]) -> Any:
         self.extend(values)
         return self
 
@@ -153,15 +190,56 @@ class KeptList(_Kept, list):  # type: ignore[type-arg]
         self._items.note_change()
         if ITEM in row.takes:
             self._taken_in(None, given[-1][1])
-        if method in ("append", "insert"):
-            list.append(self, given[-1][1])
+        if method in _ADDING:
+            getattr(self.plain, _ADDING[method])(self, given[-1][1])
+
+
+_ADDING = {"append": "append", "insert": "append", "appendleft": "appendleft"}  # how the example shows it
+_WHOLE = ("__add__", "__contains__", "has", "copy", "count", "index", "remove", "reverse")
+
+
+@with_methods(only(LIST, "append", "insert", "pop", "clear", "__getitem__", "__setitem__", "__delitem__"), list)
+@_asked_of_run(*_WHOLE, "__mul__", "__rmul__")
+class KeptList(KeptSequence, list):  # type: ignore[type-arg]
+    """Such a list."""
+
+    base = plain = list
+
+
+@with_methods(
+    only(
+        DEQUE,
+        *("append", "appendleft", "insert", "pop", "popleft", "clear", "__getitem__", "__setitem__", "__delitem__"),
+    ),
+    collections.deque,
+)
+@_asked_of_run(*_WHOLE, "rotate")
+class KeptQueue(KeptSequence, collections.deque):  # type: ignore[type-arg]
+    """Such a deque."""
+
+    base = plain = collections.deque
+
+    def extendleft(self, values: Iterable[Any]) -> None:
+        for value in [*values]:
+            self.appendleft(value)
+
+    @property
+    def maxlen(self) -> Any:
+        """How long it may get: what another one says that somebody puts there."""
+        recorder, (longest,) = with_examples(self.recorder), _maxlen(self)
+        node = recorder.node("call_function", getattr, (self._read(), "maxlen"), {}, "maxlen")
+        if longest is not None:
+            return self._answer(node, longest)
+        is_none = recorder.node("call_function", operator.is_, (node, None), {}, "is_none")
+        recorder.questions.guards.guard(recorder.numbers.input_symbol(is_none, True), f"{self.name}.maxlen is None")
+        return None
 
 
 @with_methods(KEPT_SET, set)
 class _KeptSet(_Kept, set):  # type: ignore[type-arg]
     """A set to which the program adds: nothing is read of what is in it but whether it is."""
 
-    base = set
+    base = plain = set
 
     def update(self, *others: Any) -> None:
         for other in others:
@@ -174,14 +252,57 @@ class _KeptSet(_Kept, set):  # type: ignore[type-arg]
             set.add(self, example_of_key(given[0][1]))
 
 
-@with_methods(only(DICT, "__setitem__", "__delitem__", "clear"), dict)
-class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
-    """A dict to which the program adds: a key that has no kind was not there before.
+@with_methods(only(DICT, "__setitem__", "__delitem__", "clear", "move_to_end"), dict, collections.OrderedDict)
+@_asked_of_run("keys", "values", "items", "most_common", "total", "elements", "copy", "__or__", "__ror__")
+class KeptDict(_Kept, dict):  # type: ignore[type-arg]
+    """A dict to which the program adds, or an `OrderedDict`, `defaultdict` or `Counter`.
 
-    For the example it holds keys as they are for that.
+    A key that has no kind was not there before. For the example it holds keys as they are for that.
     """
 
-    base = dict
+    plain = dict
+    __add__ = __sub__ = __and__ = __iadd__ = __isub__ = __iand__ = __ior__ = __pos__ = __neg__ = Growing._refuse
+
+    def __init__(self, content: Any, kind: RecordKind, *start: Any) -> None:
+        self.base, self._factory = kind.kind, kind.factory
+        super().__init__(content, kind.items, *start)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return self.base  # type: ignore[no-any-return]
+
+    @property
+    def default_factory(self) -> Any:
+        """That of a `defaultdict`."""
+        if self.base is not collections.defaultdict:
+            raise AttributeError(f"{self.base.__name__!r} object has no attribute 'default_factory'")
+        return self._factory
+
+    def as_of_run(self) -> LoopDict:
+        """The same one, for who goes over it: of what is in it only a run knows the keys."""
+        if not self.kinds:
+            self._items.learn()
+        joining, key, item = self.recorder.joining, None, None
+        try:
+            for form, kind in self.kinds.items():
+                key = joined_kinds(joining, key, _kind_of_form(joining, form), self.name)
+                item = joined_kinds(joining, item, kind, self.name)
+        except Unlike:
+            return self._refuse()  # type: ignore[no-any-return]
+        kind = MappingKind(key, item, self.base, self._factory)
+        made = LoopDict((), self.recorder, self._read(), self.name, None, kind=kind)
+        made.is_certain = False
+        return made
+
+    def listed(self) -> LoopList:
+        """The list of its keys."""
+        return self.as_of_run().listed()
+
+    def popitem(self, last: bool = True) -> Any:
+        item = _of_run("popitem")(self, *(() if last is True else (last,)))
+        if dict.__len__(self):
+            dict.__delitem__(self, [*dict.keys(self)][-1 if last is True else 0])
+        return item
 
     def _kind_of(self, key: Hashable) -> Kind | None:
         """The kind of what a key may lead to, None as long as no pass has shown that the program stores it."""
@@ -199,10 +320,39 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
 
     def __getitem__(self, key: Hashable) -> Any:
         kind = self._kind_of(key)
+        if self.base is collections.Counter:
+            return self._given_out(kind or _COUNT, self._row_node("", _GET, [(KEY, key)]), form_of_key(key))
+        if self._factory is not None:
+            return self._found_or_made(key, kind)
+        if kind is not None:
+            self._may_raise()
+        return self._there(key, kind)
+
+    def _there(self, key: Hashable, kind: Kind | None) -> Any:
+        """What there is for a key; as long as no pass has shown that the program stores it, what it has just stored."""
         if kind is None:
             self._missed(key)
-            return dict.__getitem__(self, example_of_key(key))  # just stored, for the first time
-        self._may_raise()
+            return dict.__getitem__(self, example_of_key(key))
+        return self._given_out(kind, self._row_node("", _GET, [(KEY, key)]), form_of_key(key))
+
+    def _make(self, key: Hashable) -> None:
+        self[key] = self._factory()
+
+    def _found_or_made(self, key: Hashable, kind: Kind | None) -> Any:
+        """What a `defaultdict` has for a key: what its class makes it of itself, or a function of the program."""
+        if self._factory not in FACTORIES:
+            is_there = self.has(key)
+            if type(is_there) is not bool:
+                self.recorder.questions.branch(is_there, lambda: None, lambda: self._make(key))
+            elif not is_there:
+                self._make(key)
+            return self._there(key, self._kind_of(key))
+        if kind is None or not dict.__contains__(self, example_of_key(key)):
+            dict.__setitem__(self, example_of_key(key), self._factory())
+            self.held.append((form_of_key(key), dict.__getitem__(self, example_of_key(key))))
+        if kind is None:  # a later pass knows it
+            return dict.__getitem__(self, example_of_key(key))
+        self._items.note_change()
         return self._given_out(kind, self._row_node("", _GET, [(KEY, key)]), form_of_key(key))
 
     def get(self, key: Hashable, default: Any = None) -> Any:
@@ -231,20 +381,53 @@ class _KeptDict(_Kept, dict):  # type: ignore[type-arg]
         return value
 
     def update(self, *others: Any, **items: Any) -> None:
+        if self.base is collections.Counter:
+            for key, count in collections.Counter(*others, **items).items():
+                self[key] += count
+            return
         for key, value in dict(*others, **items).items():
             self[key] = value
+
+    def subtract(self, *others: Any, **items: Any) -> None:
+        """What a `Counter` does."""
+        if self.base is not collections.Counter:
+            self._refuse()
+        for key, count in collections.Counter(*others, **items).items():
+            self[key] -= count
 
     def _change(self, method: str, row: Row, given: Given) -> None:
         self._items.note_change()
         if ITEM in row.takes:
             (_, key), (_, value) = given
-            self._taken_in(form_of_key(key), value)
+            if self._items.are_growing and self._kind_of(key) is None:  # the next pass sees what becomes of it
+                self.held.append((form_of_key(key), value))
+            else:
+                self._taken_in(form_of_key(key), value)
             dict.__setitem__(self, example_of_key(key), value)
 
 
 def kept_container(content: Iterable[Any], kind: Kind, *start: Any) -> Any:
-    """What stands for a list, dict or set in an attribute; `start` is what `_Kept` takes after the kinds."""
+    """What stands for a container in an attribute; `start` is what `_Kept` takes after the kinds."""
     if isinstance(kind, RecordKind):
-        return _KeptDict(content, kind.items, *start)
+        return KeptDict(content, kind, *start)
     assert isinstance(kind, SequenceKind)
-    return (_KeptSet if kind.kind is set else KeptList)(content, kind.item, *start)
+    return _SEQUENCES[kind.kind](content, kind.item, *start)
+
+
+_SEQUENCES: dict[type, Any] = {list: KeptList, collections.deque: KeptQueue, set: _KeptSet}
+
+
+def _maxlen(container: Any) -> tuple[int | None, ...]:
+    """How long a deque may get, for its constructor; nothing for others."""
+    if not isinstance(container, collections.deque):
+        return ()
+    return (collections.deque.maxlen.__get__(container),)
+
+
+def _kind_of_form(joining: Joining, form: Hashable) -> Kind:
+    """The kind of the keys of a form. Raises Unlike."""
+    if isinstance(form, Blank):
+        return TextKind() if form == TEXT else NumberKind(int)
+    if type(form) is tuple:
+        return RecordKind(tuple, {i: _kind_of_form(joining, part) for i, part in enumerate(form)})
+    return kind_of_item(joining, form, "")

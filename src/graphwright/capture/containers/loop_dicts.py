@@ -13,11 +13,12 @@ import operator
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-from graphwright.capture.containers.item_kinds import DICTS, joined_kinds, kind_of_table, seen
+from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_table, seen
 from graphwright.capture.containers.loop_holders import CLASSES, Holder
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.methods import BOTH, CONTAINS, COUNT, DICT, ITEM, ITEMS, KEY, Given, Part, Row
 from graphwright.capture.containers.row_engine import Shown, shown_key, with_methods
+from graphwright.capture.proxies.contents import DICTS
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
 from graphwright.capture.state.samples import Unlike

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.item_kinds import DICTS, joined_kinds, kind_of_item
+from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item
 from graphwright.capture.containers.list_items import ItemDict, ItemList
 from graphwright.capture.containers.methods import ITEM, ITEMS, KEY, Given, Part, Row
 from graphwright.capture.containers.row_engine import Container
-from graphwright.capture.proxies.contents import content
+from graphwright.capture.proxies.contents import DICTS, content
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refused, stopping
 from graphwright.capture.state.samples import Unlike

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.kept_containers import KeptList
+from graphwright.capture.containers.kept_containers import KeptDict, KeptSequence
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.loop_sets import LoopSet
@@ -325,9 +325,9 @@ def iterable_of(value: Any, may_be_plain: bool = False) -> OpenIterable | None:
         return _Unknown(value)
     if isinstance(value, OfRun):
         return _Grown(value)
-    if isinstance(value, KeptList):
+    if isinstance(value, KeptSequence):
         return _Grown(value.as_of_run())
-    if isinstance(value, LoopDict | LoopSet):
+    if isinstance(value, LoopDict | LoopSet | KeptDict):
         return _Grown(value.listed())
     if not may_be_plain:
         return None

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.item_kinds import DICTS, kind_of_table
+from graphwright.capture.containers.item_kinds import kind_of_table
 from graphwright.capture.containers.loop_lists import LoopList, LoopQueue
 from graphwright.capture.containers.loop_sets import opened_table
 from graphwright.capture.effects.branch_state import State
 from graphwright.capture.proxies.constructors import container_call
-from graphwright.capture.proxies.contents import Container, changeable, content, refill
+from graphwright.capture.proxies.contents import DICTS, Container, changeable, content, refill
 from graphwright.capture.proxies.unbound import Unbound
 from graphwright.capture.state.plan import Way
 from graphwright.capture.state.running import RUN

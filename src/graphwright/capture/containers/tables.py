@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopList, LoopQueue, LoopTuple, OfRun
 from graphwright.capture.containers.loop_sets import LoopSet, table_of
 from graphwright.capture.containers.methods import DEQUE, DICT, HEAP, INDEX, ITEM, ITEMS, KEY, LIST, SET, Part
+from graphwright.capture.proxies.contents import DICTS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.run_text import RunText, formatted, is_of_run, joined_texts, makes_text
@@ -43,7 +43,7 @@ def grow(recorder: Capture, values: Growable) -> None:
     """
     if recorder.region.is_in_loop() and any(state.watches(values) for state in recorder.states):
         raise Grows(values)
-    if type(values) is dict and recorder.keeping is not None:
+    if isinstance(values, dict) and type(values) in DICTS and recorder.keeping is not None:
         recorder.keeping.has_run_keys(values)
 
 

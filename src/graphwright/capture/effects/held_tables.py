@@ -12,7 +12,7 @@ from typing import Any
 
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import WATCHED
-from graphwright.capture.proxies.contents import content, holds_bytes, refill
+from graphwright.capture.proxies.contents import HOLDERS, content, holds_bytes, refill
 from graphwright.capture.proxies.objects import is_object, is_plain_object
 from graphwright.ops import set_attribute
 from graphwright.runtime import attributes_of, slots_of, state_of
@@ -40,7 +40,7 @@ def is_state(value: Any) -> bool:
 def is_closed(value: Any) -> bool:
     """Tell whether a value holds others, or bytes, in a way of its own: what is in it can be seen, but not kept.
 
-    >>> is_closed(collections.OrderedDict()), is_closed(bytearray()), is_closed([])
+    >>> is_closed(type("Own", (dict,), {})()), is_closed(bytearray()), is_closed(collections.deque())
     (True, True, False)
     """
     kind = type(value)
@@ -49,7 +49,7 @@ def is_closed(value: Any) -> bool:
     return isinstance(value, _HOLDERS) or holds_bytes(value)
 
 
-_OPEN = frozenset({dict, list, set, Variables})
+_OPEN = HOLDERS | {Variables}
 _HOLDERS = (dict, list, set, collections.deque)
 
 
@@ -98,7 +98,7 @@ def put(container: Any, key: Hashable, value: Any) -> None:
     """
     if isinstance(key, Field):
         set_attribute(container, str(key), value)
-    elif type(container) in (list, dict, Variables):
+    elif type(container) in _OPEN and type(container) is not set:
         container[key] = value
     elif type(container) in WATCHED and (container.table == "_buffers" or dict.get(container, key) is None):
         dict.__setitem__(container, key, value)
@@ -106,13 +106,16 @@ def put(container: Any, key: Hashable, value: Any) -> None:
 
 def put_back(container: Any, held: dict[Any, Any]) -> None:
     """Have a container or object hold what it held before."""
+    if isinstance(container, dict):
+        refill(container, held)
+        return
     now = held_by(container)
     if now.keys() == held.keys() and all(now[key] is held[key] for key in held):
         return
     if isinstance(container, list | collections.deque):
         refill(container, [*held.values()])
-    elif isinstance(container, dict | set):
-        refill(container, held if isinstance(container, dict) else {*held})
+    elif isinstance(container, set):
+        refill(container, {*held})
     elif holds_bytes(container):
         refill(container, held[0])
     elif is_plain_object(container):

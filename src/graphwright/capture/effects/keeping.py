@@ -64,6 +64,7 @@ from graphwright.capture.effects.start_values import StartValues
 from graphwright.capture.effects.unwritten import write_unwritten
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import aside_of
+from graphwright.capture.proxies.contents import DICTS, HOLDERS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.proxies.run_text import RunText
@@ -97,11 +98,10 @@ if TYPE_CHECKING:
     from graphwright.runtime import Shells
 
 _OF_TORCH = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"} - {"training"})
-_INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain list"}
+_INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain deque"}
 _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
 })  # fmt: skip
-_SHARED = (list, dict, set)
 _FIX_FOR_MODULES = "keep it by the names of the modules, or as attributes of theirs"
 _DEPTH = 3  # how far inside of each other the objects are whose attributes are state
 
@@ -236,11 +236,11 @@ class Keeping:
         if self._live.get(place, PLAIN) is not PLAIN:
             started = self._started(place, table.name(key), value)
             self._ends[place] = table, key
-            if type(value) in _SHARED:
+            if type(value) in HOLDERS:
                 self._started_of[id(value)] = started
             table.before[key] = value = started
             put(table.now, key, value)
-        elif type(value) in _SHARED and id(value) in self._started_of:  # it is in another module, too
+        elif type(value) in HOLDERS and id(value) in self._started_of:  # it is in another module, too
             table.before[key] = self._started_of[id(value)]
             put(table.now, key, table.before[key])
             return
@@ -267,10 +267,10 @@ class Keeping:
                 self._watch_inside(item, f"{name}[{i}]", path, (*keys, i))
         elif id(value) in self._objects:
             self._shared.extend(self._objects[id(value)])
-        elif kind in _SHARED or (self._depth < _DEPTH and (is_state(value) or is_closed(value))):
+        elif kind in HOLDERS or (self._depth < _DEPTH and (is_state(value) or is_closed(value))):
             first, depth = len(self._tables), self._depth
             self._objects[id(value)] = []
-            self._depth += kind not in _SHARED
+            self._depth += kind not in HOLDERS
             self._watch(value, name, path, keys)
             self._depth = depth
             self._objects[id(value)] = self._tables[first:]
@@ -330,16 +330,20 @@ class Keeping:
 
     def may_have_run_keys(self) -> bool:
         """Tell whether there is a dict that may have keys which only a run knows."""
-        return any(type(table.now) is dict for table in self._containers)
+        return any(type(table.now) in DICTS for table in self._containers)
 
     def has_run_keys(self, values: dict[Any, Any]) -> None:
         """Have a dict that is kept be one whose keys only a run knows, from the next pass on. Raises Restart."""
         for table in self._containers:
-            place = table.path, table.keys
-            if table.now is not values or place in self._live:
+            place, held = (table.path, table.keys), held_by(table.now)
+            if place in self._live:
                 continue
-            if all(map(has_a_kind, values.values())) or table.before.keys() != values.keys():
-                self._live[place] = self._items.kind(dict, values.items())
+            if table.now is values:
+                is_kept = all(map(has_a_kind, values.values())) or table.before.keys() != values.keys()
+            else:  # it is a new one in one that grows
+                is_kept = table.before.keys() != held.keys() and any(item is values for item in held.values())
+            if is_kept:
+                self._live[place] = self._items.kind(table.now, held.items(), table.now is not values)
                 raise self._recorder.questions.restart(Restart("a dict has keys that only a run knows"))
 
     # ---- what has changed
@@ -363,6 +367,9 @@ class Keeping:
         made: list[tuple[Table, Any, Any]] = []
         for table in touched(self._tables):
             if table.has_other_order():
+                if table.may_grow and not is_closed(table.now):
+                    changed |= self._learn_growth(table)
+                    continue
                 self._refuse(table, "", f"changes the order of the keys of {table.owner}", "make a new dict each time")
             if table.is_changed_for_modules():
                 self._refuse(table, "", f"changes what {table.owner} has for modules", _FIX_FOR_MODULES)
@@ -416,19 +423,13 @@ class Keeping:
     def _become_live(self, place: Place, before: Any, now: Any) -> None:
         """Have an attribute be state from the next pass on, which this run is the first to write."""
         is_filled = bool(self._recorder.plan.is_set_together) and may_decide(before, now)
-        self._live[place] = self._items.joined(self._kind_before(None if is_filled else before, now), now)
+        self._live[place] = self._items.joined(self._items.kind_before(None if is_filled else before, now), now)
         if place[0] not in self._outside:
             self._starts.first.learn(place, before, now, self._kind(now))
 
     def learn_hooks(self) -> None:
         """Keep the hooks that this run leaves on modules for the runs that find what it has made; refuse others."""
         self._missing.learn_hooks()
-
-    def _kind_before(self, before: Any, now: Any) -> Kind:
-        """The kind of what an attribute held: a list grows in the place of which there is one of another length."""
-        if type(before) is list and isinstance(now, list) and (is_growing(now) or len(before) != len(now)):
-            return self._items.kind(list, [(None, item) for item in before])
-        return self._kind(before)
 
     def _kind(self, value: Any) -> Kind:
         return kind_of(value, self._own_kind)
@@ -455,7 +456,7 @@ class Keeping:
         if isinstance(self._live.get(place), Grows) and table.keys and not is_growing(table.now):  # none can be there
             self._refuse(table, "", f"adds to {table.owner}, which a tuple holds", "keep it in a list or dict instead")
             return False
-        grows = self._items.kind(type(table.now), {**table.before, **held_by(table.now)}.items())
+        grows = self._items.kind(table.now, {**table.before, **held_by(table.now)}.items())
         known = self._live.get(place)
         if isinstance(known, Grows) and not isinstance(table.now, set):
             grows = dataclasses.replace(known, held=join(known.held, grows.held, ATTRIBUTE))

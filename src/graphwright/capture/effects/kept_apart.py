@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.effects.held_tables import held_by, is_state
+from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.regions import Writing, made_once
 from graphwright.runtime import MODULE_TABLES
@@ -92,7 +93,7 @@ def _containers(tables: list[Table], by_start: bool = False) -> Iterator[tuple[P
     for table in tables:
         for key, value in (table.before if by_start else held_by(table.now)).items():
             is_own = table.keys is not None or key not in MODULE_TABLES
-            if is_own and (type(value) in (list, dict, set) or is_growing(value) or is_state(value)):
+            if is_own and (type(value) in HOLDERS or is_growing(value) or is_state(value)):
                 yield table.place(key), value
 
 

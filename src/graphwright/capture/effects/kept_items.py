@@ -10,12 +10,13 @@ import dataclasses
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, Unreadable, joined
-from graphwright.capture.proxies.contents import changeable, content, is_unchanged
+from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, Unreadable, emptied, joined
+from graphwright.capture.proxies.contents import DICTS, HOLDERS, changeable, content, is_unchanged
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.run_keys import form_of_key
+from graphwright.capture.state.plan import Restart
 from graphwright.errors import CaptureError
-from graphwright.values import Kind, RecordKind, SequenceKind, join
+from graphwright.values import ConstantKind, Kind, RecordKind, SequenceKind, join
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -64,30 +65,45 @@ class KeptItems:
             if type(item) is tuple:
                 waiting += item
 
-    def kind(self, kind: type, held: Iterable[tuple[Hashable, Any]], are_growing: bool = False) -> Grows:
-        """The kind of a list, dict or set that grows and has held these keys and items."""
+    def kind(self, like: Any, held: Iterable[tuple[Hashable, Any]], are_growing: bool = False) -> Grows:
+        """The kind of a container that grows, is of the class of another one and has held these keys and items."""
+        kind: type = like.stands_for() if is_growing(like) else type(like)
         if kind is set:
             return Grows(SequenceKind(None, set))
+        held, factory = [*held], getattr(like, "default_factory", None)
+        are_growing = are_growing or factory in HOLDERS or any(type(value) in _GROW for _, value in held)
         kinds: dict[Hashable, Kind] = {}
         for key, value in held:
-            form = form_of_key(key) if kind is dict else None
+            form = form_of_key(key) if kind in DICTS else None
             found = self._kind_inside(value, are_growing)
             kinds[form] = join(kinds[form], found, ATTRIBUTE) if form in kinds else found
-        grows = Grows.dict_of(kinds) if kind is dict else Grows(SequenceKind(kinds.get(None), list))
+        grows = Grows(SequenceKind(kinds.get(None), kind))
+        if kind in DICTS:
+            grows = Grows.dict_of(kinds, kind=kind, factory=factory)
         return dataclasses.replace(grows, are_growing=are_growing)
 
+    def kind_before(self, before: Any, now: Any) -> Kind:
+        """The kind of what an attribute held: a list grows in the place of which there is one of another length."""
+        is_longer = type(before) is list and isinstance(now, list) and (is_growing(now) or len(before) != len(now))
+        if is_longer or (type(before) in _GROW and type(now) is type(before)):
+            return self.kind(before, _held(before))
+        return self._kind_of(before)
+
     def _kind_inside(self, value: Any, are_growing: bool) -> Kind:
-        kind = next((kind for kind in (list, dict) if isinstance(value, kind)), None)
-        if are_growing and kind is not None:
-            return self.kind(kind, value.held if is_growing(value) else _held(value), True).held
+        if are_growing and (type(value) in HOLDERS or (is_growing(value) and not value.is_local)):
+            return self.kind(value, value.held if is_growing(value) else _held(value), True).held
+        if are_growing and is_growing(value) and hasattr(value, "as_item"):
+            return value.as_item()  # type: ignore[no-any-return]
         return self._kind_of(value)
 
     def joined(self, known: Kind, now: Any) -> Kind:
         """The kind of an attribute that was known to be of one, and has become a value."""
-        if isinstance(known, Grows) and type(now) in (list, dict, set):
-            return _with(known, self.kind(type(now), _held(now), known.are_growing).held)
+        if isinstance(known, Grows) and type(now) in HOLDERS:
+            return _with(known, self.kind(now, _held(now), known.are_growing))
+        if isinstance(known, ConstantKind) and known.value is None and type(now) in _GROW:
+            return self.kind(now, _held(now))
         if isinstance(known, Grows) and is_growing(now) and hasattr(now, "as_item"):
-            return _with(known, now.as_item())
+            return _with(known, Grows(now.as_item()))
         return joined(known, self._kind_of(now))
 
     def learn(self) -> bool:
@@ -95,7 +111,7 @@ class KeptItems:
         changed = self._learn_fixed()
         for place, grown in self._grown.items():
             known = self._live[place]
-            kind = _with(known, self.kind(grown.base, grown.held, known.are_growing).held)
+            kind = _with(known, self.kind(grown, grown.held, known.are_growing))
             changed |= kind is not known
             self._live[place] = kind
         return changed
@@ -110,7 +126,7 @@ class KeptItems:
                 error = CaptureError(what, fix=f"put it there when it is complete, or change what {name}[...] gives")
                 self.recorder.questions.refusals.refuse(error, "attribute")
                 continue
-            self._live[place] = self.kind(grown.base, grown.held, True)
+            self._live[place] = self.kind(grown, grown.held, True)
         return bool(others)
 
 
@@ -124,11 +140,16 @@ class Items:
 
     def make(self, kind: Kind | None, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a kind, where it is read."""
-        if self.are_growing and isinstance(kind, SequenceKind | RecordKind) and kind.kind in (list, dict):
-            return self.kept.kept_container(kind.kind(), kind, name, self.kept.recorder, lambda: node, self)
+        if self.are_growing and isinstance(kind, SequenceKind | RecordKind) and kind.kind in HOLDERS:
+            return self.kept.kept_container(emptied(kind), kind, name, self.kept.recorder, lambda: node, self)
         value = Unreadable(name) if kind is None else self.kept.value_of(kind, node, name)
         self.note(name, value)
         return value
+
+    def learn(self) -> None:
+        """Start again if what this pass has put there tells of which kinds it is, before all of it is looked at."""
+        if self.kept.learn():
+            raise self.kept.recorder.questions.restart(Restart("all is looked at that a program keeps"))
 
     def note_change(self) -> None:
         """The program changes what is in it."""
@@ -139,9 +160,13 @@ class Items:
         self.kept.fix(self.place, name, value)
 
 
-def _with(known: Grows, held: Kind) -> Grows:
-    both = join(known.held, held, ATTRIBUTE)
-    return known if both is known.held else dataclasses.replace(known, held=both)
+_GROW = HOLDERS - {list, dict}  # of which there are none of a known length
+
+
+def _with(known: Grows, now: Grows) -> Grows:
+    both, are_growing = join(known.held, now.held, ATTRIBUTE), known.are_growing or now.are_growing
+    is_known = both is known.held and are_growing == known.are_growing
+    return known if is_known else dataclasses.replace(known, held=both, are_growing=are_growing)
 
 
 def _held(container: Collection[Any]) -> Iterable[tuple[Hashable, Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.state.running import refusal
@@ -25,7 +26,6 @@ from graphwright.values import (
     OptionalKind,
     Policy,
     RecordKind,
-    SequenceKind,
     TensorKind,
     join,
     leaves,
@@ -41,13 +41,23 @@ class Grows(Kind):
     is_assumed: bool = False  # because it holds tensors, as a cache does; not because a pass has shown it
 
     def empty(self) -> Any:
-        """Such a dict, list or set with nothing in it."""
-        return self.held.kind() if isinstance(self.held, RecordKind | SequenceKind) else {}
+        """Such a container with nothing in it."""
+        return emptied(self.held)
 
     @classmethod
-    def dict_of(cls, items: dict[Any, Kind], is_assumed: bool = False) -> Grows:
+    def dict_of(cls, items: dict[Any, Kind], is_assumed: bool = False, kind: type = dict, factory: Any = None) -> Grows:
         """A dict of which a call may find any of these keys."""
-        return cls(RecordKind(dict, items, frozenset(items)), is_assumed=is_assumed)
+        return cls(RecordKind(kind, items, frozenset(items), factory), is_assumed=is_assumed)
+
+
+def emptied(kind: Kind) -> Any:
+    """A container of a kind with nothing in it.
+
+    >>> emptied(SequenceKind(NumberKind(int)))
+    []
+    """
+    factory = getattr(kind, "factory", None)
+    return kind.kind() if factory is None else kind.kind(factory)  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -205,6 +215,9 @@ def may_be_kept(value: Any, depth: int = 3) -> bool:
     """Tell whether a value can be written into the graph, objects only up to a depth."""
     if value is None or symbol_of(value) is not None or isinstance(value, enum.Enum) or dataclasses.is_dataclass(value):
         return True
+    if type(value) in HOLDERS:
+        held = value.values() if isinstance(value, dict) else value
+        return all(may_be_kept(leaf, depth) for leaf in leaves([*held]))
     if depth and is_plain_object(value):
         return all(may_be_kept(leaf, depth - 1) for leaf in leaves(dict(vars(value))))
     return isinstance(value, _PLAIN_KINDS) or (callable(value) and hasattr(value, "__name__")) or is_growing(value)

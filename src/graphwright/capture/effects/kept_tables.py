@@ -97,8 +97,8 @@ class Table:
 
     @property
     def may_grow(self) -> bool:
-        """Whether it is a list, dict or set in an attribute."""
-        return self.keys is not None and isinstance(self.now, list | dict | set)
+        """Whether it is a list, dict, set or deque in an attribute."""
+        return self.keys is not None and isinstance(self.now, list | dict | set | collections.deque)
 
 
 class ByPath:
@@ -190,7 +190,7 @@ def _held(owner: Any) -> dict[Any, Any]:
         return dict(vars(owner))
     if isinstance(owner, Variables):
         return dict(owner.read())
-    if isinstance(owner, dict | list | set):
+    if isinstance(owner, dict | list | set | collections.deque):
         held = content(owner)
         return held if isinstance(held, dict) else dict(enumerate(held))
     return dict(attributes_of(owner))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from graphwright.capture.proxies.contents import changeable, content, refill
+from graphwright.capture.proxies.contents import HOLDERS, changeable, content, refill
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.source import EMPTY, content_of, place_of_name
 
@@ -98,7 +98,7 @@ class Variables:
         return "cell_contents" if type(self.owner) is CellType else name
 
     def _note(self, value: Any, depth: int) -> None:
-        if type(value) in (list, dict, set) and not is_growing(value):
+        if type(value) in HOLDERS and not is_growing(value):
             self._held += [(each, content(each)) for each in changeable(value)]
             if depth:
                 for item in value.values() if isinstance(value, dict) else value:

@@ -27,12 +27,12 @@ from graphwright.capture.effects.contents_before import (
 from graphwright.capture.effects.held_tables import FIX_OPTIMIZER, FOREIGN
 from graphwright.capture.effects.reach import how_far
 from graphwright.capture.outside.named import is_record
+from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.errors import CaptureError
 from graphwright.runtime import state_of
 from graphwright.source import is_foreign_class, mentions, place_of_name
 
-_LIVE = (list, dict, set)  # which Keeping knows
 _HOLDERS = frozenset({list, dict, tuple, collections.deque})
 _Before: TypeAlias = ContentsBefore | AttributesBefore | ShownBefore | ModulesBefore
 _MOST = 1_000  # items of a container that are looked at
@@ -68,7 +68,7 @@ class HeldApart:
         if not is_kept:
             self.note_modules(value, f"a module that {subject} has", name, (), code)
         for given in (*value.args, *value.keywords.values()) if isinstance(value, functools.partial) else ():
-            if type(given) in _LIVE:
+            if type(given) in HOLDERS:
                 self._note_object(given, f"what {subject} calls {value.func!r} with", name, code, given)
         if isinstance(value, nn.Module):  # which has no shell
             tables = [vars(each) for each in value.modules()]
@@ -80,7 +80,7 @@ class HeldApart:
         elif isinstance(value, threading.local):  # a leaf may write to it, too
             written = mentions(code).written if code is not None else ()
             self._note_object(value, subject, name, code, AttributesBefore(value, written))
-        elif not is_kept and code is not None and type(value) not in _LIVE:
+        elif not is_kept and code is not None and type(value) not in HOLDERS:
             before = ContentsBefore(value) or (AttributesBefore(value) if _is_foreign_object(value) else ())
             if before:
                 self._note_object(value, subject, name, code, before)
@@ -89,13 +89,13 @@ class HeldApart:
         """Note the default value of a parameter, if it is an iterator or container."""
         code, subject = function.__code__, f"a default value of {function.__qualname__}"
         self.note(value, subject, code.co_name, code)
-        if type(value) in _LIVE:
+        if type(value) in HOLDERS:
             self._note_object(value, subject, code.co_name, code, value)
 
     def note_table(self, module: ModuleType, name: str, code: CodeType) -> None:
         """Note what a module of Python's or an installed package has under a name, if it is a container."""
         value = vars(module).get(name)
-        if type(value) in (*_LIVE, collections.deque):
+        if type(value) in HOLDERS:
             before = ModulesBefore() if value is sys.modules else ContentsBefore(value)
             self._note_object(value, f"{module.__name__}.{name}", name, code, before)
 

@@ -19,15 +19,15 @@ from torch import nn
 
 from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING
+from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.state.running import value_outside
 from graphwright.ops import Names
 from graphwright.runtime import NOT_SET, attributes_of
 from graphwright.source import Mentions, is_foreign, is_foreign_class, is_foreign_file
 
-TABLES = (list, dict, set)
-CONTAINERS = (
-    *TABLES, tuple, collections.deque, bytearray, array.array,
+CONTAINERS: tuple[Any, ...] = (
+    *HOLDERS, tuple, bytearray, array.array,
     collections.ChainMap, collections.UserDict, collections.UserList, MappingProxyType,
 )  # fmt: skip
 MOST = 256  # items of a container that are compared at each call
@@ -67,7 +67,7 @@ def places_on(ways: list[tuple[str, Keys]], places: Mapping[str, list[Keys]]) ->
 def has_state(value: Any) -> bool:
     """Tell whether a value is a container or an object whose content is state of the program."""
     kind = type(value)
-    return kind in TABLES or (is_state(value) and (is_record(kind) or not is_foreign_class(kind)))
+    return kind in HOLDERS or (is_state(value) and (is_record(kind) or not is_foreign_class(kind)))
 
 
 def is_record(kind: type) -> bool:
@@ -198,10 +198,10 @@ def objects_among(found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
     inside = [
         (item, f"in {subject}")
         for value, subject in found
-        if type(value) in (*TABLES, tuple)
+        if type(value) in HOLDERS or type(value) is tuple
         for item in itertools.islice((*value, *value.values()) if isinstance(value, dict) else value, MOST)
     ]
-    return [each for each in (*found, *inside) if is_object(each[0]) or type(each[0]) in TABLES]
+    return [each for each in (*found, *inside) if is_object(each[0]) or type(each[0]) in HOLDERS]
 
 
 def of_class(kind: type, name: str) -> Any:

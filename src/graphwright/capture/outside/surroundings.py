@@ -39,7 +39,6 @@ from graphwright.capture.outside.named import (
     CONSTRUCTORS,
     CONTAINERS,
     MOST,
-    TABLES,
     Keys,
     Reached,
     assigned_in,
@@ -67,6 +66,7 @@ from graphwright.capture.outside.namespaces import Namespaces, refuse_change
 from graphwright.capture.outside.outside_modules import read_of_module
 from graphwright.capture.outside.pairs import Pairs
 from graphwright.capture.outside.unknown_calls import tells_by_calls
+from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.state.plan import Restart
 from graphwright.ops import Names
@@ -469,8 +469,8 @@ class World:
         if is_data or is_chosen or is_one or (is_definition(value) and not is_foreign_definition(value)):
             self._take(owner, name, subject, value)
         self._asked_apart(value, subject)
-        if kind in (*TABLES, tuple):
-            for item in value.values() if kind is dict else value:
+        if kind in HOLDERS or kind is tuple:
+            for item in value.values() if isinstance(value, dict) else value:
                 self._follow(item)
         elif not is_data and not is_module:
             self._follow(value)
@@ -611,7 +611,7 @@ class World:
         self._value(kind, name, value, f"{kind.__qualname__}.{name}", code)
         for base in covered(kind, name):
             self._value(base, name, vars(base)[name], f"{base.__qualname__}.{name}", code)
-        if isinstance(value, (*_ATOMS, *TABLES, torch.Tensor)):
+        if isinstance(value, (*_ATOMS, *HOLDERS, torch.Tensor)):
             self._watch(kind, kind, kind.__qualname__, name, code)
 
     # ---- variables

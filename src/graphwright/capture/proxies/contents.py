@@ -20,6 +20,9 @@ from graphwright.values import parts
 _Bytes: TypeAlias = "bytearray | array.array[Any] | numpy.ndarray[Any, Any]"
 Container: TypeAlias = "dict[Any, Any] | list[Any] | set[Any] | collections.deque[Any] | _Bytes"
 
+# What a program may add to, from call to call.
+DICTS: tuple[type, ...] = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
+HOLDERS: frozenset[type] = frozenset({list, set, collections.deque, *DICTS})
 _ATOMS = frozenset({int, float, bool, str, bytes, complex, type(None), type, *NUMBERS})
 _PLAIN = frozenset({list, dict, set, collections.OrderedDict})
 
@@ -82,7 +85,7 @@ def content(container: Container) -> Any:
         return dict(_methods(container).items(container))
     if isinstance(container, list):
         return list.__getitem__(container, slice(None))
-    return set(container) if isinstance(container, set) else list(container)
+    return set(container) if isinstance(container, set) else [*collections.deque.__iter__(container)]
 
 
 def is_still(container: Container, held: Any) -> bool:
@@ -120,8 +123,8 @@ def refill(container: Container, held: Any) -> None:
         if container.tobytes() != held:
             container[...] = numpy.frombuffer(held, container.dtype).reshape(container.shape)
     elif isinstance(container, collections.deque):
-        container.clear()
-        container.extend(held)
+        collections.deque.clear(container)
+        collections.deque.extend(container, held)
     elif set.__ne__(container, held):
         set.clear(container)
         set.update(container, held)
@@ -146,4 +149,4 @@ def _is_same_key(one: Any, other: Any) -> bool:
 
 def _methods(container: dict[Any, Any]) -> Any:
     """The class whose methods act on a dict as such: those of a subclass may do more, or refuse."""
-    return collections.OrderedDict if isinstance(container, collections.OrderedDict) else dict
+    return collections.OrderedDict if issubclass(type(container), collections.OrderedDict) else dict

@@ -23,13 +23,13 @@ import torch
 from graphwright.capture.calls.identity import identity_asked, same_asked
 from graphwright.capture.calls.modes import MODES, mode_asked
 from graphwright.capture.calls.refusals import is_refused_value
-from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.methods import HEAP
 from graphwright.capture.containers.tables import METHODS, container_of, heap, unbound_method
 from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.outside.said import CHECKS
 from graphwright.capture.outside.unknown_calls import say_unknown, unknown_call
+from graphwright.capture.proxies.contents import DICTS
 from graphwright.capture.proxies.run_text import ask_for_texts, refused_texts
 from graphwright.capture.python.cached_calls import cached_call
 from graphwright.capture.python.class_questions import (

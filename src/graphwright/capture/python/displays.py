@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.capture.calls.opaque import record_foreign_call
-from graphwright.capture.containers.item_kinds import DICTS
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
 from graphwright.capture.containers.tables import MOST, grow, index_of, is_by_data, is_chosen, make_text
+from graphwright.capture.proxies.contents import DICTS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import holds_objects, text_of_error
 from graphwright.capture.proxies.proxy import Proxy

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.capture.containers.kept_containers import KeptList
+from graphwright.capture.containers.kept_containers import KeptDict, KeptSequence
 from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_lists import LoopList, LoopQueue, LoopTuple, OfRun
@@ -50,19 +50,19 @@ def table_listed(
 
     What goes over a list in an attribute goes over it as one of the run.
     """
-    if args and isinstance(args[0], KeptList):
+    if args and isinstance(args[0], KeptSequence):
         return call(function, args[0].as_of_run(), *args[1:], **kwargs)
-    if not args or not isinstance(args[0], LoopDict | LoopSet):
+    if not args or type(args[0]) not in (LoopDict, LoopSet, KeptDict):
         return NotImplemented
-    return call(function, args[0].listed(), *args[1:], **_key_of_table(args[0], kwargs))
+    table = args[0].as_of_run() if type(args[0]) is KeptDict else args[0]
+    return call(function, table.listed(), *args[1:], **_key_of_table(args[0], table, kwargs))
 
 
-def _key_of_table(table: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _key_of_table(asked: Any, table: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keywords of `max(table, key=table.get)`: what is asked about is there."""
-    key = kwargs.get("key")
-    asks = type(key) is MethodType and key.__func__ is LoopDict.get and getattr(key, "__self__", None) is table
-    if asks:
-        return {**kwargs, "key": functools.partial(LoopDict.__getitem__, table)}
+    key, kind = kwargs.get("key"), type(asked)
+    if type(key) is MethodType and key.__self__ is asked and key.__func__ is kind.get:
+        return {**kwargs, "key": functools.partial(type(table).__getitem__, table)}
     return kwargs
 
 

@@ -558,7 +558,7 @@ class Recorder:
             return self.examples.of(value)
         if kind is Unbound:
             value._refuse()
-        if is_growing(value) and value.is_local:
+        if is_growing(value) and hasattr(value, "example"):
             return value.example()
         if isinstance(value, tuple):
             return sequence(kind, [self.to_examples(item, may_be_size) for item in value])

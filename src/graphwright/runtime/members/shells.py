@@ -353,10 +353,12 @@ def copy_tensors(root: nn.Module) -> None:
                 state[name] = [copy.deepcopy(item, memo) if isinstance(item, torch.Tensor) else item for item in value]
 
 
-_COPIED_ALWAYS = frozenset({list, dict, set})
+_COPIED_ALWAYS = frozenset({
+    list, dict, set, collections.OrderedDict, collections.defaultdict, collections.Counter, collections.deque,
+})  # fmt: skip
 _MAPPED = _COPIED_ALWAYS | {
-    tuple, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque, MethodType, FunctionType,
-    functools.partial, weakref.ref, weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet,
+    tuple, frozenset, MethodType, FunctionType, functools.partial,
+    weakref.ref, weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet,
 }  # fmt: skip
 _HOLDS_NONE = frozenset({bool, int, float, str, type(None)})  # what most attributes are
 _COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]

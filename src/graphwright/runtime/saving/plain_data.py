@@ -31,7 +31,7 @@ from graphwright.runtime.trust.sizes import items_in
 from graphwright.values import is_named_tuple
 
 _JSON = frozenset({type(None), bool, int, str})
-_BASES = (collections.OrderedDict, collections.defaultdict, collections.Counter, dict, list, set)
+_BASES = (collections.OrderedDict, collections.defaultdict, collections.Counter, dict, list, set, collections.deque)
 _FUNCTIONS = (
     type, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, functools._lru_cache_wrapper,
     torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._C.ScriptFunction,
@@ -209,10 +209,12 @@ class PlainWriter:
             entry["factory"] = None if value.default_factory is None else self._value_name(value.default_factory)
         if issubclass(base, dict):
             entry["dict"] = self.pairs(dict(dict.items(value)), path)
-        elif base in (list, set):
+        elif base in (list, set, collections.deque):
             items = list(base.__iter__(value))
-            write = self.value if base is list else self.key
-            entry[base.__name__] = [write(item, path) for item in (items if base is list else sorted(items, key=repr))]
+            write = self.key if base is set else self.value
+            entry[base.__name__] = [write(item, path) for item in (sorted(items, key=repr) if base is set else items)]
+        if base is collections.deque:
+            entry["maxlen"] = collections.deque.maxlen.__get__(value)
         attributes = entry["attributes"] = {}
         for name, item in state_of(value).items():
             where = f"{path}.{name}"
@@ -421,6 +423,11 @@ class PlainReader:
         if base is collections.defaultdict:
             factory = entry.get("factory")
             made.default_factory = None if factory is None else self._read_name(factory)
+        if base is collections.deque:
+            longest = entry.get("maxlen")
+            if longest is not None and (type(longest) is not int or longest < 0):
+                raise damaged(f"{_short(longest)} is no length of a deque")
+            collections.deque.__init__(made, (), longest)
         return made
 
     def _fill(self, entry: dict[str, Any], made: Any) -> None:
@@ -428,6 +435,8 @@ class PlainReader:
             list.extend(made, self.items(entry.get("list", [])))
         elif isinstance(made, set):
             set.update(made, self.keys(entry.get("set", [])))
+        elif isinstance(made, collections.deque):
+            collections.deque.extend(made, self.items(entry.get("deque", [])))
         elif isinstance(made, collections.OrderedDict):
             for key, item in self.pairs(entry.get("dict", [])).items():
                 collections.OrderedDict.__setitem__(made, key, item)
