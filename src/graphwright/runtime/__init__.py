@@ -92,7 +92,7 @@ from graphwright.runtime.guards import (
     unlike,
     unlike_inputs,
 )
-from graphwright.runtime.inside import HOOKS, inside_of
+from graphwright.runtime.inside import HOOKS, held_at, inside_of, keys_in
 from graphwright.runtime.interpreter import Interpreter
 from graphwright.runtime.members.attributes import (
     MODULE_TABLES,
@@ -297,6 +297,7 @@ __all__ = [
     "is_conditional",
     "is_guard",
     "is_plain",
+    "held_at",
     "holds_tensors",
     "is_atom",
     "is_plain_container",
@@ -325,6 +326,7 @@ __all__ = [
     "only_entry",
     "copied_graph",
     "roll",
+    "keys_in",
     "kind_held",
     "own_class",
     "generators_in",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Iterator
 from types import MethodType
@@ -67,6 +68,12 @@ def inside_of(value: Any) -> dict[str, Any]:
         items = value.items() if issubclass(kind, dict) else enumerate(value)
         return {"len()": len(value), **{str(key): item for key, item in items}}
     return attributes_of(value)
+
+
+def keys_in(value: dict[Any, Any]) -> list[Any]:
+    """The keys of a dict in their order; nothing of a class of the user's runs."""
+    is_ordered = issubclass(type(value), collections.OrderedDict)  # which keeps an order of its own
+    return [*(collections.OrderedDict.keys(value) if is_ordered else dict.keys(value))]  # type: ignore[arg-type]
 
 
 def held_by(module: nn.Module, name: str) -> Any:

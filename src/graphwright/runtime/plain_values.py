@@ -276,7 +276,7 @@ def is_equal(now: Any, was: Any) -> bool:
 
 
 def kinds_in(value: Any) -> list[Any]:
-    """What equal containers may differ in: their order, and the classes of items, as 1 and 1.0, or 0.0 and -0.0.
+    """What equal containers may differ in: order, their class, and those of items, as 1 and 1.0, or 0.0 and -0.0.
 
     >>> kinds_in([1, -0.0]), kinds_in({"b": 1}), kinds_in([[2]])
     ([<class 'int'>, '-0.0'], ['b', <class 'int'>], [[<class 'int'>]])
@@ -286,7 +286,8 @@ def kinds_in(value: Any) -> list[Any]:
         kinds_in(item) if isinstance(item, _OPEN) else repr(item) if type(item) is float and not item else type(item)
         for item in items
     ]
-    return [*value, *kinds] if isinstance(value, dict) else kinds
+    own = [] if type(value) in _OPEN else [type(value)]
+    return [*own, *value, *kinds] if isinstance(value, dict) else [*own, *kinds]
 
 
 _OPEN = (dict, *_SEQUENCES)

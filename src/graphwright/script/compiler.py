@@ -12,10 +12,11 @@ from graphwright.script.calls.special import classes_of
 from graphwright.script.expressions.arithmetic import augmented, comparison
 from graphwright.script.expressions.conditions import Known, condition
 from graphwright.script.expressions.expressions import expression, key_of
-from graphwright.script.expressions.named_values import wrap
+from graphwright.script.expressions.held_values import wrap
+from graphwright.script.expressions.objects import keys_of
 from graphwright.script.expressions.subscripts import subscript
 from graphwright.script.program.context import Context
-from graphwright.script.program.values import Bad, Bound, Const, Group, ModuleRef, Reference, Runtime, Value
+from graphwright.script.program.values import Bad, Bound, Const, Group, Instance, ModuleRef, Reference, Runtime, Value
 from graphwright.script.statements.statements import assign, block, declared, with_type
 from graphwright.script.types import ANY, ObjectType, OptionalType, Type, resolved, without_none
 
@@ -32,6 +33,7 @@ class Compiler:
     item = staticmethod(subscript)
     wrap = staticmethod(wrap)
     module_items = staticmethod(module_items)
+    object_keys = staticmethod(keys_of)
     sizes = staticmethod(sizes)
     spread = staticmethod(spread)
     call = staticmethod(call)
@@ -101,7 +103,7 @@ class Compiler:
             first = frame.code.definition.args.args[:1]
             owner = frame.names.get(first[0].arg) if first else None
         kind = None if owner is None else resolved(owner.type)
-        if own is None or not isinstance(owner, ModuleRef | Runtime) or not isinstance(kind, ObjectType):
+        if own is None or not isinstance(owner, Instance | ModuleRef | Runtime) or not isinstance(kind, ObjectType):
             return c.problem("super() cannot be scripted here", node, "call the method of the class: Base.f(self, x)")
         classes = kind.kind.__mro__
         if own not in classes:
@@ -109,6 +111,7 @@ class Compiler:
         for base in classes[classes.index(own) + 1 :]:
             found = vars(base).get(function.attr)
             if isinstance(found, FunctionType):
+                c.surroundings.take_method(base, function.attr)
                 args = [expression(c, arg) for arg in node.args]
                 kwargs = {word.arg: expression(c, word.value) for word in node.keywords if word.arg is not None}
                 if any(isinstance(arg, ast.Starred) for arg in node.args):

@@ -26,6 +26,7 @@ from graphwright.runtime.inside import (
     held_by,
     holder_of,
     inside_of,
+    keys_in,
     places_of,
 )
 from graphwright.runtime.objects import slots_of, state_of
@@ -57,8 +58,8 @@ class Bound:
 
     __slots__ = (
         "_closed", "_containers", "_contents", "_filled", "_found", "_idle", "_is_plain", "_kept",
-        "_keyed", "_keys", "_kinds", "_lacking", "_names", "_now", "_of_tensors", "_own", "_plain", "_rows", "_slots",
-        "_spelled", "_tables", "_then", "_typed", "_types", "_values", "_watch", "_with_tensors", "facts",
+        "_keyed", "_keys", "_kinds", "_lacking", "_names", "_now", "_of_tensors", "_ordered", "_own", "_plain", "_rows",
+        "_slots", "_spelled", "_tables", "_then", "_typed", "_types", "_values", "_watch", "_with_tensors", "facts",
     )  # fmt: skip
 
     def __init__(self, root: nn.Module, facts: Mapping[str, Facts], forwards: Forwards) -> None:
@@ -72,6 +73,7 @@ class Bound:
         self._spelled: list[tuple[dict[str, Any], str, Any]] = []  # arrays, partial functions, and what was in them
         self._with_tensors: list[tuple[dict[str, Any], str, Any]] = []  # containers of tensors, and what was in them
         self._slots: list[tuple[Any, str, Any]] = []  # objects without a `__dict__`, names and values
+        self._ordered: list[tuple[dict[Any, Any], list[Any]]] = []  # dicts inside of others, and their keys
         self._keys: list[tuple[dict[str, Any], list[str]]] = []  # tables of tensors, and the names to be there
         self._closed: list[tuple[dict[str, Any], str, Set[Any]]] = []  # dicts, and keys that they are not to have
         self._lacking: list[tuple[type, str]] = []  # classes, and attributes that they are not to have
@@ -109,7 +111,7 @@ class Bound:
         self._values = [table.get(name, ABSENT) for table, name in reads]
         self._filled = *map(list, zip(*filled, strict=True)), [None] * len(filled)
         others = self._closed, self._contents, self._of_tensors, self._spelled, self._slots, self._with_tensors
-        self._is_plain = not any((*others, self._kept))
+        self._is_plain = not any((*others, self._kept, self._ordered))
         self._kinds = [type(table.get(name)) for table, name in self._plain]
         self._keyed, self._names = [table for table, _ in self._keys], [names for _, names in self._keys]
         self._rows: dict[int, _Row] | None = None  # all this by the id of the table, at first need
@@ -214,10 +216,13 @@ class Bound:
             value = state.get(name)
             reads.append((state, name))
         held = {} if issubclass(type(value), dict) else state_of(value)
+        is_dict = issubclass(type(value), dict)
         if "names" in facts and held:
             self._keys.append((held, list(held)))
+        elif "names" in facts and isinstance(value, dict):
+            self._ordered.append((value, keys_in(value)))
         reads += [(held, each) for each in facts.get("absent", ())]
-        if slots_of(type(value)):
+        if is_dict or slots_of(type(value)):
             self._slots += [(value, each, ABSENT) for each in facts.get("absent", ())]
         if issubclass(type(value), nn.Module):
             self._idle += [held[table] for table in HOOKS if not held[table]]
@@ -318,6 +323,8 @@ class Bound:
         if self._closed and any(not keys.isdisjoint(table.get(name, ())) for table, name, keys in self._closed):
             return False
         if self._spelled and any(spelled(table.get(name)) != was for table, name, was in self._spelled):
+            return False
+        if any(keys_in(held) != names for held, names in self._ordered):
             return False
         if not all(_is_left(*each) for each in self._kept):
             return False

@@ -206,7 +206,7 @@ def kind_held(value: Any, is_inside: bool = False) -> str:
 def _unlike_optionals(seen: _Seen) -> Told:
     for name, was in seen.of("is_none").items():
         held = held_at(seen.module, name) if "." in name else seen.held(name)
-        if held is ABSENT and seen.is_whole and type(was) is str:
+        if held is ABSENT and seen.is_whole and was is not False:
             yield f"{seen.dotted(name)} was there when the program was captured; now it is not", AGAIN
         elif held is not ABSENT and (held is None) != (was is True):
             said = "None" if was is True else "there"

@@ -23,7 +23,8 @@ from graphwright.script.calls.inlining import inline, inline_closure, modifier_o
 from graphwright.script.calls.methods import call_method
 from graphwright.script.calls.modules import call_module, container_items
 from graphwright.script.calls.special import special_function
-from graphwright.script.expressions.named_values import attribute, is_plain, wrap
+from graphwright.script.expressions.held_values import is_plain, parts_of_partial, wrap
+from graphwright.script.expressions.named_values import attribute
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
@@ -84,6 +85,9 @@ def call(
         return _reference(c, callee.method, [callee.owner, *args], kwargs, node, named)
     if isinstance(callee, Reference):
         return _reference(c, callee.value, args, kwargs, node, named)
+    if isinstance(callee, Instance) and isinstance(callee.value, functools.partial):
+        function, given, words = parts_of_partial(c, callee, node)
+        return call(c, function, [*given, *args], {**words, **kwargs}, node, named)
     if isinstance(callee, Instance):
         generic = typing.get_origin(callee.value)
         if isinstance(generic, type):  # `OrderedDict[str, int]()`
@@ -110,9 +114,7 @@ def _reference(
     if builtin is not None:
         return builtin(c, args, kwargs, node, named)
     if isinstance(function, functools.partial):
-        more = {name: wrap(c, value, node, name) for name, value in function.keywords.items()}
-        given = [wrap(c, value, node, "argument") for value in function.args]
-        return _reference(c, function.func, [*given, *args], {**more, **kwargs}, node, named)
+        return call(c, Instance(function), args, kwargs, node, named)
     if isinstance(function, functools._lru_cache_wrapper):
         return _reference(c, function.__wrapped__, args, kwargs, node, named)
     if isinstance(function, type):

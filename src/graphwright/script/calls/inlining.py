@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphwright.ops import exit_context, raise_error
 from graphwright.script.annotations import type_from_annotation
-from graphwright.script.expressions.named_values import wrap
+from graphwright.script.expressions.held_values import wrap
 from graphwright.script.program.frames import Closure, Code, Frame, Scope, code_of
 from graphwright.script.program.values import (
     BAD,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from graphwright.script.expressions.named_values import closest, wrap
+from graphwright.script.expressions.held_values import closest, wrap
+from graphwright.script.expressions.objects import call_of_dict
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
@@ -19,6 +20,7 @@ from graphwright.script.program.values import (
     Const,
     Display,
     Group,
+    Instance,
     ModuleRef,
     Reference,
     Value,
@@ -79,7 +81,7 @@ def call_method(
             return wrap(c, getattr(owner.value, name)(*[arg.value for arg in args]), node)  # type: ignore[attr-defined]
         except Exception as error:
             return c.problem(f"this raises {type(error).__name__}: {error}", node)
-    known = _known(c, owner, name, args)
+    known = call_of_dict(c, owner, name, args, node) if isinstance(owner, Instance) else _known(c, owner, name, args)
     if known is not None:
         return known
     if name == "sort" and "key" in kwargs and isinstance(resolved(owner.type), ListType):

@@ -11,7 +11,8 @@ from torch import nn
 
 from graphwright.runtime import GraphModule, graph_of, is_compiled
 from graphwright.script.calls.inlining import inline, modifier_of
-from graphwright.script.expressions.named_values import child, wrap
+from graphwright.script.expressions.held_values import wrap
+from graphwright.script.expressions.named_values import child
 from graphwright.script.program.frames import Scope
 from graphwright.script.program.values import Bound, Const, Group, ModuleRef, Value, constant
 from graphwright.script.tensors import annotated_method_result
@@ -227,7 +228,12 @@ def container_items(
         if "modules" in name:
             values = [wrap(c, found[key], node, key) for key in keys]
         else:
-            values = [c.make("get_attr", c.path_of(owner, key), (), TENSOR, node) for key in keys]
+            paths = [c.path_of(owner, key) for key in keys]
+            c.premise("").setdefault("same", {}).update({path: path for path in paths})
+            for path in paths:
+                holder, _, tensor = path.rpartition(".")
+                c.premise(holder).setdefault("is_none", {})[tensor] = False
+            values = [c.make("get_attr", path, (), TENSOR, node) for path in paths]
     else:
         return None
     names = [constant(key, fixed=True) for key in keys]

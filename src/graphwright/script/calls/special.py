@@ -14,7 +14,9 @@ from torch import nn
 
 from graphwright.runtime import Outside, expect_modules, expect_outside, facts_of_modules, graphs_of
 from graphwright.script.annotations import type_from_annotation
+from graphwright.script.expressions.held_values import take_absent
 from graphwright.script.expressions.named_values import attribute
+from graphwright.script.expressions.objects import own_method
 from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
 from graphwright.script.marks import is_instance as is_instance_of
 from graphwright.script.program.values import (
@@ -106,7 +108,10 @@ def is_instance(c: Context, value: Value, classes: list[Any], node: ast.AST) -> 
     if isinstance(value, Choice):
         return chosen(c, value, lambda item: is_instance(c, item, classes, node), node)
     if isinstance(value, ModuleRef):
+        c.take_kind(value, classes)
         return constant(isinstance(value.module, tuple(classes)), True)
+    if isinstance(value, Instance):
+        c.surroundings.take_class_of(value.value)
     if isinstance(value, Instance | Const) and (not isinstance(value, Const) or value.fixed or value.kind is NONE):
         return constant(isinstance(value.value, tuple(kind for kind in classes if isinstance(kind, type))), True)
     kind = resolved(value.type)
@@ -189,14 +194,27 @@ def _hasattr(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.
         return c.problem("hasattr needs the name of an attribute", node, "write the name out")
     if isinstance(owner, ModuleRef):
         has = hasattr(owner.module, name.value)
+        c.take_there(owner)
         if not has and c.attributes.is_written(owner.module, name.value):
             return c.problem(f"whether {name.value!r} is set yet, only a run knows", node, "set it in __init__")
         if not has:
             c.attributes.fold(owner.module, name.value)
             c.take_absent(owner, name.value)
+        elif name.value not in type(owner.module).__dict__:
+            c.take_held(owner, name.value)
         return constant(has, True)
+    if isinstance(owner, Instance) and own_method(type(owner.value), "__getattr__") is not None:
+        return c.problem(f"whether {name.value!r} is there, only `__getattr__` knows", node, "keep it as an attribute")
     if isinstance(owner, Reference | Instance | Const):
-        return constant(hasattr(owner.value, name.value), True)
+        has = hasattr(owner.value, name.value)
+        if has:
+            attribute(c, owner, name.value, node)
+        elif isinstance(owner, Instance):
+            take_absent(c, owner, name.value)
+            c.surroundings.take_lacking(type(owner.value), name.value)
+        elif isinstance(owner, Reference):
+            c.surroundings.take_absent(owner.value, name.value)
+        return constant(has, True)
     kind = resolved(owner.type)
     if kind is TENSOR and hasattr(torch.Tensor, name.value):
         c.take_for_granted(owner, hasattr, (owner, name), True, node)
@@ -264,8 +282,12 @@ def _super(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AS
 
 def _type(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
     if len(args) == 1 and isinstance(args[0], ModuleRef):
+        c.take_there(args[0])
+        c.take_exact(args[0])
         return Reference(type(args[0].module))
     if len(args) == 1 and isinstance(args[0], Instance | Const):
+        if isinstance(args[0], Instance):
+            c.surroundings.take_class_of(args[0].value)
         return Reference(type(args[0].value))
     return c.function(type, args, ANY, node, named)
 

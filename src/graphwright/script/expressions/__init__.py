@@ -8,5 +8,7 @@ Read expressions.py first.
     conditions.py      `and`, `or`, `not`, isinstance, and what they tell of variables
     subscripts.py      items and slices
     choices.py         items of containers of modules that only a run chooses
-    named_values.py    what objects, modules and values have under a name
+    named_values.py    what modules and values have under a name
+    objects.py         attributes and items of objects from outside of the program
+    held_values.py     what such objects stand for, and what each call checks of them
 """

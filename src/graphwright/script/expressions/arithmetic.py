@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.script.expressions.conditions import condition, is_none
+from graphwright.script.expressions.objects import contains
 from graphwright.script.program.values import (
     BAD,
     Bad,
@@ -248,7 +249,14 @@ def _compare(c: Context, op: ast.cmpop, left: Value, right: Value, node: ast.AST
         return _contained(c, left, right, isinstance(op, ast.NotIn), node, named)
     function = _COMPARISONS[type(op)]
     objects = [value for value in (left, right) if isinstance(value, ModuleRef | Reference | Instance)]
+    if any(isinstance(each, Instance) and each.place is not None for each in objects) and not any(
+        isinstance(each, ModuleRef) for each in objects
+    ):
+        return c.function(function, (left, right), BOOL, node, named)
     if objects:
+        for each in objects:
+            if isinstance(each, ModuleRef):
+                c.take_there(each)
         if len(objects) == 2:
             a, b = [value.module if isinstance(value, ModuleRef) else value.value for value in objects]
             return constant(bool(function(a, b)), True)
@@ -287,6 +295,10 @@ def _have_order(a: Type, b: Type) -> bool:
 def _contained(c: Context, item: Value, container: Value, negated: bool, node: ast.AST, named: str) -> Value:
     if isinstance(container, ModuleRef):
         c.take_length(container.module)
+    if isinstance(item, Const) and isinstance(container, Instance):
+        known = contains(c, container, item.value, node)
+        if known is not None:
+            return _negated(c, known, node) if negated else known
     if isinstance(item, Const) and isinstance(container, Const | Group | Display | ModuleRef):
         known = _known_items(container)
         if known is not None and (item.fixed or isinstance(container, ModuleRef)):
@@ -298,7 +310,17 @@ def _contained(c: Context, item: Value, container: Value, negated: bool, node: a
         c.take_items(container.module)
         container = constant(names)
     found = c.function(operator.contains, (container, item), BOOL, node, "" if negated else named)
-    return c.function(operator.not_, (found,), BOOL, node, named) if negated else found
+    return _negated(c, found, node, named) if negated else found
+
+
+def _negated(c: Context, value: Value, node: ast.AST, named: str = "") -> Value:
+    if isinstance(value, Bad):
+        return BAD
+    return (
+        constant(not value.value, True)
+        if isinstance(value, Const)
+        else c.function(operator.not_, (value,), BOOL, node, named)
+    )
 
 
 def _known_items(container: Value) -> Any:

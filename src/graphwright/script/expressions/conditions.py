@@ -6,6 +6,7 @@ import ast
 import operator
 from typing import TYPE_CHECKING
 
+from graphwright.script.expressions.objects import truth_of
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
@@ -58,12 +59,16 @@ def _truth(c: Context, value: Value, node: ast.expr) -> Value:
     if isinstance(value, Group):
         return constant(bool(value.items), True)
     if isinstance(value, ModuleRef):
+        c.take_there(value)
         c.take_length(value.module)
         sized = getattr(type(value.module), "__len__", None)
         return constant(sized is None or len(value.module) > 0, True)  # type: ignore[arg-type]
-    if isinstance(value, Reference | Closure | Bound | Instance):
+    if isinstance(value, Instance):
+        return truth_of(c, value, node)
+    if isinstance(value, Reference | Closure | Bound):
         return constant(True, True)
     if isinstance(value, Runtime) and resolved(value.kind) is NONE:
+        c.take_for_granted(value, operator.is_, (value, None), True, node)
         return constant(False, True)
     return value
 
@@ -118,6 +123,7 @@ def is_none(c: Context, value: Value, node: ast.expr, at: ast.AST, negated: bool
     if isinstance(value, Const) and value.value is None:
         return constant(not negated, True), ({}, {})
     if isinstance(value, Runtime) and kind is NONE:
+        c.take_for_granted(value, operator.is_, (value, None), True, at)
         return constant(not negated, True), ({}, {})
     if isinstance(value, Runtime) and kind is ANY:
         return c.function(operator.is_not if negated else operator.is_, (value, None), BOOL, at), ({}, {})

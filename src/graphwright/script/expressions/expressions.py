@@ -11,7 +11,8 @@ from graphwright.script.expressions.arithmetic import augmented, binary, compare
 from graphwright.script.expressions.choices import attribute_of_choice
 from graphwright.script.expressions.comprehensions import comprehension, generator
 from graphwright.script.expressions.conditions import boolean, condition
-from graphwright.script.expressions.named_values import attribute, wrap
+from graphwright.script.expressions.held_values import wrap
+from graphwright.script.expressions.named_values import attribute
 from graphwright.script.expressions.subscripts import key_of, subscript
 from graphwright.script.program.frames import MISSING, Frame
 from graphwright.script.program.values import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import difflib
 import enum
 import functools
 import inspect
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.runtime import GraphModule, class_name, is_plain_container, spelled
-from graphwright.script.annotations import is_named_tuple, type_from_annotation, type_of_constant
+from graphwright.script.annotations import type_from_annotation, type_of_constant
+from graphwright.script.expressions.held_values import closest, is_plain, wrap
+from graphwright.script.expressions.objects import of_instance, of_object
 from graphwright.script.program.fields import type_of_field
 from graphwright.script.program.values import (
     Bound,
@@ -23,8 +23,10 @@ from graphwright.script.program.values import (
     Group,
     Instance,
     ModuleRef,
+    Place,
     Reference,
     Runtime,
+    Table,
     Value,
     common_type,
     constant,
@@ -47,63 +49,9 @@ from graphwright.script.types import (
     optional,
     resolved,
 )
-from graphwright.source import is_foreign_class
 
 if TYPE_CHECKING:
     from graphwright.script.program.context import Context
-
-_PLAIN = (
-    *(int, float, bool, complex, str, bytes, type(None), type(...), torch.dtype, torch.device, torch.layout),
-    *(torch.memory_format, torch.Size, enum.Enum, slice),
-)
-
-
-def is_plain(value: Any) -> bool:
-    """Tell whether a value is plain data: numbers, text, dtypes, and containers of these."""
-    if isinstance(value, list | set | frozenset | tuple):
-        return all(map(is_plain, value))
-    if isinstance(value, dict):
-        return all(is_plain(key) and is_plain(item) for key, item in value.items())
-    return isinstance(value, _PLAIN)
-
-
-def wrap(c: Context, value: Any, at: ast.AST, name: str = "") -> Value:
-    """What a Python object that the program names stands for."""
-    if isinstance(value, nn.Module):
-        path = c.paths.get(id(value))
-        if path is None and isinstance(value, GraphModule) and not [*value.parameters(), *value.buffers()]:
-            return Bound(Instance(value), value.forward.__func__)  # a function that was captured
-        if path is None:
-            return c.problem(
-                f"{name!r} is a module that is no part of the scripted one", at, "make it a submodule: self.layer = ..."
-            )
-        return ModuleRef(value, path)
-    if isinstance(value, torch.Tensor):
-        return c.constant_tensor(value, at)
-    if isinstance(value, tuple) and not isinstance(value, torch.Size):
-        kind = type(value) if is_named_tuple(type(value)) else None
-        return Group(tuple([wrap(c, item, at, name) for item in value]), kind)
-    if is_plain(value):
-        return constant(value, fixed=True)
-    if isinstance(value, list | tuple):
-        return Group(tuple([wrap(c, item, at, name) for item in value]))
-    if inspect.ismethod(value):
-        return Bound(wrap(c, value.__self__, at, name), value.__func__)
-    if inspect.isroutine(value) or isinstance(value, type | types.ModuleType | functools.partial):
-        return Reference(value)
-    return Instance(value) if not callable(value) or code_of_call(value) else Reference(value)
-
-
-def code_of_call(value: Any) -> bool:
-    """Tell whether an object is called by a function written in Python."""
-    return isinstance(inspect.getattr_static(type(value), "__call__", None), types.FunctionType)
-
-
-def closest(owner: Any, name: str) -> str:
-    """Suggest what a name that is not there may have been meant to be."""
-    found = difflib.get_close_matches(name, dir(owner), 1)
-    return f"did you mean {found[0]!r}?" if found else "use a name that is there"
-
 
 # ---- attributes
 
@@ -113,61 +61,18 @@ def attribute(c: Context, owner: Value, name: str, node: ast.AST, named: str = "
     if isinstance(owner, ModuleRef):
         return _of_module(c, owner, name, node, named)
     if isinstance(owner, Reference):
-        return _of_object(c, owner.value, name, node)
+        return of_object(c, owner.value, name, node)
     if isinstance(owner, Instance):
-        return _of_instance(c, owner, name, node)
+        return of_instance(c, owner, name, node, named)
     if isinstance(owner, Group):
         if name in owner.names:
             return owner.items[owner.names.index(name)]
         return Bound(owner, name)
     if isinstance(owner, Const) and not isinstance(owner.value, str | list | dict | set):
-        return _of_object(c, owner.value, name, node)
+        return of_object(c, owner.value, name, node)
     if isinstance(owner, Runtime):
         return _of_runtime(c, owner, name, node, named)
     return Bound(owner, name)
-
-
-def _of_object(c: Context, value: Any, name: str, node: ast.AST) -> Value:
-    try:
-        found = getattr(value, name)
-    except (AttributeError, RuntimeError) as error:  # torch.ops raises the latter
-        return c.problem(str(error), node, closest(value, name), raises=type(error))
-    if not isinstance(value, enum.Enum):
-        c.surroundings.take_attribute(value, name)
-    return wrap(c, found, node, name)
-
-
-def _of_instance(c: Context, owner: Instance, name: str, node: ast.AST) -> Value:
-    found, kind = inspect.getattr_static(owner.value, name, None), type(owner.value)
-    if isinstance(found, types.FunctionType):
-        c.surroundings.take_attribute(owner.value, name)
-        return Bound(owner, found)
-    if isinstance(found, property) and not is_foreign_class(kind):
-        c.surroundings.take_method(kind, name)
-        return c.parts.call(c, Bound(owner, found.fget), [], {}, node)  # type: ignore[arg-type]
-    if owner.place is not None and name in getattr(owner.value, "__dict__", ()):
-        value, (module, path) = owner.value.__dict__[name], owner.place
-        return _held(c, value, (module, f"{path}.{name}"), wrap(c, value, node, name), node)
-    return _of_object(c, owner.value, name, node)
-
-
-def _held(c: Context, value: Any, place: tuple[str, str], found: Value, node: ast.AST) -> Value:
-    """What a module, or an object that one holds, has in an attribute: a constant, which each call checks."""
-    path, inner = place
-    owner, _, name = inner.rpartition(".")
-    if isinstance(found, Instance) and not is_plain_container(value):
-        objects = c.premise(path).setdefault("objects", {})
-        objects.setdefault(inner, {"class": class_name(value), "values": {}})
-        return Instance(value, place)
-    if isinstance(found, ModuleRef) or isinstance(value, torch.Tensor):
-        return found
-    if is_plain(value) or is_plain_container(value) or isinstance(found, Reference):
-        facts = c.premise(path)
-        held = facts["objects"][owner]["values"] if owner else facts.setdefault("values", {})
-        held[name] = spelled(value)
-        if is_plain(value) and c.attributes.has_opaque:  # which may change it meanwhile
-            c.take_constant(f"{path}.{inner}" if path else inner, value, node, name)
-    return found
 
 
 def _of_runtime(c: Context, owner: Runtime, name: str, node: ast.AST, named: str) -> Value:
@@ -257,21 +162,25 @@ def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: st
         return constant(None, fixed=True) if inside is None else wrap(c, inside, node, path)
     if name == "training":
         return c.make("get_attr", path, (), BOOL, node, name=named or name)
+    if name == "__dict__":
+        return Table(owner)
     static = inspect.getattr_static(type(module), name, None)
+    if static is not None:
+        c.take_class_of(owner)
     if isinstance(static, property):
+        c.surroundings.take_method(type(module), name)
         if name in getattr(module, "parametrizations", ()):
             return c.make("get_attr", path, (), TENSOR, node, name=named or name)
         return c.parts.call(c, Bound(owner, static.fget), [], {}, node, named)  # type: ignore[arg-type]
-    if name not in module.__dict__:
-        if isinstance(static, types.FunctionType):
-            c.surroundings.take_method(type(module), name)
+    if name not in module.__dict__ and static is not None:
+        c.surroundings.take_method(type(module), name)
+        if not isinstance(static, functools.cached_property):
             c.take_absent(owner, name)
+        if isinstance(static, types.FunctionType):
             return Bound(owner, static)
         if isinstance(static, staticmethod):
-            c.surroundings.take_method(type(module), name)
             return wrap(c, static.__func__, node, name)
         if isinstance(static, classmethod):
-            c.surroundings.take_method(type(module), name)
             return Bound(Reference(type(module)), static.__func__)
     try:
         computes_once = isinstance(static, functools.cached_property)
@@ -283,10 +192,11 @@ def _of_module(c: Context, owner: ModuleRef, name: str, node: ast.AST, named: st
 
 def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: ast.AST, named: str) -> Value:
     """A plain attribute: a constant, unless a method assigns it or it is a container, which others may change."""
-    path = c.path_of(owner, name)
+    path, is_own = c.path_of(owner, name), name in owner.module.__dict__
     declared = inspect.get_annotations(type(owner.module)).get(name)
     is_written = c.attributes.is_written(owner.module, name)
-    if isinstance(value, torch.Tensor):
+    is_made = isinstance(inspect.getattr_static(type(owner.module), name, None), functools.cached_property)
+    if isinstance(value, torch.Tensor) and (is_own or is_written or is_made):
         kind = c.attributes.read(owner.module, name, TENSOR)
         return c.make("get_attr", path, (), kind, node, name=named or name)
     is_mutable = isinstance(value, list | dict | set) and is_plain(value)
@@ -300,9 +210,10 @@ def _held_by_module(c: Context, owner: ModuleRef, name: str, value: Any, node: a
         return c.make("get_attr", path, (), ANY, node, name=named or name)
     if is_plain(value):
         c.take_attribute(owner, name, value, node)
-    found = wrap(c, value, node, name)
-    is_own = name in owner.module.__dict__ and not is_plain(value)
-    return _held(c, value, (owner.path, name), found, node) if is_own else found
+    elif is_made and not is_own:
+        c.take_absent(owner, name)
+    is_held = is_own and not is_plain(value)
+    return wrap(c, value, node, name, Place(owner.path).attribute(name) if is_held else None)
 
 
 def child(c: Context, owner: ModuleRef, key: Any, node: ast.AST) -> Value:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.script.expressions.choices import item_of_container
-from graphwright.script.expressions.named_values import child, wrap
+from graphwright.script.expressions.held_values import wrap
+from graphwright.script.expressions.named_values import child
+from graphwright.script.expressions.objects import item_of_instance, item_of_table
 from graphwright.script.program.values import (
     BAD,
     Bad,
@@ -22,6 +24,7 @@ from graphwright.script.program.values import (
     ModuleRef,
     Reference,
     Runtime,
+    Table,
     Value,
     constant,
 )
@@ -84,7 +87,7 @@ def subscript(c: Context, owner: Value, key: Any, node: ast.AST, named: str = ""
         return Instance(c.frame.code.outside.evaluate(node))
     if isinstance(owner, Reference) and isinstance(owner.value, enum.EnumMeta):  # `Color[name]`
         return c.function(operator.getitem, (owner, key), ObjectType(owner.value), node, named)
-    if isinstance(owner, Reference | Instance):
+    if isinstance(owner, Reference | Table) or (isinstance(owner, Instance) and owner.place is None):
         return c.problem("this cannot be subscripted", node, "use a list, a dict or a tensor")
     kind = _result(owner.type, key)
     if kind is None:
@@ -123,13 +126,15 @@ def _known(c: Context, owner: Value, key: Any, node: ast.AST) -> Value | None:
             return c.problem(str(error), node, f"it has {len(owner.items)} items")
     if isinstance(owner, ModuleRef):
         return child(c, owner, plain, node)
-    if isinstance(owner, Instance | Const) and (
-        isinstance(owner, Instance) or owner.fixed or isinstance(owner.value, str)
-    ):
+    if isinstance(owner, Instance):
+        return item_of_instance(c, owner, plain, node)
+    if isinstance(owner, Table):
+        return item_of_table(c, owner, plain, node)
+    if isinstance(owner, Const) and (owner.fixed or isinstance(owner.value, str)):
         try:
             return wrap(c, owner.value[plain], node, "item")
         except Exception as error:
-            return c.problem(f"this raises {type(error).__name__}: {error}", node)
+            return c.problem(f"this raises {type(error).__name__}: {error}", node, raises=type(error))
     return None
 
 

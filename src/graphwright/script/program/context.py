@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
 import operator
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from torch import nn
@@ -19,7 +20,17 @@ from torch import nn
 from graphwright.errors import Problem
 from graphwright.ir import NestedGraph, Node
 from graphwright.ops import Make, raise_error, written_and_given
-from graphwright.runtime import expect, expect_kinds, expect_state, spelled, take_code
+from graphwright.runtime import (
+    class_name,
+    expect,
+    expect_kinds,
+    expect_state,
+    held_at,
+    kind_held,
+    name_of_class,
+    spelled,
+    take_code,
+)
 from graphwright.script.program.attributes import Attributes
 from graphwright.script.program.frames import Closure, Code, Frame
 from graphwright.script.program.surroundings import Surroundings
@@ -31,6 +42,7 @@ from graphwright.script.program.values import (
     Group,
     Instance,
     ModuleRef,
+    Place,
     Reference,
     Runtime,
     Value,
@@ -60,6 +72,7 @@ class Parts(Protocol):
         self, c: Context, callee: Value, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str = ""
     ) -> Value: ...
     def module_items(self, c: Context, value: Value) -> list[Value] | None: ...
+    def object_keys(self, c: Context, value: Instance) -> list[Value] | None: ...
     def augmented(self, c: Context, node: ast.AugAssign, left: Value) -> Value: ...
     def key(self, c: Context, node: ast.expr) -> Any: ...
     def item(self, c: Context, owner: Value, key: Any, node: ast.AST) -> Value: ...
@@ -156,21 +169,58 @@ class Context:
 
     def take_length(self, module: nn.Module) -> None:
         """Take for granted what a module holds, whose length or membership the program asks for."""
-        self.take_items(module, "_modules" if module._modules or not module._parameters else "_parameters")
+        table = "_modules" if module._modules or not module._parameters else "_parameters"
+        self.take_items(module, table)
+        path = self.paths.get(id(module))
+        if path is not None:
+            self.premise(path)["unused"] = list(module.__dict__[table])
 
     def take_code(self, module: nn.Module, path: str) -> None:
         """Take for granted the class and the hooks of an inner module whose code is compiled."""
         if path:
             take_code(self.premise(path), module)
 
+    def take_there(self, ref: ModuleRef) -> None:
+        """Take for granted that there is a module at a path, of which something is asked."""
+        owner, _, name = ref.path.rpartition(".")
+        if ref.path:
+            self.premise(owner).setdefault("is_none", {})[name] = "module"
+
+    def take_kind(self, ref: ModuleRef, kinds: Iterable[type]) -> None:
+        """Take for granted of which of some classes a module is."""
+        self.take_there(ref)
+        owner, _, name = ref.path.rpartition(".")
+        if ref.path:
+            answers = self.premise(owner).setdefault("kinds", {}).setdefault(name, {})
+            answers.update({name_of_class(kind): isinstance(ref.module, kind) for kind in kinds})
+
+    def take_exact(self, ref: ModuleRef) -> None:
+        """Take for granted of which class a module is and of no other."""
+        owner, _, name = ref.path.rpartition(".")
+        if ref.path:
+            self.premise(owner).setdefault("exact", {})[name] = class_name(ref.module)
+
+    def take_held(self, ref: ModuleRef, name: str) -> None:
+        """Take for granted that a module has something under a name."""
+        held = held_at(ref.module, name)
+        if held is not None:
+            self.premise(ref.path).setdefault("is_none", {})[name] = kind_held(held)
+
     def take_absent(self, owner: ModuleRef, name: str) -> None:
-        """Take for granted that a module has no attribute of its own under a name."""
-        absent = self.premise(owner.path).setdefault("absent", [])
-        if name not in absent:
-            absent.append(name)
+        """Take for granted that a module has no attribute of its own under a name; nor its class, if it has none."""
+        facts = self.premise(owner.path)
+        for fact in ("absent",) if hasattr(type(owner.module), name) else ("absent", "lacking"):
+            if name not in facts.setdefault(fact, []):
+                facts[fact].append(name)
+
+    def take_class_of(self, ref: ModuleRef) -> None:
+        """Take for granted of which class an inner module is, where something of its class is read."""
+        if ref.path:
+            self.premise(ref.path)["class"] = class_name(ref.module)
 
     def take_attribute(self, owner: ModuleRef, name: str, value: Any, at: ast.AST) -> None:
         """Take a plain attribute of a module, which the program does not write, for a constant: that is checked."""
+        self.take_there(owner)
         self.attributes.fold(owner.module, name)
         path = self.path_of(owner, name)
         if not self.attributes.has_opaque and name in owner.module.__dict__:
@@ -186,9 +236,18 @@ class Context:
         """Have the program check that what a module holds at a path is what was taken for a constant."""
         if not self.attributes.has_opaque:
             self.constant_attributes[path] = value
-        elif value == value:
-            now = self.make("get_attr", path, (), ANY, at, name=name)
-            self.function(expect_state, (self.frame.place(), (f"the attribute {path!r}", now, value)), NONE, at)
+        else:
+            self.expect(f"the attribute {path!r}", self.make("get_attr", path, (), ANY, at, name=name), value, at)
+
+    def check_constant(self, place: Place, value: Any, at: ast.AST) -> None:
+        """Have the program check here that a module still holds what was taken for a constant."""
+        what = ".".join(filter(None, (place.path, place.inner)))
+        self.expect(f"the attribute {what!r}", self.read_held(place, ANY, at), value, at)
+
+    def expect(self, what: str, now: Value, value: Any, at: ast.AST) -> None:
+        """Have the program check that something is plain data that it was when it was compiled."""
+        if value == value:
+            self.function(expect_state, (self.frame.place(), (what, now, value)), NONE, at)
 
     def closure(self, definition: ast.FunctionDef | ast.Lambda) -> Closure:
         """Define a function inside the one that is compiled: its defaults are evaluated here."""
@@ -243,12 +302,16 @@ class Context:
 
         A number that is made of others is of the type that follows from theirs.
         """
+        if isinstance(value, ModuleRef):
+            self.take_there(value)
         if not isinstance(value, Runtime):
             return
-        if value.node.op != "placeholder" or not self.is_input(value.node):
+        if _is_read(value.node):
+            self.take_answer(question, args, answer, at)
+        elif value.node.op != "placeholder" or not self.is_input(value.node):
             if is_number(value.kind):
                 self.checked.update(self.numbers)
-            elif value.node.op == "placeholder" or value.node.target is operator.getitem:  # an item of an input, may be
+            elif value.node.op == "placeholder":
                 self.take_answer(question, args, answer, at)
         elif class_of(value.kind) is not None:
             self.checked[str(value.node.target)] = value.kind
@@ -335,11 +398,11 @@ class Context:
         if isinstance(value, Runtime):
             return self.body.lift(self.body.latest(value.node))
         if isinstance(value, Instance) and value.place is not None:  # one that a module holds, as each copy of it does
-            path = ".".join(filter(None, value.place))
-            read = self.make("get_attr", path, (), value.type, self.frame.statement, name=path.rpartition(".")[2])
-            return self.argument(read)
+            return self.argument(self.read_held(value.place, value.type, self.frame.statement))
         if isinstance(value, Const | Instance | Reference):
             return value.value
+        if isinstance(value, Group) and value.held is not None:
+            return self.argument(value.held)
         if isinstance(value, Group):
             items = [self.argument(item) for item in value.items]
             return tuple(items) if value.kind is None else value.kind._make(items)  # type: ignore[attr-defined]
@@ -386,8 +449,27 @@ class Context:
             self.constants[known] = value
         return self.make("get_attr", known, (), TENSOR, at)
 
+    def read_held(self, place: Place, kind: Type, at: ast.AST, named: str = "") -> Runtime:
+        """Read what a module holds when the program runs."""
+        names = [*itertools.takewhile(lambda step: step[0] == "attribute", place.steps)]
+        path = ".".join(filter(None, (place.path, *[name for _, name in names])))
+        rest = place.steps[len(names) :]
+        made = self.make("get_attr", path, (), ANY if rest else kind, at, name=named or path.rpartition(".")[2])
+        for i, (how, name) in enumerate(rest):
+            function, is_last = operator.getitem if how == "item" else getattr, i == len(rest) - 1
+            made = self.function(function, (made, name), kind if is_last else ANY, at, named if is_last else "")
+        return made
+
     # ---- what nodes of a value are
 
     def path_of(self, ref: ModuleRef, name: str) -> str:
         """The dotted path of an attribute of a module."""
         return f"{ref.path}.{name}" if ref.path else name
+
+
+def _is_read(node: Node) -> bool:
+    """Tell whether a value is what something holds when the program runs, or a number made of such."""
+    if node.op == "get_attr" or node.target in (operator.getitem, getattr):
+        return True
+    makes_number = getattr(node.target, "__module__", "") == "_operator"
+    return makes_number and any(map(_is_read, node.all_input_nodes))

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.runtime import Found, Outside, bound_in, codes_beside
+from graphwright.runtime import ABSENT, Found, Outside, bound_in, codes_beside
 from graphwright.script.program.frames import MISSING, Code
 from graphwright.source import is_foreign, is_foreign_class, is_foreign_file
 
@@ -100,17 +100,39 @@ class Surroundings:
         """Note that a method, or another attribute of a class, is found under a name."""
         self._take_of_class(kind, kind, name)
 
+    def take_absent(self, owner: Any, name: str) -> None:
+        """Note that an object has no attribute of its own under a name, or a dict no such key."""
+        what = f"the key {name!r} of a dict" if isinstance(owner, dict) else f"{name!r} of a {type(owner).__qualname__}"
+        self._found.setdefault((id(owner), name), Found.of(what, owner, name, ABSENT))
+
+    def take_lacking(self, kind: type, name: str) -> None:
+        """Note that the user's classes have nothing under a name."""
+        for base in kind.__mro__:
+            if not is_foreign_class(base):
+                what = f"{base.__qualname__}.{name}"
+                self._found.setdefault((id(base), name), Found.of(what, base, name, ABSENT))
+
+    def take_class_of(self, owner: Any) -> None:
+        """Note of which class an object is."""
+        self._take(f"the class of a {type(owner).__qualname__}", owner, "__class__", type(owner))
+
+    def take_item(self, owner: dict[Any, Any], key: Any) -> None:
+        """Note what a dict has that is too large to be compared as a whole."""
+        if len(owner) > _MOST:
+            self._take(f"the item {key!r} of a dict", owner, key, owner[key])
+
     def _take_of_class(self, kind: type, owner: type, name: str) -> None:
         base = next((base for base in kind.__mro__ if name in vars(base)), None)
         if base is None and kind is owner and type(kind) is not type:
             self._take_of_class(type(kind), type(kind), name)
-        if base is None or is_foreign_class(base) or name.startswith("__"):
+        if base is None or is_foreign_class(base):
             return
         self._take(f"{kind.__qualname__}.{name}", owner, name, getattr(owner, name, MISSING))
 
     def _take(self, subject: str, owner: Any, name: str, value: Any) -> None:
         key = id(owner), name
-        if key not in self._found and value is not MISSING and not _is_part_of_python(value) and _is_small(value):
+        is_known = isinstance(value, ModuleType) or (_is_part_of_python(value) and _is_named(value, name))
+        if key not in self._found and value is not MISSING and not is_known and _is_small(value):
             self._found[key] = Found.of(subject, owner, name, value)
             self._take_inside(subject, value)
 
@@ -128,13 +150,18 @@ def _is_slot(kind: type, name: str) -> bool:
 
 
 def _is_part_of_python(value: Any) -> bool:
-    """Tell whether a value is a module of Python's, or a function or class of an installed package."""
-    if isinstance(value, ModuleType | BuiltinFunctionType):
+    """Tell whether a value is a function or class of an installed package."""
+    if isinstance(value, BuiltinFunctionType):
         return True
     if isinstance(value, type):
         return is_foreign_class(value)
     function = value.__func__ if isinstance(value, MethodType) else value
     return isinstance(function, FunctionType) and is_foreign_file(function.__code__.co_filename)
+
+
+def _is_named(value: Any, name: str) -> bool:
+    """Tell whether something has the very name that it has where it is defined, as what is imported."""
+    return getattr(value, "__name__", None) == name
 
 
 def _is_small(value: Any) -> bool:

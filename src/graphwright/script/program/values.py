@@ -58,12 +58,46 @@ def constant(value: Any, fixed: bool = False) -> Const:
     return Const(value, type_of_constant(value), fixed)
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a module of the program holds something: the path of the module, and the way from there.
+
+    >>> Place("encoder").attribute("scales").item(0).inner
+    'scales.0'
+    """
+
+    path: str
+    steps: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def inner(self) -> str:
+        """The way, as what is taken for granted of modules names it."""
+        return ".".join([str(name) for _, name in self.steps])
+
+    def attribute(self, name: str) -> Place:
+        """An attribute of what is here."""
+        return Place(self.path, (*self.steps, ("attribute", name)))
+
+    def part(self, name: str) -> Place:
+        """A part of the partial function or method that is here."""
+        return Place(self.path, (*self.steps, ("part", name)))
+
+    def item(self, key: Any) -> Place | None:
+        """An item of the container that is here; None where no text names it."""
+        is_named = type(key) is int or (type(key) is str and "." not in key)
+        return Place(self.path, (*self.steps, ("item", key))) if is_named else None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group(Value):
-    """A tuple whose items are known one by one; `kind` is the class of a named tuple."""
+    """A tuple whose items are known one by one; `kind` is the class of a named tuple.
+
+    `held` is the list from outside of the program of which these are the items.
+    """
 
     items: tuple[Value, ...]
     kind: type | None = None
+    held: Instance | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,6 +106,8 @@ class Group(Value):
 
     @property
     def type(self) -> Type:
+        if self.held is not None:
+            return ListType(common_type(list(self.items)))
         return TupleType(tuple([item.type for item in self.items]), self.kind, self.names)
 
 
@@ -119,15 +155,22 @@ class ModuleRef(Value):
 class Instance(Value):
     """An object of Python that is known and is no plain data: what its attributes hold is known, too.
 
-    `place` is where a module of the program holds it: the path of the module, and the one from there.
+    `place` is where a module of the program holds it.
     """
 
     value: Any
-    place: tuple[str, str] | None = None
+    place: Place | None = None
 
     @property
     def type(self) -> Type:
         return ObjectType(type(self.value))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table(Value):
+    """The attributes of an object: `value.__dict__`."""
+
+    owner: Value
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

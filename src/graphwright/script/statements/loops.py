@@ -21,6 +21,7 @@ from graphwright.script.program.values import (
     Const,
     Display,
     Group,
+    Instance,
     Runtime,
     Unbound,
     Value,
@@ -111,7 +112,7 @@ def static_items(c: Context, value: Value) -> list[Value] | None:
         return list(value.items)
     if isinstance(value, Display):
         return [item if key is None else key for key, item in value.items]
-    return c.parts.module_items(c, value)
+    return c.parts.object_keys(c, value) if isinstance(value, Instance) else c.parts.module_items(c, value)
 
 
 def _range_items(subject: Value) -> list[Value] | None:

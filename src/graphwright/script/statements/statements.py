@@ -465,7 +465,7 @@ def assign_attribute(c: Context, owner: Value, name: str, value: Value, at: ast.
         c.function(setattr, (owner, name, value), NONE, at)
     else:
         if isinstance(owner, Instance) and owner.place is not None:  # another round reads the object when it runs
-            c.attributes.change(owner.place[0], owner.place[1].partition(".")[0])
+            c.attributes.change(owner.place.path, str(owner.place.steps[0][1]))
         c.problem("only attributes of modules can be assigned", at, "return the new value instead")
 
 
