@@ -10,7 +10,7 @@ from tests.capture.loop_programs import ROWS
 from tests.capture.test_loops import check, outcome
 
 from graphwright import symbolic_trace, trace
-from graphwright.runtime import expect_tensors
+from graphwright.runtime import expect_kinds, expect_tensors
 
 
 def any_gen(x: torch.Tensor) -> Any:
@@ -132,6 +132,27 @@ def match_val(x: torch.Tensor) -> Any:
             return x * 3
         case _:
             return -x
+
+
+def match_flag(x: torch.Tensor) -> Any:
+    rows = []
+    for row in x:
+        match (row.sum() > 0).item():
+            case True:
+                rows.append(row * 2)
+            case False:
+                rows.append(row - 1)
+    return torch.stack(rows)
+
+
+def match_flags(x: torch.Tensor) -> Any:
+    match [(x.sum() > 0).item(), {"high": (x.mean() > 1).item()}]:
+        case [True, {"high": True}] | [False, {"high": False}]:
+            return x * 2
+        case [True | None, {"high": high}] if high is False:
+            return x - 1
+        case [False as low, _]:
+            return x + low
 
 
 def tern_nested(x: torch.Tensor) -> Any:
@@ -308,7 +329,7 @@ def str_keys(x: torch.Tensor) -> Any:
 FORKS = [
     dict_one_side,
     match_t,
-    match_val,
+    match_flags,
     with_ret,
     str_keys,
 ]  # programs whose sides are of different kinds
@@ -348,9 +369,11 @@ KEPT = [
     slices,
     int_loop,
     tensor_while_in_for,
+    match_val,
+    match_flag,
 ]
 # Without values nobody knows what is None, and a pattern for sequences matches no stand-in.
-VALUES = {"match_t", "raise_", "ret_none", "with_ret"}
+VALUES = {"match_t", "match_flags", "raise_", "ret_none", "with_ret"}
 
 
 def goes_every_way(gm: Any, program: Any) -> None:
@@ -369,7 +392,8 @@ def goes_every_way(gm: Any, program: Any) -> None:
 def test_one_capture_goes_every_way(program: Any) -> None:
     gm = trace(program, ROWS[0])
     goes_every_way(gm, program)
-    assert all(guard.node is not None and guard.node.target is expect_tensors for guard in gm.guards)  # of ranks
+    of_inputs = {guard.node and guard.node.target for guard in gm.guards}
+    assert of_inputs <= {expect_tensors, expect_kinds}  # of ranks, and that they are no parameters
     assert gm.report.coverage == 1.0
     assert (gm.report.facts.paths == 1) is (program in KEPT)
 

@@ -65,7 +65,7 @@ from graphwright.source.lowering_attempts import Handler, Tried, lower_attempt, 
 from graphwright.source.lowering_comprehensions import TAKES_ALL, as_loop, loop_of
 from graphwright.source.lowering_exits import HIDDEN, RETURNS, exit_signal, exiting
 from graphwright.source.lowering_loops import ITEM, Lowered, lower_loop, with_test_inside
-from graphwright.source.lowering_matches import UnknownPattern, lower_match
+from graphwright.source.lowering_matches import UnknownPattern, as_ifs, as_told, lower_match
 from graphwright.source.mentions import (
     DISPATCHERS,
     Mentions,
@@ -146,7 +146,8 @@ __all__ = [
     "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "EMPTY", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK",
     "SCOPES", "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler",
     "Liveness", "Lowered", "NamesInside", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried",
-    "UnknownPattern", "Use", "all_placed", "annotate", "annotations_of", "as_attempt", "as_loop", "assigned",
+    "UnknownPattern", "Use", "all_placed", "annotate", "annotations_of", "as_attempt", "as_ifs", "as_loop",
+    "as_told", "assigned",
     "blocks_of", "bound_in_loops", "by_code", "cache_around", "call_of_locals", "calls_the_same", "catches", "children",
     "closure_of", "codes_of", "content_of", "compares_identity", "compares_sizes", "copied_tree", "decorated",
     "definition_line",

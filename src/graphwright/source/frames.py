@@ -40,10 +40,16 @@ _MOST_FILES = 10_000  # generated code has a name of its own each time
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the nearest frame, from this one outwards, that runs neither torch's nor this library's code."""
+    """Return the nearest frame, from this one outwards, that runs neither torch's nor this library's code.
+
+    Where a capture runs its program, who called the capture is none of it.
+    """
     while frame is not None:
-        if not is_internal(frame.f_code.co_filename):
+        code = frame.f_code
+        if not is_internal(code.co_filename):
             return frame
+        if code.co_filename == _CALLERS[1] and code.co_name == "run":
+            return None
         frame = frame.f_back
     return None
 

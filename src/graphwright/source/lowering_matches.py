@@ -13,8 +13,10 @@ match n:                       if n == 1 or n == 2:
 from __future__ import annotations
 
 import ast
+import itertools
 
-from graphwright.source.syntax import placed
+from graphwright.source.lowering_exits import HIDDEN
+from graphwright.source.syntax import copied_tree, placed, walk
 
 
 class UnknownPattern(Exception):
@@ -63,3 +65,79 @@ def _condition(pattern: ast.pattern, subject: ast.expr) -> tuple[ast.expr | None
     if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
         return None, pattern.name or ""
     raise UnknownPattern(pattern)
+
+
+def as_ifs(statement: ast.stmt, number: int) -> list[ast.stmt] | None:
+    """The statements for a `match`, on a variable of its subject; None for another statement, and other patterns.
+
+    >>> match = ast.parse("match f():\\n case True:\\n  a()").body[0]
+    >>> print(ast.unparse(as_ifs(match, 0)))
+    subject__gw0 = f()
+    if subject__gw0 is True:
+        a()
+    """
+    if not isinstance(statement, ast.Match):
+        return None
+    name = f"subject{HIDDEN}{number}"
+    try:
+        made = lower_match(statement, ast.copy_location(ast.Name(name, ast.Load()), statement.subject))
+    except UnknownPattern:
+        return None
+    return [placed(ast.Assign([ast.Name(name, ast.Store())], statement.subject), statement.subject), *made]
+
+
+def as_told(statement: ast.stmt) -> ast.stmt:
+    """A `match` whose guards ask for `True`, `False` and `None`, which what stands for a value is not.
+
+    >>> match = ast.parse("match n:\\n case (True, k) | [k, 1]:\\n  a(k)").body[0]
+    >>> print(ast.unparse(as_told(match)))
+    match n:
+        case [told__gw0, k] if told__gw0 is True:
+            a(k)
+        case [k, 1]:
+            a(k)
+    """
+    if not isinstance(statement, ast.Match):
+        return statement
+    cases: list[ast.match_case] = []
+    for case in statement.cases:
+        for pattern in _alternatives(case.pattern):
+            told: list[ast.expr] = []
+            pattern = _Telling(told).visit(copied_tree(pattern))
+            asked = [*told, *([] if case.guard is None else [copied_tree(case.guard)])]
+            guard = None if not asked else asked[0] if len(asked) == 1 else ast.BoolOp(ast.And(), asked)
+            guard = guard and placed(guard, pattern)
+            cases.append(ast.match_case(pattern, guard, [copied_tree(each) for each in case.body]))
+    return placed(ast.Match(statement.subject, cases), statement)  # type: ignore[no-any-return]
+
+
+def _alternatives(pattern: ast.pattern) -> list[ast.pattern]:
+    """Patterns without `|` around what a guard is to ask for, of which one holds where a pattern does."""
+    if not any(isinstance(part, ast.MatchSingleton) for part in walk(pattern)):
+        return [pattern]
+    if isinstance(pattern, ast.MatchOr):
+        return [each for part in pattern.patterns for each in _alternatives(part)]
+    found = [pattern]
+    for name, value in ast.iter_fields(pattern):
+        parts = value if isinstance(value, list) else [value]
+        if any(isinstance(part, ast.pattern) for part in parts):
+            ways = itertools.product(*map(_alternatives, parts))
+            found = [_with(each, name, [*way] if isinstance(value, list) else way[0]) for way in ways for each in found]
+    return found
+
+
+def _with(pattern: ast.pattern, name: str, value: object) -> ast.pattern:
+    made = type(pattern)(**{**dict(ast.iter_fields(pattern)), name: value})
+    return ast.copy_location(made, pattern)
+
+
+class _Telling(ast.NodeTransformer):
+    """Binds what is a singleton to a variable, of which a guard asks whether it is that."""
+
+    def __init__(self, told: list[ast.expr]) -> None:
+        self._told = told
+
+    def visit_MatchSingleton(self, node: ast.MatchSingleton) -> ast.pattern:
+        name = f"told{HIDDEN}{len(self._told)}"
+        self._told.append(placed(ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [ast.Constant(node.value)]), node))
+        return placed(ast.MatchAs(None, name), node)  # type: ignore[no-any-return]

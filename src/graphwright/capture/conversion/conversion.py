@@ -168,7 +168,7 @@ def asks_identity(code: CodeType) -> bool:
     )
     definition = definition_of(code) if may_ask else None
     return definition is not None and any(
-        (isinstance(each, ast.Compare) and compares_identity(each)) or _is_id(each) for each in walk(definition)
+        isinstance(each, ast.MatchSingleton) or compares_identity(each) or _is_id(each) for each in walk(definition)
     )
 
 

@@ -27,7 +27,9 @@ from graphwright.source import (
     Lowered,
     Tried,
     as_attempt,
+    as_ifs,
     as_loop,
+    as_told,
     assigned,
     blocks_of,
     bound_in_loops,
@@ -138,11 +140,11 @@ class Converter(ast.NodeTransformer):
         out: list[ast.stmt] = []
         for i, statement in enumerate(statements):
             rest = statements[i + 1 :]
-            spelled_out = as_loop(statement, self._count, self._uses)
+            spelled_out = as_loop(statement, self._count, self._uses) or as_ifs(statement, self._count)
             if spelled_out is not None:
                 self._count += 1
                 return out + self.block([*spelled_out, *rest], is_tail)
-            statement = as_attempt(statement)
+            statement = as_told(as_attempt(statement))
             if self._global and self._global & assigned([statement]).keys():
                 pass  # a branch or loop that stays as it is: what it asks forks, each way with its own globals
             elif isinstance(statement, ast.If):
