@@ -50,14 +50,14 @@ class Pairs:
         """Tell whether two values are alike."""
         if type(one) is not type(other):
             return False
+        if is_atom(one):
+            return one is other or (is_atom(other) and repr(one) == repr(other) and bool(one == other))
         if isinstance(one, nn.Module):
             return self._modules_alike(one, other)
         if isinstance(one, torch.Tensor):
             return self._tensors_alike(one, other)
         if one is other:
             return not any(isinstance(leaf, nn.Module) for leaf in leaves(one))
-        if is_atom(one):
-            return is_atom(other) and repr(one) == repr(other) and bool(one == other)
         if isinstance(one, functools.partial):
             parts = ((each.func, each.args, each.keywords) for each in (one, other))
             return self.alike(*parts)

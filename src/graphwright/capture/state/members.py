@@ -36,6 +36,7 @@ class Members:
     def __init__(self, root: nn.Module, is_leaf: Callable[[nn.Module, str], bool]) -> None:
         self.tree = Tree(root)
         self.entered: list[nn.Module] = []  # those that are no leaves
+        self.of_class: dict[type, list[nn.Module]] = collections.defaultdict(list)
         self.tensors: dict[int, str] = {}  # where each tensor is, by its id: at the first of several places
         self.placed: list[tuple[str, str, torch.Tensor]] = []  # the same: path of the module, name, and the tensor
         self.others: dict[str, dict[str, str]] = {}  # by module, what is in further places: names, and the first places
@@ -47,6 +48,7 @@ class Members:
         objects: set[int] = set()  # those that are noted as a pass starts
         met: set[tuple[type, bool]] = set()
         for module, path in self.tree.modules:
+            self.of_class[type(module)].append(module)
             is_one_node = is_leaf(module, path)
             if not is_one_node:
                 self.entered.append(module)

@@ -341,8 +341,7 @@ class Repeats:
 
     def _is_asked_of(self, kind: type, name: str) -> bool:
         assert self._recorder.members is not None
-        modules = [module for module, _ in self._recorder.members.tree.modules if type(module) is kind]
-        return any(self._is_asked(module, name) for module in modules)
+        return any(self._is_asked(module, name) for module in self._recorder.members.of_class[kind])
 
     def _are_alike(self, call: _Call, module: nn.Module, path: str) -> bool:
         pairs = self._pairs(call.called.module, call.called.path, module, path)
