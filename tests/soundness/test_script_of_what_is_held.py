@@ -94,6 +94,8 @@ class Holder(nn.Module):
         self.child = Scaled()
         self.bias = nn.Parameter(torch.ones(4))
         self.number: Any = torch.full((4,), 2.0)
+        self.scale_by, self.functions = multiply(2.0), [torch.relu, multiply(2.0)]
+        self.sized, self.several = Sized(), [1, 2, 3]
 
     @functools.cached_property
     def made(self) -> dict[str, Any]:
@@ -204,8 +206,59 @@ def counted(self, x):
     return x + len(list(self.parameters()))
 
 
-class Outside:
+def multiply(by: Any) -> Callable[[Any], Any]:
+    return lambda x: x * by
+
+
+class Computed(type):
+    def __getattr__(cls, name: str) -> float:
+        return 3.0
+
+
+class Outside(metaclass=Computed):
     function: Any = torch.relu
+
+
+MANY = list(range(1000))
+ONE = [1, 2]
+SAME = ONE
+
+
+def closure(self, x):
+    return self.scale_by(x)
+
+
+def functions(self, x):
+    for function in self.functions:
+        x = function(x)
+    return x
+
+
+def length_of_its_own(self, x):
+    return x + len(self.sized) + (1 if self.sized else 2) + (3 if 3 in self.sized else 4)
+
+
+def children(self, x):
+    for _ in self.layers.children():
+        x = x + 1
+    return x
+
+
+def starred(self, x):
+    first, *_, last = self.several
+    return x * first + last
+
+
+class Sized(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 2
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __contains__(self, number: int) -> bool:
+        return number < self.size
 
 
 def _set(name: str, value: Any) -> Callable[[Any], None]:
@@ -251,6 +304,13 @@ CHANGES = [
     pytest.param(is_there, _set("child", None), id="a module that is gone"),
     pytest.param(attribute_is_tensor, _set("number", 2.0), id="an attribute that is no tensor"),
     pytest.param(made_once, lambda m: m.made.__setitem__("a", 3.0), id="what was made once"),
+    pytest.param(closure, lambda m: setattr(m, "scale_by", multiply(5.0)), id="another closure of the same function"),
+    pytest.param(functions, lambda m: m.functions.__setitem__(1, multiply(5.0)), id="another closure in a list"),
+    pytest.param(functions, lambda m: m.functions.__setitem__(0, torch.sigmoid), id="another function in a list"),
+    pytest.param(length_of_its_own, _set("sized.size", 4), id="behind __len__ and __contains__ of a module"),
+    pytest.param(length_of_its_own, _set("sized.size", 0), id="behind __len__ as a truth"),
+    pytest.param(children, lambda m: m.layers.pop(1), id="one child less"),
+    pytest.param(starred, lambda m: m.several.__delitem__(slice(1, None)), id="too few to take apart"),
     pytest.param(counted, _set("bias", None), id="one parameter less"),
 ]
 
@@ -324,6 +384,40 @@ def test_functions_that_classes_hold_under_other_names_are_compared(monkeypatch:
     monkeypatch.setattr(Outside, "function", torch.sigmoid)
     with pytest.raises(GuardError, match=r"Outside\.function"):
         captured(ONES)
+
+
+@pytest.mark.parametrize(
+    ("body", "change"),
+    [
+        pytest.param(
+            lambda self, x: x + len(MANY),
+            lambda patch: patch.setitem(globals(), "MANY", [*MANY, 1]),
+            id="a long list",
+        ),
+        pytest.param(
+            lambda self, x: x + 1 if ONE is SAME else x - 1,
+            lambda patch: patch.setitem(globals(), "SAME", [1, 2]),
+            id="the same, and another list",
+        ),
+        pytest.param(
+            lambda self, x: x + Outside.scale,
+            lambda patch: patch.setattr(Outside, "scale", 7.0, raising=False),
+            id="what a metaclass computes",
+        ),
+    ],
+)
+def test_a_change_outside_is_seen(body: Any, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = program(body)()
+    captured = script(module)
+    assert torch.equal(captured(ONES), module(ONES))
+    change(monkeypatch)
+    with pytest.raises(GuardError):
+        captured(ONES)
+
+
+def test_whether_a_list_is_the_very_one_outside_is_refused() -> None:
+    with pytest.raises(ScriptError, match="the very list"):
+        script(program(lambda self, x: x + 1 if self.several is ONE else x)())
 
 
 def test_whether_something_is_there_is_not_asked_of_getattr() -> None:

@@ -92,7 +92,7 @@ from graphwright.runtime.guards import (
     unlike,
     unlike_inputs,
 )
-from graphwright.runtime.inside import HOOKS, held_at, inside_of, keys_in
+from graphwright.runtime.inside import HOOKS, held_at, inside_of, keys_in, parts_of_function
 from graphwright.runtime.interpreter import Interpreter
 from graphwright.runtime.members.attributes import (
     MODULE_TABLES,
@@ -327,6 +327,7 @@ __all__ = [
     "copied_graph",
     "roll",
     "keys_in",
+    "parts_of_function",
     "kind_held",
     "own_class",
     "generators_in",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Iterator
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 from torch import nn
@@ -57,6 +57,8 @@ def inside_of(value: Any) -> dict[str, Any]:
     kind = type(value)  # its `__class__` is what its class says, and may run anything
     if issubclass(kind, functools.partial):
         return {"func": value.func, "args": value.args, "keywords": value.keywords}
+    if kind is FunctionType:
+        return {**attributes_of(value), **parts_of_function(value)}
     if issubclass(kind, MethodType):
         return {"__self__": value.__self__}
     if issubclass(kind, nn.Module):
@@ -68,6 +70,17 @@ def inside_of(value: Any) -> dict[str, Any]:
         items = value.items() if issubclass(kind, dict) else enumerate(value)
         return {"len()": len(value), **{str(key): item for key, item in items}}
     return attributes_of(value)
+
+
+def parts_of_function(function: FunctionType) -> dict[str, Any]:
+    """What a function closes over, and its defaults, each under a text."""
+    found: dict[str, Any] = {"__defaults__": function.__defaults__, "__kwdefaults__": function.__kwdefaults__}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[f"{name} in it"] = cell.cell_contents
+        except ValueError:  # not set yet
+            continue
+    return {name: held for name, held in found.items() if held is not None}
 
 
 def keys_in(value: dict[Any, Any]) -> list[Any]:

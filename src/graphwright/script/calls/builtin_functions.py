@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from graphwright.ir import NestedGraph, shared_operands
 from graphwright.ops import transformed
 from graphwright.script.calls.containers import CONTAINERS, item_of
+from graphwright.script.expressions.objects import own_method
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     Bound,
@@ -61,6 +62,10 @@ Words = dict[str, Value]
 def _len(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     (value,) = args
     if isinstance(value, ModuleRef):
+        method = own_method(type(value.module), "__len__")
+        if method is not None:
+            c.surroundings.take_method(type(value.module), "__len__")
+            return c.parts.call(c, Bound(value, method), [], {}, node)
         c.take_length(value.module)
         return constant(len(value.module), True)  # type: ignore[arg-type]
     if isinstance(value, Group):

@@ -205,7 +205,7 @@ def container_items(
         return None
     module = owner.module
     if name in ("keys", "values", "items", "children", "named_children") and not isinstance(module, nn.ParameterDict):
-        c.take_items(module)
+        c.take_length(module)
     if isinstance(module, nn.ModuleDict | nn.ParameterDict) and name in ("keys", "values", "items"):
         keys = list(module.keys())
         values = [child(c, owner, key, node) for key in keys] if name != "keys" else []

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from graphwright.script.expressions.conditions import condition, is_none
-from graphwright.script.expressions.objects import contains
+from graphwright.script.expressions.objects import contains, own_method
 from graphwright.script.program.values import (
     BAD,
     Bad,
+    Bound,
     Choice,
     Const,
     Display,
@@ -23,6 +24,7 @@ from graphwright.script.program.values import (
     Runtime,
     Value,
     constant,
+    is_outside,
 )
 from graphwright.script.statements.branches import choose, chosen
 from graphwright.script.tensors import annotated_method_result
@@ -264,6 +266,10 @@ def _compare(c: Context, op: ast.cmpop, left: Value, right: Value, node: ast.AST
             isinstance(v, Runtime) for v in (left, right)
         ):
             return constant(isinstance(op, ast.NotEq | ast.IsNot), True)
+    if isinstance(op, ast.Is | ast.IsNot):
+        problem = _asks_identity(c, left, right, node)
+        if problem is not None:
+            return problem
     if isinstance(left, Const) and isinstance(right, Const) and (left.fixed or right.fixed):
         try:
             return constant(bool(function(left.value, right.value)), fixed=True)
@@ -280,6 +286,18 @@ def _compare(c: Context, op: ast.cmpop, left: Value, right: Value, node: ast.AST
     return c.function(function, (left, right), kind, node, named)
 
 
+def _asks_identity(c: Context, left: Value, right: Value, node: ast.AST) -> Bad | None:
+    """Take for granted that two lists from outside are one, or two; a problem where only Python knows."""
+    outside = [each for each in (left, right) if is_outside(each) or (isinstance(each, Group) and each.held)]
+    if len(outside) == 1 and not any(isinstance(each, Const) and each.value is None for each in (left, right)):
+        what = "whether this is the very list, dict or set that lies outside of the program, only Python knows"
+        return c.problem(what, node, "compare what they hold: a == b")
+    for each in outside:
+        held = each.held if isinstance(each, Group) else each
+        c.surroundings.take_identity(getattr(held, "value", None))
+    return None
+
+
 def _have_order(a: Type, b: Type) -> bool:
     if ANY in (a, b) or isinstance(a, ObjectType) or isinstance(b, ObjectType):
         return True
@@ -294,6 +312,11 @@ def _have_order(a: Type, b: Type) -> bool:
 
 def _contained(c: Context, item: Value, container: Value, negated: bool, node: ast.AST, named: str) -> Value:
     if isinstance(container, ModuleRef):
+        method = own_method(type(container.module), "__contains__")
+        if method is not None:
+            c.surroundings.take_method(type(container.module), "__contains__")
+            found = c.parts.call(c, Bound(container, method), [item], {}, node)
+            return _negated(c, found, node, named) if negated else found
         c.take_length(container.module)
     if isinstance(item, Const) and isinstance(container, Instance):
         known = contains(c, container, item.value, node)

@@ -6,7 +6,7 @@ import ast
 import operator
 from typing import TYPE_CHECKING
 
-from graphwright.script.expressions.objects import truth_of
+from graphwright.script.expressions.objects import own_method, truth_of
 from graphwright.script.program.frames import Closure
 from graphwright.script.program.values import (
     BAD,
@@ -60,6 +60,11 @@ def _truth(c: Context, value: Value, node: ast.expr) -> Value:
         return constant(bool(value.items), True)
     if isinstance(value, ModuleRef):
         c.take_there(value)
+        for name in ("__bool__", "__len__"):
+            method = own_method(type(value.module), name)
+            if method is not None:
+                c.surroundings.take_method(type(value.module), name)
+                return c.parts.call(c, Bound(value, method), [], {}, node)
         c.take_length(value.module)
         sized = getattr(type(value.module), "__len__", None)
         return constant(sized is None or len(value.module) > 0, True)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.runtime import GraphModule, class_name, keys_in, kind_held, spelled
+from graphwright.runtime import GraphModule, class_name, keys_in, kind_held, parts_of_function, spelled
 from graphwright.script.annotations import is_named_tuple
 from graphwright.script.program.values import (
     Bound,
@@ -69,6 +69,8 @@ def wrap(c: Context, value: Any, at: ast.AST, name: str = "", place: Place | Non
         return Bound(wrap(c, value.__self__, at, name, inner), value.__func__)
     if inspect.isroutine(value) or isinstance(value, type | types.ModuleType):
         take_value(c, value, place, at)
+        if isinstance(value, types.FunctionType):
+            _take_parts(c, value, place, at)
         return Reference(value)
     if callable(value) and not code_of_call(value) and not isinstance(value, functools.partial):
         take_value(c, value, place, at)
@@ -149,6 +151,26 @@ def parts_of_partial(c: Context, owner: Instance, at: ast.AST) -> tuple[Value, l
         for name, item in value.keywords.items()
     }
     return wrap(c, value.func, at, "function", inner[0]), list(given.items), words  # type: ignore[attr-defined]
+
+
+def _take_parts(c: Context, function: types.FunctionType, place: Place | None, at: ast.AST) -> None:
+    """Take for granted what a function that a module holds closes over, and its defaults: another may have others."""
+    parts = parts_of_function(function)
+    if place is None or not parts or len(c.holders) > _DEEPEST or function in c.holders:
+        return
+    take_holder(c, function, place)
+    c.holders.append(function)
+    for name, held in parts.items():
+        if isinstance(held, torch.Tensor):
+            c.constant_tensor(held, at)
+        if is_plain(held) or isinstance(held, torch.Tensor | types.FunctionType):
+            take_value(c, held, place.part(name), at)
+        if isinstance(held, types.FunctionType):
+            _take_parts(c, held, place.part(name), at)
+    c.holders.pop()
+
+
+_DEEPEST = 8  # functions in variables of functions
 
 
 def take_absent(c: Context, owner: Instance, name: Any) -> None:

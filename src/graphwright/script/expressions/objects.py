@@ -52,6 +52,11 @@ def _owner(kind: type, name: str) -> type:
 
 def of_object(c: Context, value: Any, name: str, node: ast.AST) -> Value:
     """What a class, a function, a Python module or plain data has in an attribute."""
+    computes = own_method(type(value), "__getattr__") if isinstance(value, type) else None
+    if computes is not None and all(of_class(kind, name) is _MISSING for kind in (value, type(value))):
+        c.surroundings.take_lacking(value, name)
+        c.surroundings.take_method(type(value), "__getattr__")
+        return c.parts.call(c, Bound(Reference(value), computes), [constant(name, fixed=True)], {}, node)
     try:
         found = getattr(value, name)
     except (AttributeError, RuntimeError) as error:  # torch.ops raises the latter
@@ -167,7 +172,6 @@ def item_of_instance(c: Context, owner: Instance, key: Any, node: ast.AST) -> Va
 def _entry(c: Context, owner: Instance, key: Any, node: ast.AST) -> Value:
     value = dict.__getitem__(owner.value, key)
     if owner.place is None:
-        c.surroundings.take_item(owner.value, key)
         return wrap(c, value, node, "item")
     return wrap(c, value, node, "item", owner.place.item(key))
 

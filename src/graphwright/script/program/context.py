@@ -114,6 +114,7 @@ class Context:
         self.checked: dict[str, Type] = {}  # parameters of the program whose type decided something
         self.named: tuple[ast.expr, str] | None = None  # the right side of an assignment, and the variable on its left
 
+        self.holders: list[Any] = []  # functions whose variables are being noted
         self.ranges_around = 0  # how many loops over known ranges are being compiled
         self.before_list: Node | None = None  # where the list that a comprehension makes comes
         self.catching: list[tuple[type[BaseException], ...]] = []  # what the `try` statements around catch

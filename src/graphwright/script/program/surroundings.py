@@ -18,8 +18,6 @@ from graphwright.runtime import ABSENT, Found, Outside, bound_in, codes_beside
 from graphwright.script.program.frames import MISSING, Code
 from graphwright.source import is_foreign, is_foreign_class, is_foreign_file
 
-_MOST = 256  # items of a container that are compared at each call
-
 
 class Surroundings:
     """What one program has found outside of itself."""
@@ -116,10 +114,11 @@ class Surroundings:
         """Note of which class an object is."""
         self._take(f"the class of a {type(owner).__qualname__}", owner, "__class__", type(owner))
 
-    def take_item(self, owner: dict[Any, Any], key: Any) -> None:
-        """Note what a dict has that is too large to be compared as a whole."""
-        if len(owner) > _MOST:
-            self._take(f"the item {key!r} of a dict", owner, key, owner[key])
+    def take_identity(self, value: Any) -> None:
+        """Note that a container that was found is the very one, of which the program asks that."""
+        for (owner, name), found in [*self._found.items()]:
+            if found.value is value and found.held is not None:
+                self._found[owner, f"the identity of {name}"] = found._replace(held=None, code=None)
 
     def _take_of_class(self, kind: type, owner: type, name: str) -> None:
         base = next((base for base in kind.__mro__ if name in vars(base)), None)
@@ -132,7 +131,7 @@ class Surroundings:
     def _take(self, subject: str, owner: Any, name: str, value: Any) -> None:
         key = id(owner), name
         is_known = isinstance(value, ModuleType) or (_is_part_of_python(value) and _is_named(value, name))
-        if key not in self._found and value is not MISSING and not is_known and _is_small(value):
+        if key not in self._found and value is not MISSING and not is_known:
             self._found[key] = Found.of(subject, owner, name, value)
             self._take_inside(subject, value)
 
@@ -162,7 +161,3 @@ def _is_part_of_python(value: Any) -> bool:
 def _is_named(value: Any, name: str) -> bool:
     """Tell whether something has the very name that it has where it is defined, as what is imported."""
     return getattr(value, "__name__", None) == name
-
-
-def _is_small(value: Any) -> bool:
-    return not isinstance(value, list | tuple | dict | set | frozenset) or len(value) <= _MOST

@@ -416,6 +416,8 @@ def _starred_items(c: Context, target: ast.Tuple | ast.List, value: Value, star:
         return None
     at = c.frame.statement
     after = len(target.elts) - star - 1
+    if star + after:
+        c.take_answer(operator.ge, (c.function(len, (value,), INT, at), star + after), True, at)
     items: list[Value] = [c.function(operator.getitem, (value, i), one, at) for i in range(star)]
     middle = c.function(operator.getitem, (value, slice(star, -after if after else None, None)), ANY, at)
     items.append(c.function(list, (middle,), ListType(one), at))
