@@ -143,7 +143,7 @@ class RecordKind(Kind):
     kind: type
     items: dict[Any, Kind]
     loose: frozenset[Any] = frozenset()
-    factory: Any = None
+    factory: Any = dataclasses.field(default=None, repr=False)
 
     @property
     def keys(self) -> tuple[Any, ...]:

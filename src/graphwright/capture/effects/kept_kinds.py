@@ -53,8 +53,8 @@ class Grows(Kind):
 def emptied(kind: Kind) -> Any:
     """A container of a kind with nothing in it.
 
-    >>> emptied(SequenceKind(NumberKind(int)))
-    []
+    >>> emptied(RecordKind(set, {}))
+    set()
     """
     factory = getattr(kind, "factory", None)
     return kind.kind() if factory is None else kind.kind(factory)  # type: ignore[attr-defined]
