@@ -415,6 +415,27 @@ def test_a_change_outside_is_seen(body: Any, change: Any, monkeypatch: pytest.Mo
         captured(ONES)
 
 
+@functools.lru_cache
+def drawn(count: int) -> torch.Tensor:
+    return torch.rand(count)
+
+
+@functools.lru_cache
+def twos(count: int) -> Any:
+    return torch.full((count,), 2.0)
+
+
+def test_what_a_cache_keeps_is_read_of_it() -> None:
+    module = program(lambda self, x: x * drawn(4) + twos(4))()
+    captured = script(module)
+    expected = module(ONES)
+    assert torch.equal(captured(ONES), expected) and torch.equal(captured(ONES), expected)
+    twos(4).zero_()
+    assert torch.equal(captured(ONES), module(ONES))
+    twos.cache_clear()
+    assert torch.equal(captured(ONES), module(ONES))
+
+
 def test_whether_a_list_is_the_very_one_outside_is_refused() -> None:
     with pytest.raises(ScriptError, match="the very list"):
         script(program(lambda self, x: x + 1 if self.several is ONE else x)())

@@ -19,13 +19,13 @@ from graphwright.capture import computes_only
 from graphwright.ops import IN_PYTHON, is_library_function
 from graphwright.script.annotations import fields_of, is_named_tuple, type_of_constant
 from graphwright.script.calls.builtin_functions import BUILTINS
-from graphwright.script.calls.inlining import inline, inline_closure, modifier_of
+from graphwright.script.calls.inlining import declared_type, inline, inline_closure, modifier_of
 from graphwright.script.calls.methods import call_method
 from graphwright.script.calls.modules import call_module, container_items
 from graphwright.script.calls.special import special_function
 from graphwright.script.expressions.held_values import is_plain, parts_of_partial, wrap
 from graphwright.script.expressions.named_values import attribute
-from graphwright.script.program.frames import Closure
+from graphwright.script.program.frames import Closure, code_of
 from graphwright.script.program.values import (
     BAD,
     Bad,
@@ -115,8 +115,8 @@ def _reference(
         return builtin(c, args, kwargs, node, named)
     if isinstance(function, functools.partial):
         return call(c, Instance(function), args, kwargs, node, named)
-    if isinstance(function, functools._lru_cache_wrapper):
-        return _reference(c, function.__wrapped__, args, kwargs, node, named)
+    if isinstance(function, functools._lru_cache_wrapper):  # which gives what it keeps, the very object
+        return _kept(c, function, args, kwargs, node, named)
     if isinstance(function, type):
         return _constructed(c, function, args, kwargs, node, named)
     home = str(getattr(function, "__module__", None) or "")
@@ -140,6 +140,15 @@ def _reference(
     return c.problem(
         f"{name} cannot be scripted: it is not written in Python", node, "mark a function around it by `ignore`"
     )
+
+
+def _kept(c: Context, function: Any, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
+    """Call a function behind a cache when the program runs: it gives the very object that it has given before."""
+    wrapped = function.__wrapped__
+    c.attributes.run([wrapped])
+    code = code_of(wrapped) if isinstance(wrapped, types.FunctionType) else None
+    declared = None if code is None else declared_type(wrapped, code, "return")
+    return c.make("call_function", function, args, declared or ANY, node, kwargs, named=named)
 
 
 def _is_torch(function: Any, home: str) -> bool:
