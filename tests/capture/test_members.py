@@ -189,3 +189,31 @@ def test_a_plain_module_with_a_forward_of_its_own_is_captured() -> None:
     model.forward = lambda x: model.layer(x) * 2  # type: ignore[method-assign]
     gm = graphwright.trace(model, x)
     assert torch.equal(gm(x), model(x)) and torch.equal(copy.deepcopy(gm)(x), model(x))
+
+
+class WrappedMethod(nn.Module):
+    """Its method is wrapped by a function of another module, which says that it is of the module of the method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        update = self.update
+
+        def wrapped(x: torch.Tensor) -> torch.Tensor:
+            return update(x) + self.linear.bias
+
+        wrapped.__module__ = "elsewhere"
+        self.update = wrapped  # type: ignore[method-assign]
+
+    def update(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.update(x)
+
+
+def test_a_wrapped_method_is_of_the_module_that_it_says() -> None:
+    model = WrappedMethod()
+    captured = graphwright.trace(model, (torch.ones(1, 2),))
+    assert captured.update.__module__ == "elsewhere"
+    assert torch.equal(captured(torch.ones(3, 2)), model(torch.ones(3, 2)))

@@ -54,6 +54,13 @@ def dataclass(x: Tensor) -> Tensor:
     return x
 
 
+def asked_inside(x: Tensor) -> Tensor:
+    config = Config(x.shape)
+    if x.sum() > 0:
+        raise ValueError(f"bad {repr(config)} {str(Meter(x.shape[0])):>9} {{}}")  # noqa: RUF010
+    return x
+
+
 def made_before(x: Tensor) -> Tensor:
     config = Config(x.shape[0])
     if x.shape[0] > 4:
@@ -141,9 +148,9 @@ def caught(x: Tensor) -> Any:
 
 
 PROGRAMS = [
-    repr_in_text, texts_of_a_class, dataclass, made_before, asserted, joined, percent, percent_of_one, percent_by_name,
-    percent_of_data, percent_of_a_class, format_method, format_by_name, format_inside, format_of_a_class,
-    str_and_repr, caught,
+    repr_in_text, texts_of_a_class, dataclass, asked_inside, made_before, asserted, joined, percent, percent_of_one,
+    percent_by_name, percent_of_data, percent_of_a_class, format_method, format_by_name, format_inside,
+    format_of_a_class, str_and_repr, caught,
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from graphwright.capture.python.message_texts import Text
 from graphwright.source import is_foreign
 
 if TYPE_CHECKING:
@@ -66,9 +67,10 @@ _PERCENT = re.compile(r"%[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")  # without names
 
 def with_own_texts(call: Call, template: str, values: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """The template of an f-string and its values, those whose classes say their texts as these."""
-    if not any(_says(value) for value in values):
+    if not any(type(value) is Text or _says(value) for value in values):
         return template, values
-    left, found, made = iter(values), [], []
+    left, made = iter(values), []
+    found: list[Any] = []
     for literal, field, spec, conversion in string.Formatter().parse(template):
         made.append(literal.replace("{", "{{").replace("}", "}}"))
         if field is None:
@@ -76,6 +78,10 @@ def with_own_texts(call: Call, template: str, values: tuple[Any, ...]) -> tuple[
         value = next(left)
         inner = [next(left) for _ in range((spec or "").count("{"))]
         method = _said_by(value, _CONVERSIONS.get(conversion, ""))
+        if type(value) is Text and conversion in (None, "s") and not spec:
+            made.append(value.template)
+            found += value.values
+            continue
         if conversion is None and _said_by(value, "__format__") is not None:
             value, spec, inner = call(type(value).__format__, value, (spec or "").format(*inner)), "", []
         elif method is not None and (conversion is not None or not spec):

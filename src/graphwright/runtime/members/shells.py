@@ -195,7 +195,7 @@ class Shells:
         self._functions[id(hook)] = made
         made.__defaults__ = self._mapped(hook.__defaults__, {})
         made.__kwdefaults__ = hook.__kwdefaults__ and self._mapped(hook.__kwdefaults__, {})
-        made.__qualname__ = hook.__qualname__
+        made.__module__, made.__qualname__ = hook.__module__, hook.__qualname__
         made.__dict__.update(hook.__dict__)
         for cell, other in zip(hook.__closure__ or (), mine, strict=True):
             if cell is not other:
