@@ -391,10 +391,27 @@ def the_same_in_each_call(self: Any, x: torch.Tensor) -> torch.Tensor:
     return self.linear(x) + self.table
 
 
-def test_a_tensor_that_is_the_same_in_each_call_is_made_in_each() -> None:
-    gm = trace(model_of(the_same_in_each_call), (torch.ones(3, 4),))
-    assert not gm.report.said and "if" not in gm.code
-    check(gm, the_same_in_each_call)
+def of_a_dtype(self: Any, x: torch.Tensor) -> torch.Tensor:
+    if not hasattr(self, "table"):
+        self.table = x.dtype
+    return self.linear(x).to(self.table)
+
+
+@pytest.mark.parametrize(("way", "put"), [(the_same_in_each_call, torch.full((4,), 5.0)), (of_a_dtype, torch.float64)])
+def test_what_is_the_same_in_each_call_is_another_where_others_put_that(way: Any, put: Any) -> None:
+    for first in (0, 2):
+        model = model_of(way)
+        gm: Any = trace(copy.deepcopy(model), (torch.ones(3, 4),))
+        assert not gm.report.said
+        for call in range(4):
+            if call == first:
+                model.table = gm.table = put
+            expected = model(torch.ones(3, 4))
+            try:
+                assert torch.equal(gm(torch.ones(3, 4)), expected)
+            except graphwright.GuardError:
+                assert way is of_a_dtype and call == first
+                break
 
 
 class ByWidth(nn.Module):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
@@ -22,8 +21,6 @@ from graphwright.capture.effects.hook_effects import expect_plain, hooks_left, i
 from graphwright.capture.effects.kept_kinds import Choice
 from graphwright.capture.effects.kept_tables import Table, holds_attributes, key_in
 from graphwright.capture.effects.variables import Variables
-from graphwright.capture.state.symbols import symbol_of
-from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument, Graph, Node, nodes_in
 from graphwright.ops import is_random, is_region, write_attribute, written_and_given
@@ -101,7 +98,7 @@ class MadeWhereMissing:
                 yield key
 
     def _is_asked(self, table: Table, key: str, now: Any, kind_of: Callable[[Any], Kind]) -> bool:
-        if isinstance(now, nn.Module | nn.Parameter) or not _matters(now):
+        if isinstance(now, nn.Module | nn.Parameter):
             return False
         recorder, is_of_module = self._recorder, _is_of_module(table)
         is_asked = recorder.callers.may_look_for(str(key), in_dicts=is_of_module)
@@ -187,13 +184,6 @@ def _can_be_asked(table: Table, key: str) -> bool:
     if table.keys is None:
         return holds_attributes(table)
     return isinstance(key, Field) and not any(isinstance(each, Hidden) for each in table.place(key)[1])
-
-
-def _matters(value: Any) -> bool:
-    """Tell whether it matters in which call a value is made: a tensor may be the same in each."""
-    if isinstance(value, torch.Tensor):
-        return type(value) is not TensorProxy or value._node is None or _may_vary(value._node)
-    return symbol_of(value) is not None or not isinstance(value, torch.dtype | torch.device)
 
 
 def _may_be_none(kind: Kind) -> bool:
