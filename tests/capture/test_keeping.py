@@ -347,7 +347,7 @@ def test_a_dict_of_tensors_may_be_read_as_a_whole() -> None:
 
 
 class Turns(nn.Module):
-    """A tensor of another dtype in each call, read before it is written."""
+    """A tensor, then a tuple, read before it is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -355,7 +355,7 @@ class Turns(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x + self.last
-        self.last = x.long()
+        self.last = (x,)
         return y
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.effects.kept_kinds import Grows, Unreadable, as_left
+from graphwright.capture.effects.kept_kinds import Either, Grows, Unreadable, as_left
 from graphwright.values import MIXED, Kind, OptionalKind, TensorKind
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class FirstCalls:
         plan, kind = self._plan, self._plan.kept.get(place)
         if plan.is_set_together and place in plan.at_first:
             return True
+        if isinstance(kind, Either):
+            return self._tells(place)
         if not isinstance(kind, OptionalKind):
             return False
         return not isinstance(kind.item, TensorKind) or ("attribute", place) in plan.ways
@@ -52,9 +54,10 @@ class FirstCalls:
         plan = self._plan
         if place not in self._answers:
             group = plan.groups.get(place, -1)
-            known = self._of_group.get(group) if plan.is_set_together and place in plan.at_first else None
+            sets = place in plan.at_first or place in plan.told_by_kind
+            known = self._of_group.get(group) if plan.is_set_together and sets else None
             self._answers[place] = self._asks(place, value, known)
-            if place in plan.at_first:
+            if sets:
                 self._of_group[group] = self._of_group.get(group, True) and self._answers[place]
         return self._answers[place]
 
@@ -63,8 +66,8 @@ class FirstCalls:
         left = self._plan.left.get(place)
         if left is None or self._of_group.get(self._plan.groups[place], True):
             return None
-        if kind is MIXED:
-            return kind if isinstance(left, OptionalKind) else left
+        if kind is MIXED or isinstance(left, Either):
+            return MIXED if isinstance(left, OptionalKind | Either) else left
         return as_left(kind, left)
 
     def learn(self, place: Place, before: Any, now: Any, left: Kind) -> None:
@@ -73,6 +76,13 @@ class FirstCalls:
         plan.groups[place], plan.left[place] = plan.groups_known, left
         if may_decide(before, now):
             plan.at_first[place] = before
+        elif isinstance(plan.kept[place], Either):
+            plan.told_by_kind.add(place)
+
+    def _tells(self, place: Place) -> bool:
+        """Tell whether the kind of what is there tells a first call: where nothing else does that one call sets."""
+        groups = self._plan.groups
+        return not any(groups.get(other) == groups.get(place) for other in self._plan.at_first)
 
     def learn_ends(self, ends: Mapping[Place, Any], joined: Callable[[Kind, Any], Kind]) -> bool:
         """Learn what this run leaves for later calls in the attributes that are kept; tell whether it was not known.
@@ -82,6 +92,10 @@ class FirstCalls:
         self._plan.groups_known += self._plan.groups_known in self._plan.groups.values()
         left, groups, at_first = self._plan.left, self._plan.groups, self._plan.at_first
         set_now = {groups[place] for place, before in at_first.items() if not _is_unset(ends.get(place), before)}
+        for place in self._plan.told_by_kind & ends.keys():
+            kind = self._plan.kept[place]
+            if isinstance(kind, Either) and self._tells(place) and joined(kind.first, ends[place]) is not kind.first:
+                set_now.add(groups[place])
         known = {
             place: left[place]
             for place, value in ends.items()

@@ -71,12 +71,26 @@ class Choice(Kind):
         return Choice(tuple([value for value in self.values if value is not None]))
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Either(Kind):
+    """A tensor or number that a first call finds, and another one that calls leave: the program has an end for each."""
+
+    first: Kind
+    later: Kind
+
+
 def joined(one: Kind, other: Kind) -> Kind:
     """The kind of an attribute that is of one kind before a call, and of the other after it.
 
     >>> joined(ConstantKind("on"), ConstantKind("off")).values
     ('on', 'off')
     """
+    if isinstance(one, Either):
+        for name, known in ("later", one.later), ("first", one.first):
+            kind = join(known, other, ATTRIBUTE)
+            if kind is not MIXED and not isinstance(kind, OptionalKind):
+                return one if kind is known else dataclasses.replace(one, **{name: kind})
+        return MIXED
     values = list(_choices(one))
     values += [value for value in _choices(other) if not any(value is known or value == known for known in values)]
     if 1 < len(values) <= _MOST_CHOICES and _choices(one) and _choices(other):
@@ -84,7 +98,26 @@ def joined(one: Kind, other: Kind) -> Kind:
     kind = join(one, other, ATTRIBUTE)
     if kind is MIXED and any(isinstance(each, OptionalKind) or _choices(each) == (None,) for each in (one, other)):
         return one if one == _MIXED_OR_NONE else _MIXED_OR_NONE  # whether it is None may be asked
-    return kind
+    return Either(one, other) if kind is MIXED and telling(one, other) is not None else kind
+
+
+def telling(first: Kind, later: Kind) -> tuple[Any, ...] | None:
+    """What tells the values of one kind from those of another: the name of a method or attribute and what it gives.
+
+    None where they are not told apart; for numbers their class alone.
+
+    >>> telling(NumberKind(float), TensorKind(torch.float32, 1))
+    (<class 'float'>,)
+    """
+    if isinstance(first, NumberKind) and isinstance(later, TensorKind) and first.kind is not bool:
+        return (first.kind,)
+    if not isinstance(first, TensorKind) or not isinstance(later, TensorKind | NumberKind):
+        return None
+    if isinstance(later, NumberKind):
+        return (torch.Tensor,)
+    if first.rank != later.rank:
+        return "dim", first.rank
+    return ("dtype", first.dtype) if first.dtype != later.dtype else None
 
 
 _MIXED_OR_NONE = OptionalKind(MIXED)
@@ -137,6 +170,9 @@ def form_of(kind: Kind) -> dict[str, Any] | None:
     """
     if isinstance(kind, Choice):
         return {"or": [{"is": spelled(value)} for value in kind.values]}
+    if isinstance(kind, Either):
+        forms = [form_of(kind.first), form_of(kind.later)]
+        return None if None in forms else {"or": forms}
     if isinstance(kind, OptionalKind):
         form = form_of(kind.item)
         return None if form is None else {"or": [{"is": None}, form]}

@@ -1,4 +1,4 @@
-"""The values with which a call starts in attributes that are state: live, or one of a few that decide what it does."""
+"""The values with which a call starts in attributes that are state: live, or of a few that decide what it does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from graphwright.capture.effects.first_calls import FirstCalls
 from graphwright.capture.effects.held_tables import held_by
-from graphwright.capture.effects.kept_kinds import Choice, Unreadable, is_readable
+from graphwright.capture.effects.kept_kinds import Choice, Either, Unreadable, is_readable, telling
 from graphwright.capture.proxies.objects import is_plain_kind
 from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.symbols import as_number
@@ -38,7 +38,15 @@ class StartValues:
 
     def value(self, place: Place, name: str, kind: Kind, value: Any) -> Any:
         """The value of a kind that a call starts with; the example has `value` there."""
-        if self.first.decides(place):
+        if isinstance(kind, Either) and not self.first.decides(place):
+            kind = MIXED
+        if isinstance(kind, Either):
+            is_first = self.first.finds(place, value)
+            value = value if is_first is self._is_first(kind, value) else None
+            if is_first:
+                return self._value(kind.first, self.reading(place), value, place)
+            kind = kind.later
+        elif self.first.decides(place):
             if self.first.finds(place, value):
                 return self._at_first(place)
             if self._at_first(place) is False:
@@ -58,7 +66,29 @@ class StartValues:
         return [] if type(value) is list else value
 
     def _starts_as_first(self, place: Place, value: Any, answer: bool | None) -> bool:
-        return self.starts_with(self._at_first(place), value, place, answer=answer)
+        kind = self._recorder.plan.kept.get(place)
+        if not isinstance(kind, Either):
+            return self.starts_with(self._at_first(place), value, place, answer=answer)
+        how, *given = telling(kind.first, kind.later) or ()
+        node, hint = self._told(place, how, given), self._is_first(kind, value) if answer is None else answer
+        when = "before the first call: capture the model after it" if answer is None else "with the others"
+        return self._asked(node, hint, ("attribute", place), f"is {kind.first} {when}", answer is not None)
+
+    def _told(self, place: Place, how: Any, given: list[Any]) -> Node:
+        """The node that tells whether a place holds what the first call finds."""
+        recorder, read = self._recorder, self.reading(place)()
+        if not given:
+            return recorder.node("call_function", isinstance, (read, how), {}, "is_first")
+        held = recorder.node("call_method", how, (read,), {}, how) if how == "dim" else None
+        held = held or recorder.node("call_function", getattr, (read, how), {}, how)
+        return recorder.node("call_function", operator.eq, (held, *given), {}, "is_first")
+
+    def _is_first(self, kind: Either, value: Any) -> bool:
+        """Tell whether the example has what the first call finds."""
+        how, *given = telling(kind.first, kind.later) or ()
+        if not given:
+            return isinstance(value, how)
+        return isinstance(value, torch.Tensor) and (value.dim() if how == "dim" else value.dtype) == given[0]
 
     def reading(self, place: Place) -> Callable[[], Node]:
         """Make the node that reads a place, once."""
@@ -123,12 +153,17 @@ class StartValues:
         asked = (compare, choice) if choice is not False else (operator.not_,)
         node = recorder.node("call_function", asked[0], (self.reading(place)(), *asked[1:]), {}, name=name)
         hint = (value is choice or value == choice) if answer is None else answer
+        when = "before the first call: capture the model after it" if is_unset else "anew"
+        what = f"is {choice!r} {when if answer is None else 'with the others'}"
+        return self._asked(node, hint, question, what, is_only or answer is not None)
+
+    def _asked(self, node: Node, hint: bool, question: Any, what: str, is_checked: bool) -> bool:
+        """Have the program fork on what a node tells of a place, or check for it."""
+        recorder, place = self._recorder, question[1]
         symbol = recorder.numbers.input_symbol(node, hint)
         is_guarded = recorder.plan.ways.get(question) == "guard" or recorder.questions.forking.follows_start()
-        if is_only or is_guarded or answer is not None:
-            when = "before the first call: capture the model after it" if is_unset else "anew"
-            when = when if answer is None else "with the others"
-            where = f"{'.'.join(map(str, (place[0], *place[1])))} is {choice!r} {when}"
+        if is_checked or is_guarded:
+            where = f"{'.'.join(map(str, (place[0], *place[1])))} {what}"
             return bool(recorder.questions.guards.guard(symbol, where))
         answer = recorder.questions.forking.fork(symbol, question)
         recorder.questions.forking.forks[-1].site = None  # no line of the program asks

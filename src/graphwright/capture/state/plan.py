@@ -110,6 +110,7 @@ class Plan:
     groups: dict[Any, int] = dataclasses.field(default_factory=dict)  # by place, which one has
     groups_known: int = 0  # how many of these there are of runs that came to their end
     at_first: dict[Any, Any] = dataclasses.field(default_factory=dict)  # those that are None, [] or False before that
+    told_by_kind: set[Place] = dataclasses.field(default_factory=set)  # where the kind of what is there tells that
     is_set_together: bool | None = None  # whether calls find all or nothing of what one has left; None: not tried
     before_class: dict[Any, Any] = dataclasses.field(
         default_factory=dict
@@ -212,10 +213,12 @@ class Plan:
 
     def set_together(self, why: str) -> Restart | None:
         """Have calls find all or nothing of what a first one sets, if that was not tried yet."""
-        if not self.at_first or self.is_set_together is not None:
+        if not (self.at_first or self.told_by_kind) or self.is_set_together is not None:
             return None
         self.is_set_together = True
-        self.kept |= {place: OptionalKind(self.left[place]) for place, before in self.at_first.items() if before == []}
+        self.kept |= {
+            place: OptionalKind(self.left[place]) for place, before in self.at_first.items() if type(before) is list
+        }
         return Restart(f"what a first call sets is there in all others: {why}")
 
     def wait(self, place: Place, why: str) -> Restart:

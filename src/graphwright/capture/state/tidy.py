@@ -10,13 +10,14 @@ from graphwright.ir import Graph, Node, bodies_of
 from graphwright.ops import cond, drop_operands, evaluated, is_attempt, transformed
 
 _WITHOUT_EFFECT = frozenset({
-    "size", "numel", operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
-    operator.not_, operator.is_, bool, "is_inference", torch.is_grad_enabled, torch.is_inference_mode_enabled,
+    "size", "dim", "numel", operator.getitem, operator.eq, operator.ne, operator.lt, operator.le, operator.gt,
+    operator.ge, operator.not_, operator.is_, isinstance, bool, "is_inference", torch.is_grad_enabled,
+    torch.is_inference_mode_enabled,
 })  # fmt: skip
 
 
 # Attributes of tensors that are read in a call.
-_READ = frozenset({"requires_grad", "is_leaf", "retains_grad", "_version", "output_nr", "grad", "grad_fn"})
+_READ = frozenset({"dtype", "requires_grad", "is_leaf", "retains_grad", "_version", "output_nr", "grad", "grad_fn"})
 
 
 def erase_unused(graph: Graph) -> None:
