@@ -125,3 +125,16 @@ def test_methods_take_keywords() -> None:
     for length in (3, 2, 5):
         x = torch.randn(length, 2)
         torch.testing.assert_close(gm(x), takes_the_oldest(x))
+
+
+def test_the_class_of_what_only_a_run_fills_is_that_of_the_program() -> None:
+    def program(x: Tensor) -> Any:
+        numbers, rows, queue = x[0].tolist(), {}, collections.deque()
+        for i, row in enumerate(x):
+            rows[i] = row
+            queue.append(row)
+        parts = numbers[1:2], rows, queue
+        return [part.__class__ for part in parts], rows.__class__(rows), numbers.__class__
+
+    gm = graphwright.trace(program, (torch.ones(2, 3),))
+    assert str(gm(torch.ones(3, 2))) == str(program(torch.ones(3, 2)))

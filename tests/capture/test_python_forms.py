@@ -155,6 +155,19 @@ def match_flags(x: torch.Tensor) -> Any:
             return x + low
 
 
+def error_gone(x: torch.Tensor) -> Any:
+    e = 5
+    try:
+        if x.sum() > 0:
+            raise ValueError("positive")
+    except ValueError as e:  # noqa: F841 - which takes the variable away
+        pass
+    try:
+        return x * e
+    except NameError:
+        return x - 1
+
+
 def tern_nested(x: torch.Tensor) -> Any:
     return x * 2 if x.sum() > 3 else (x - 1 if x.max() > 2 else x + 1)
 
@@ -330,6 +343,7 @@ FORKS = [
     dict_one_side,
     match_t,
     match_flags,
+    error_gone,
     with_ret,
     str_keys,
 ]  # programs whose sides are of different kinds

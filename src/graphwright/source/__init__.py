@@ -139,7 +139,7 @@ from graphwright.source.uses import (
     parameter_uses,
     uses_of,
 )
-from graphwright.source.variables import bound_in_loops, is_bound_once, names_counted, private_to
+from graphwright.source.variables import bound_in_loops, errors_named_outside, is_bound_once, names_counted, private_to
 
 __all__ = [
     "Asked", "Mentions", "argument_for", "argument_of", "call_at", "code_called_by", "looks_at_all", "parameter_uses",
@@ -151,7 +151,8 @@ __all__ = [
     "blocks_of", "bound_in_loops", "by_code", "cache_around", "call_of_locals", "calls_the_same", "catches", "children",
     "closure_of", "codes_of", "content_of", "compares_identity", "compares_sizes", "copied_tree", "decorated",
     "definition_line",
-    "definition_of", "exit_signal", "exiting", "expression_of", "falls_through", "function_of", "function_of_call",
+    "definition_of", "errors_named_outside",
+    "exit_signal", "exiting", "expression_of", "falls_through", "function_of", "function_of_call",
     "held_by", "holds", "ignores", "is_convertible", "is_foreign", "is_foreign_class", "is_foreign_file",
     "is_from_conversion", "is_handled", "is_installed", "is_internal", "is_bound_once", "is_of_library", "is_ours",
     "is_returned", "is_skipped", "is_user_raise", "lambda_of", "leaves_loop", "line_of_error", "loop_of",

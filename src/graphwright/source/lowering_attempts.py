@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+from collections.abc import Container
 
 from graphwright.source.lowering_exits import (
     HIDDEN,
@@ -59,12 +60,17 @@ class Tried:
         return [leave_if(self.left, self.leave, place)] if self.signals else []
 
 
-def lower_attempt(statement: ast.Try, number: int) -> Tried | None:
-    """Lower the function's `number`-th `try`; None where it must stay as it is."""
+def lower_attempt(statement: ast.Try, number: int, outlived: Container[str] = ()) -> Tried | None:
+    """Lower the function's `number`-th `try`; None where it must stay as it is.
+
+    A handler takes the variable of its error away when it ends: whoever names it elsewhere, as those of `outlived` are,
+    finds what Python leaves there.
+    """
     names = [handler.name or f"error{HIDDEN}{number}" for handler in statement.handlers]
     if leaves_loop([statement]):  # of a loop that stays as it is
         return None
-    if any(name in assigned(handler.body) for name, handler in zip(names, statement.handlers, strict=True)):
+    bound = [assigned(handler.body) for handler in statement.handlers]
+    if any(name in outlived or name in others for name, others in zip(names, bound, strict=True)):
         return None
     constant = exit_signal([statement])
     only_raises = all(

@@ -35,6 +35,28 @@ def bound_in_loops(definition: ast.FunctionDef, uses: collections.Counter[str]) 
     return found
 
 
+def errors_named_outside(definition: ast.AST) -> set[str]:
+    """The variables that handlers have for errors, and that a function names outside of these, too.
+
+    >>> errors_named_outside(ast.parse("try: f()\\nexcept E as e: g(e)\\nexcept F as f: pass"))
+    {'f'}
+    """
+    errors: set[str] = set()
+    named: set[str] = set()
+
+    def note(node: ast.AST, inside: frozenset[str]) -> None:
+        if isinstance(node, ast.ExceptHandler) and node.name:
+            errors.add(node.name)
+            inside = inside | {node.name}
+        elif isinstance(node, ast.Name) and node.id not in inside:
+            named.add(node.id)
+        for child in children(node):
+            note(child, inside)
+
+    note(definition, frozenset())
+    return errors & named
+
+
 def is_bound_once(definition: ast.AST, name: str) -> bool:
     """Tell whether a variable of a function certainly has one value in each call of it.
 

@@ -267,10 +267,6 @@ class KeptDict(_Kept, dict):  # type: ignore[type-arg]
         self.base, self._factory = kind.kind, kind.factory
         super().__init__(content, kind.items, *start)
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return self.base  # type: ignore[no-any-return]
-
     @property
     def default_factory(self) -> Any:
         """That of a `defaultdict`."""

@@ -165,8 +165,7 @@ class Keyed(Holder):
         """Whether there is anything in it for the example, as far as that is known."""
         return bool(self.shown) if self.is_certain else UNKNOWN
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
+    def stands_for(self) -> type:
         return self.kind.kind
 
 

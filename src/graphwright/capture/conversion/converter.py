@@ -36,6 +36,7 @@ from graphwright.source import (
     children,
     compares_identity,
     compares_sizes,
+    errors_named_outside,
     exit_signal,
     exiting,
     falls_through,
@@ -86,6 +87,7 @@ class Converter(ast.NodeTransformer):
         self._captured: set[str] = set()  # variables that may outlive a call of the function
         self._is_message = False
         self._uses: collections.Counter[str] = collections.Counter()  # of each name, in the function
+        self._outlived: set[str] = set()  # variables of errors that are named outside of their handlers, too
         self._parameters: set[str] = set()
         self._looped: set[str] = set()  # variables that have no value where a loop ran no iteration
         self._lists: set[str] = set()  # variables that start as lists
@@ -121,7 +123,7 @@ class Converter(ast.NodeTransformer):
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.ListComp):
                 self._lists.update(target.id for target in node.targets if isinstance(target, ast.Name))
         self._captured |= self._free
-        self._uses = names_counted(definition)
+        self._uses, self._outlived = names_counted(definition), errors_named_outside(definition)
         self._looped = bound_in_loops(definition, self._uses) - self._captured - self._global
         self._unshared = unshared(definition) if self._waiting else set()
         self._parameters = parameters = {arg.arg for arg in walk(definition.args) if isinstance(arg, ast.arg)}
@@ -165,7 +167,7 @@ class Converter(ast.NodeTransformer):
                     return out + self.block([*lowered.after, *rest], is_tail)
             elif isinstance(statement, ast.Try):
                 statement, rest = with_rest(statement, rest) if is_tail else (statement, rest)
-                tried = lower_attempt(statement, self._count)
+                tried = lower_attempt(statement, self._count, self._outlived)
                 if tried is not None:
                     out += self._attempt(statement, tried)
                     return out + self.block([*tried.after(statement), *rest], is_tail)
@@ -358,8 +360,7 @@ class Converter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         """`found += more` of a list, of which only a run may know how long it is then; `found[key] += more`."""
-        target = node.target
-        change = type(node.op).__name__
+        target, change = node.target, type(node.op).__name__
         is_keyed = change in CHANGES and may_wait(node.value)
         if isinstance(target, ast.Subscript) and is_keyed and may_be_key(target.slice):
             name = ast.Constant(change)
@@ -503,15 +504,16 @@ class Converter(ast.NodeTransformer):
         if len(node.ops) == 1 and is_none and isinstance(node.ops[0], ast.Is | ast.IsNot):
             method = "is_none" if isinstance(node.ops[0], ast.Is) else "is_given"
             return self._call(method, node, self.visit(node.left))
-        if len(node.ops) == 1 and compares_identity(node):
-            found = self._call("same", node, self.visit(node.left), self.visit(node.comparators[0]))
-            return found if isinstance(node.ops[0], ast.Is) else self._call("negation", node, found)
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
-            found = self._call("contains", node, self.visit(node.left), self.visit(node.comparators[0]))
-            return found if isinstance(node.ops[0], ast.In) else self._call("negation", node, found)
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq) and compares_sizes(node):
-            found = self._call("equal", node, self.visit(node.left), self.visit(node.comparators[0]))
-            return found if isinstance(node.ops[0], ast.Eq) else self._call("negation", node, found)
+        operator, method = node.ops[0] if len(node.ops) == 1 else None, ""
+        if operator is not None and compares_identity(node):
+            method = "same"
+        elif isinstance(operator, ast.In | ast.NotIn):
+            method = "contains"
+        elif isinstance(operator, ast.Eq | ast.NotEq) and compares_sizes(node):
+            method = "equal"
+        if method:
+            found = self._call(method, node, self.visit(node.left), self.visit(node.comparators[0]))
+            return found if isinstance(operator, ast.Is | ast.In | ast.Eq) else self._call("negation", node, found)
         if len(node.ops) == 1 or not may_wait(*node.comparators):
             return self.generic_visit(node)
         operators = ast.Constant(" ".join(type(op).__name__ for op in node.ops))
