@@ -41,20 +41,18 @@ def errors_named_outside(definition: ast.AST) -> set[str]:
     >>> errors_named_outside(ast.parse("try: f()\\nexcept E as e: g(e)\\nexcept F as f: pass"))
     {'f'}
     """
-    errors: set[str] = set()
-    named: set[str] = set()
+    inside: collections.Counter[str] = collections.Counter()
 
-    def note(node: ast.AST, inside: frozenset[str]) -> None:
-        if isinstance(node, ast.ExceptHandler) and node.name:
-            errors.add(node.name)
-            inside = inside | {node.name}
-        elif isinstance(node, ast.Name) and node.id not in inside:
-            named.add(node.id)
+    def note(node: ast.AST, around: frozenset[str]) -> None:
+        if isinstance(node, ast.ExceptHandler) and node.name and node.name not in around:
+            inside[node.name] += names_counted(node)[node.name]
+            around = around | {node.name}
         for child in children(node):
-            note(child, inside)
+            note(child, around)
 
     note(definition, frozenset())
-    return errors & named
+    uses = names_counted(definition) if inside else inside
+    return {name for name, count in inside.items() if uses[name] != count}
 
 
 def is_bound_once(definition: ast.AST, name: str) -> bool:
