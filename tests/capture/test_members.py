@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -217,3 +219,16 @@ def test_a_wrapped_method_is_of_the_module_that_it_says() -> None:
     captured = graphwright.trace(model, (torch.ones(1, 2),))
     assert captured.update.__module__ == "elsewhere"
     assert torch.equal(captured(torch.ones(3, 2)), model(torch.ones(3, 2)))
+
+
+@functools.wraps(numpy.dot)
+def gram(x: torch.Tensor) -> torch.Tensor:
+    return x @ x.T
+
+
+def test_a_function_that_says_it_is_of_numpy_is_the_one_that_runs() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return gram(x) if x.sum() > y.sum() else x
+
+    x = torch.ones(3, 4)
+    assert torch.equal(graphwright.trace(program, (x, x))(x, x - 1), program(x, x - 1))

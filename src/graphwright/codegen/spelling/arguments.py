@@ -130,7 +130,7 @@ class Globals:
             return self.torch() + path.removeprefix("torch")
         if not name.isidentifier():  # <lambda>, or a function made inside another
             name = "_function"
-        if self.is_short and module in _PLAIN_MODULES:
+        if self.is_short and module in _PLAIN_MODULES and _follow(path) is target:
             package, *inner = module.split(".")
             return ".".join((self.add(package, sys.modules[package]), *inner, name))
         home = _outermost(path, target) if self.is_short and name in self else None
