@@ -12,7 +12,7 @@ import itertools
 import operator
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ import torch
 
 from graphwright.runtime.graph_facts import code_of_function
 from graphwright.runtime.objects import MOST_BYTES, attributes_of, slots_of, state_of
+from graphwright.runtime.plain_values import has_the_very
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _BOUND = frozenset({MethodType, staticmethod, classmethod})
@@ -60,7 +61,7 @@ class Found(NamedTuple):
             return cls(subject, owner, name, value)
         if value is NAMES:
             return cls(subject, owner, name, value, [*_attributes_of(owner)])
-        return cls(subject, owner, name, value, kept(value), _code(value))
+        return cls(subject, owner, name, value, kept(value) if _may_be_compared(value) else None, _code(value))
 
     @classmethod
     def of_methods(cls, kind: type, own: Iterable[type]) -> Found:
@@ -280,6 +281,30 @@ def bound_in(value: Any) -> Iterator[tuple[str, Any]]:
                 yield name, held
 
 
+def _may_be_compared(value: Any) -> bool:
+    """Tell whether what a container holds may be compared at each call: that of larger ones is which one it is."""
+    items = value.values() if isinstance(value, dict) else value
+    is_flat = type(value) in _FLAT and not any(isinstance(item, _HOLDING) for item in items)
+    return (is_flat and len(value) <= _MOST) or _count(value, _MOST_NESTED) <= _MOST_NESTED
+
+
+_MOST, _MOST_NESTED = 65_536, 4_096  # items of a container of plain ones, and with those of what it holds
+
+
+def _count(value: Any, most: int) -> int:
+    """How many items a container has, with those in it, up to a few more than so many."""
+    if not isinstance(value, _HOLDING):
+        return 1
+    value = (*tuple.__iter__(value),) if isinstance(value, tuple) else value  # whatever its class makes of `len`
+    count = len(value)
+    values = dict.values(value) if isinstance(value, dict) else value.values() if isinstance(value, Mapping) else value
+    for item in values:
+        if count > most:
+            break
+        count += _count(item, most - count) - 1
+    return max(count, 1)
+
+
 class _Content(NamedTuple):
     """What a container of a class of its own holds."""
 
@@ -308,6 +333,8 @@ def kept(value: Any) -> Any:
 _BYTES = (bytearray, numpy.ndarray, array.array)
 _TABLES_OF = (types.MappingProxyType, collections.ChainMap, collections.UserDict)
 _HELD = (collections.deque, collections.UserList, *_TABLES_OF)
+_FLAT = (list, tuple, dict, set, collections.deque, bytearray, array.array)
+_HOLDING = (dict, list, tuple, set, *_HELD, bytearray, array.array)
 
 
 def _held(value: Any) -> Any:
@@ -346,6 +373,8 @@ def differs(now: Any, before: Any) -> bool:
         return kind is not before.kind or differs(_held(now), before.held)
     if kind is not type(before):
         return True
+    if kind in (list, tuple, dict) and has_the_very(now, before):
+        return False
     if kind is list or kind is tuple:
         return len(now) != len(before) or any(map(differs, now, before))
     if kind is dict:

@@ -30,7 +30,7 @@ CONTAINERS: tuple[Any, ...] = (
     *HOLDERS, tuple, bytearray, array.array,
     collections.ChainMap, collections.UserDict, collections.UserList, MappingProxyType,
 )  # fmt: skip
-MOST = 256  # items of a container that are compared at each call
+MOST = 256  # items of a container that are looked at for objects
 CONSTRUCTORS = ("__new__", "__init__", "__post_init__", "__class_getitem__")
 _NOT_FOLLOWED = frozenset({  # by the program itself: the capture looks at objects, too
     *CONSTRUCTORS, "__getattribute__", "__repr__", "__del__", "__init_subclass__", "__reduce__", "__reduce_ex__",
@@ -242,23 +242,6 @@ def is_definition(value: Any) -> bool:
 def is_foreign_definition(value: Any) -> bool:
     function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
     return type(function) is not FunctionType or is_foreign(function.__code__)
-
-
-def is_small(value: Any, most: int = MOST) -> bool:
-    return _count(value, most) <= most
-
-
-def _count(value: Any, most: int) -> int:
-    if not isinstance(value, CONTAINERS):
-        return 1
-    value = (*tuple.__iter__(value),) if isinstance(value, tuple) else value  # whatever its class makes of `len`
-    count = len(value)
-    values = dict.values(value) if isinstance(value, dict) else value.values() if isinstance(value, Mapping) else value
-    for item in values:
-        if count > most:
-            break
-        count += _count(item, most - count) - 1
-    return max(count, 1)
 
 
 def module_of(names: dict[str, Any]) -> str | Names:

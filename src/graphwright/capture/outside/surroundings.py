@@ -52,7 +52,6 @@ from graphwright.capture.outside.named import (
     is_definition,
     is_foreign_definition,
     is_foreign_module,
-    is_small,
     methods_of_python,
     module_of,
     names_called,
@@ -460,7 +459,7 @@ class World:
             return
         if id(value) not in self._own:
             self._apart.note(value, subject, name, code)
-        is_data = isinstance(value, (*_ATOMS, *_TENSORS)) or (isinstance(value, CONTAINERS) and is_small(value))
+        is_data = isinstance(value, (*_ATOMS, *_TENSORS, *CONTAINERS))
         is_chosen = is_atom(value) and getattr(value, "__name__", None) != name
         if isinstance(value, ModuleType):
             is_chosen = not is_foreign_module(value) or (is_chosen and value.__name__.partition(".")[0] not in _USUAL)
