@@ -44,6 +44,16 @@ class Record:
     tensor: Tensor
 
 
+LONG, NESTED = [*range(1000)], [[i] for i in range(500)]
+
+
+def multiplied(by: int) -> Callable[[Tensor], Tensor]:
+    def multiply(x: Tensor) -> Tensor:
+        return x * by
+
+    return multiply
+
+
 class Holder(nn.Module):
     def __init__(self, run: Callable[[Any, Tensor], Any]) -> None:
         super().__init__()
@@ -60,6 +70,8 @@ class Holder(nn.Module):
         self.part = functools.partial(F.linear, weight=self.layer.weight)
         self.added = functools.partial(torch.add, ones.clone())
         self.own, self.bound, self.scaled = functools.partial(self.method, times=2), self.method, lambda x: x * self.k
+        self.times, self.tables = multiplied(2), {"times": multiplied(3)}
+        self.of_space = types.SimpleNamespace(times=multiplied(4))
         self.methods, self.called = {"a": self.method}, self.layer.forward
         self.config = types.SimpleNamespace(b=2)
         self.get, self.take, self.call = (
@@ -142,6 +154,12 @@ WAYS: dict[str, tuple[Callable[[Any, Tensor], Any], Callable[[Any], Any]]] = {
     "bound method, its defaults": (lambda m, x: m.bound(x), lambda m: put_defaults(9)),
     "bound method in a dict": (lambda m, x: m.methods["a"](x), put("k", 3)),
     "function around the module": (lambda m, x: m.scaled(x), put("k", 3)),
+    "closure, another": (lambda m, x: m.times(x), lambda m: setattr(m, "times", multiplied(7))),
+    "closure in a dict": (lambda m, x: m.tables["times"](x), lambda m: m.tables.update(times=multiplied(7))),
+    "closure of an object": (lambda m, x: m.of_space.times(x), lambda m: setattr(m.of_space, "times", multiplied(7))),
+    "long list": (lambda m, x: x * LONG[3], lambda m: LONG.__setitem__(3, LONG[3] + 77)),
+    "long list, what is added": (lambda m, x: x * len(LONG), lambda m: LONG.append(1)),
+    "long list of lists": (lambda m, x: x * NESTED[3][0], lambda m: NESTED[3].__setitem__(0, NESTED[3][0] + 77)),
     "getter, what it reads": (lambda m, x: x * m.get(m), put("config.b", 5)),
     "getter": (lambda m, x: x * m.get(m), put("get", operator.attrgetter("k"))),
     "getter of items": (lambda m, x: m.take((x, -x)), put("take", operator.itemgetter(1))),

@@ -14,7 +14,7 @@ import operator
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy
@@ -53,7 +53,7 @@ def spelled(value: Any, constants: Mapping[str, torch.Tensor] = MappingProxyType
     if isinstance(value, _NAMES):
         code = getattr(value, "__code__", None)
         line = "" if code is None else f":{code.co_firstlineno}"
-        return {"function": f"{value.__module__}.{value.__qualname__}{line}"}
+        return _Told(f"{value.__module__}.{value.__qualname__}{line}", getattr(value, "__closure__", None))
     if isinstance(value, BYTES):
         return {"bytes": _bytes_of(value)}
     if isinstance(value, (dict, *_UNORDERED, *_SEQUENCES)):
@@ -69,6 +69,51 @@ def spelled(value: Any, constants: Mapping[str, torch.Tensor] = MappingProxyType
     if isinstance(value, _VALUES) and type(value) not in (bool, int, float):
         return {"value": f"{type(value).__qualname__}: {value!r}"}
     return value
+
+
+def for_file(told: Any) -> Any:
+    """What `spelled` told, as another process may compare it: functions by their names alone."""
+    if isinstance(told, dict):
+        return {key: for_file(item) for key, item in told.items()}
+    return type(told)(map(for_file, told)) if type(told) in (list, tuple) else told
+
+
+class _Told(dict[str, str]):
+    """A function by its name; in the process that has it by the variables around it as well, which no file holds."""
+
+    __slots__ = ("_cells",)
+    __hash__ = None
+
+    def __init__(self, name: str, cells: tuple[CellType, ...] | None) -> None:
+        super().__init__(function=name)
+        self._cells = cells
+
+    def __eq__(self, other: object) -> bool:
+        if not dict.__eq__(self, other):
+            return False
+        mine, its = self._cells, getattr(other, "_cells", None)
+        return mine is its or mine is None or its is None or all(map(_is_alike, mine, its))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Told:
+        return self
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+def _is_alike(one: CellType, other: CellType) -> bool:
+    """Tell whether two variables are one, or have one value; of what is not plain, copies have others."""
+    try:
+        held, other_held = one.cell_contents, other.cell_contents
+    except ValueError:  # one has none
+        return one is other
+    if one is other or held is other_held:
+        return True
+    are_plain = is_plain(held), is_plain(other_held)
+    return is_same(held, other_held) if all(are_plain) else not any(are_plain)
 
 
 def _opened(value: Any) -> Any:
@@ -237,7 +282,7 @@ def names_constants(told: Any) -> bool:
     >>> names_constants([1, {"tensor": ["torch.float32 2", "a"]}]), names_constants({"tensor": ["torch.float32 2", ""]})
     (True, False)
     """
-    if type(told) is dict:
+    if isinstance(told, dict):
         if [*told] == ["tensor"]:
             return bool(told["tensor"][1])
         return any(map(names_constants, told.values()))
@@ -250,7 +295,7 @@ def with_renamed(told: Any, renamed: Mapping[str, str]) -> Any:
     >>> with_renamed([{"tensor": ["torch.float32 2", "a"]}, 1], {"a": "b"})
     [{'tensor': ['torch.float32 2', 'b']}, 1]
     """
-    if type(told) is dict:
+    if isinstance(told, dict):
         if [*told] == ["tensor"]:
             kind, name = told["tensor"]
             return {"tensor": [kind, renamed.get(name, name)]}
@@ -310,6 +355,8 @@ _OPEN = (dict, *_SEQUENCES)
 
 def is_same(now: Any, was: Any) -> bool:
     """Tell whether two values are of one class and say the same, down to what is in them: the very tensors."""
+    if isinstance(now, _Told):
+        return bool(now == was)
     if type(now) is not type(was):
         return False
     if isinstance(was, list | tuple):

@@ -18,7 +18,7 @@ def names_of_hooks(hooks: Mapping[int, Any]) -> list[str]:
 
 def name_of_hook(called: Any) -> str:
     told = spelled(getattr(called, "__func__", called))
-    name = told.get("function") if type(told) is dict else None
+    name = told.get("function") if isinstance(told, dict) else None
     return name or type(called).__qualname__
 
 

@@ -80,18 +80,18 @@ def shown(value: Any) -> str:
 
 def _text_of(value: Any) -> str:
     """The text of what `spelled` gives."""
-    told = [*value.values()] if type(value) is dict and list(value) in NAMED else [None]
+    told = [*value.values()] if isinstance(value, dict) and list(value) in NAMED else [None]
     if type(told[0]) is str:
         return told[0]
     if type(told[0]) is list and told[0] and list(value) == ["tensor"]:
         return str(told[0][0])
     if type(told[0]) is list and len(told[0]) == 2 and list(value) == ["container"]:
         return f"{told[0][0].rpartition('.')[2]}({_text_of(told[0][1])})"
-    if type(value) is dict and list(value) == ["partial"]:
+    if isinstance(value, dict) and list(value) == ["partial"]:
         function, args, keywords = value["partial"]
         named = [f"{name}={_text_of(item)}" for name, item in keywords.items()]
         return f"partial({', '.join([_text_of(function), *map(_text_of, args), *named])})"
-    if type(value) is dict:
+    if isinstance(value, dict):
         return f"{{{', '.join(f'{key!r}: {_text_of(item)}' for key, item in value.items())}}}"
     if type(value) is tuple:
         return f"({', '.join(map(_text_of, value))}{',' * (len(value) == 1)})"

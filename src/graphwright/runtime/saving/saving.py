@@ -27,6 +27,7 @@ from graphwright.runtime.members.attributes import MODULE_TABLES
 from graphwright.runtime.modules.forms import without_forms
 from graphwright.runtime.objects import attributes_of
 from graphwright.runtime.packaging.weights import save_tensors
+from graphwright.runtime.plain_values import for_file
 from graphwright.runtime.premises.names import module_at, names_of_hooks
 from graphwright.runtime.references import describe, is_definition
 from graphwright.runtime.saving.plain_data import NotPlain, PlainWriter, is_member_name, is_plain_name, state_of
@@ -379,11 +380,13 @@ class _ModuleWriter:
             **written,
             "graph_meta": self._mapping(
                 "graph_meta",
-                meta_for_files(
-                    graph,
-                    entry.facts,
-                    functools.partial(self._lost_hooks, module),
-                    functools.partial(self._left_out, module),
+                for_file(
+                    meta_for_files(
+                        graph,
+                        entry.facts,
+                        functools.partial(self._lost_hooks, module),
+                        functools.partial(self._left_out, module),
+                    )
                 ),
                 where,
             ),
