@@ -176,3 +176,40 @@ def test_ends_that_are_alike_are_one() -> None:
     gm: Any = graphwright.trace(Starts(asked_for_its_number, EMPTY), (torch.ones(2, 3),))
     assert "held.dim()" not in gm.code
     assert gm.code.count("torch.cat([held") == 1
+
+
+def tripled(x: Tensor) -> Tensor:
+    return x * 3
+
+
+class MadeWhereNone(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.act: Any = None
+
+    def forward(self, x: Tensor) -> Any:
+        if self.act is None:
+            self.act = tripled
+        return self.act(x)
+
+
+class ChosenByData(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.act: Any = torch.relu
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.act(x)
+        self.act = tripled if x.sum() > 0 else torch.tanh
+        return y
+
+
+@pytest.mark.parametrize("kind", [MadeWhereNone, ChosenByData])
+def test_functions_are_state_and_others_that_somebody_puts_there_are_told(kind: Any) -> None:
+    model, x = kind(), torch.ones(2)
+    gm = graphwright.trace(kind(), (x,))
+    for each in x, -x, x, -x, -x:
+        assert torch.equal(gm(each), model(each))
+    gm.act = torch.sigmoid
+    with pytest.raises(graphwright.GuardError, match=r"act is"):
+        gm(x)

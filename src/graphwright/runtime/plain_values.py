@@ -89,7 +89,7 @@ class _Told(dict[str, str]):
         self._cells = cells
 
     def __eq__(self, other: object) -> bool:
-        if not dict.__eq__(self, other):
+        if dict.__eq__(self, other) is not True:  # also of what is no dict
             return False
         mine, its = self._cells, getattr(other, "_cells", None)
         return mine is its or mine is None or its is None or all(map(_is_alike, mine, its))

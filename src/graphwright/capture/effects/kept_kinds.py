@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -145,11 +145,17 @@ def as_left(kind: Kind, left: Kind) -> Kind:
 def _choices(kind: Kind) -> tuple[Any, ...]:
     if isinstance(kind, Choice):
         return kind.values
-    is_one = isinstance(kind, ConstantKind) and (kind.value is None or isinstance(kind.value, _CHOSEN))
+    is_one = isinstance(kind, ConstantKind) and (kind.value is None or _is_chosen(kind.value))
     return (kind.value,) if is_one else ()  # type: ignore[attr-defined]
 
 
-_CHOSEN = (str, bytes, enum.Enum, torch.dtype, torch.device)
+def _is_chosen(value: Any) -> bool:
+    """Tell whether a value is one of a few that a program has; a function that it makes is another one each time."""
+    if isinstance(value, FunctionType):
+        return "<" not in value.__qualname__
+    return isinstance(value, (str, bytes, enum.Enum, torch.dtype, torch.device, BuiltinFunctionType))
+
+
 _MOST_CHOICES = 4
 
 

@@ -148,13 +148,14 @@ class StartValues:
         recorder = self._recorder
         is_unset = choice is None or choice is False or choice == []
         question = ("attribute", place) if is_unset else ("attribute", place, choice)
-        compare: Any = operator.is_ if choice is None or isinstance(choice, enum.Enum) else operator.eq
+        is_object = choice is None or isinstance(choice, enum.Enum) or callable(choice)
+        compare: Any = operator.is_ if is_object else operator.eq
         name = "is_none" if choice is None else "is_first" if is_unset else "is_it"
         asked = (compare, choice) if choice is not False else (operator.not_,)
         node = recorder.node("call_function", asked[0], (self.reading(place)(), *asked[1:]), {}, name=name)
         hint = (value is choice or value == choice) if answer is None else answer
         when = "before the first call: capture the model after it" if is_unset else "anew"
-        what = f"is {choice!r} {when if answer is None else 'with the others'}"
+        what = f"is {getattr(choice, '__qualname__', repr(choice))} {when if answer is None else 'with the others'}"
         return self._asked(node, hint, question, what, is_only or answer is not None)
 
     def _asked(self, node: Node, hint: bool, question: Any, what: str, is_checked: bool) -> bool:
