@@ -38,6 +38,10 @@ def closed_over(x: Tensor) -> Any:
     return torch.cond(pred=x.sum() > 0, true_fn=lambda: x.sin(), false_fn=lambda: x.cos())
 
 
+def listed(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda a, b: a * x + b, lambda a, b: a - b, [x + 1, x * 2])
+
+
 def looped(x: Tensor) -> Any:
     return torch.while_loop(lambda i, a: i < a.shape[0], lambda i, a: (i + 1, a * 2), (torch.tensor(0), x))
 
@@ -60,7 +64,7 @@ def numbers(x: Tensor) -> Any:
     return x * least + torch.sym_float(n) + torch.sym_ite(n > 2, n, 7) + (1 if torch.sym_not(n == 3) else 2)
 
 
-PROGRAMS = [by_data, by_size, nested, closed_over, looped, mapped, scanned, scanned_along, numbers]
+PROGRAMS = [by_data, by_size, nested, closed_over, listed, looped, mapped, scanned, scanned_along, numbers]
 DOORS: list[Callable[[Any], Any]] = [lambda f: trace(f, (torch.ones(3),)), symbolic_trace, script]
 
 

@@ -126,6 +126,9 @@ def _reference(
         return call_method(c, args[0], function.__name__, args[1:], kwargs, node, named)
     python = IN_PYTHON.get(function) if isinstance(function, types.FunctionType) else None
     if python is not None:
+        if python.__name__ in _SPREADING:
+            args = [_as_tuple(arg) for arg in args]
+            kwargs = {name: _as_tuple(arg) for name, arg in kwargs.items()}
         return inline(c, python, args, kwargs, node, None, named)
     is_kept = _is_torch(function, home) or is_library_function(function)
     if is_kept and not modifier_of(function) and not _is_of_same_file(c, function):
@@ -140,6 +143,15 @@ def _reference(
     return c.problem(
         f"{name} cannot be scripted: it is not written in Python", node, "mark a function around it by `ignore`"
     )
+
+
+_SPREADING = frozenset({"cond", "while_loop", "switch"})  # which hand on their operands one by one
+
+
+def _as_tuple(value: Value) -> Value:
+    """A list that is written where it is passed on, as the tuple that does the same there."""
+    is_list = isinstance(value, Display) and not value.is_dict
+    return Group(tuple([item for _, item in value.items])) if is_list else value  # type: ignore[attr-defined]
 
 
 def _kept(c: Context, function: Any, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
