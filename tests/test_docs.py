@@ -35,7 +35,7 @@ NEEDS = {
 }  # fmt: skip
 SLOW = {
     "migration.md", "quantization-tutorial.md", "onnx.md", "control-flow.md", "interop.md", "scale.md",
-    "quantization.md", "quantization-training.md", "generated-code.md",
+    "quantization.md", "quantization-training.md", "generated-code.md", "passes.md",
 }  # fmt: skip
 # How far what is printed there may be off: kernels of other processors round otherwise.
 MEASURED = {"quantization-tutorial.md": 1.0}

@@ -76,6 +76,7 @@ def nothing(x: Tensor) -> Tensor:
 PROGRAMS = [twice, chained, other_keywords, in_lists, nothing]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["real", "symbolic"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_common_subexpressions_go_as_in_torch_fx(program: Any, mode: str) -> None:

@@ -83,6 +83,7 @@ def model() -> Decoder:
     return Decoder().eval().requires_grad_(False)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("is_captured", [False, True])
 @pytest.mark.parametrize("config", [static_int8(), dynamic_int8(), weight_only_int8(), weight_only_int4(32)])
 def test_a_run_says_for_which_calls(model: Decoder, config: QConfig, is_captured: bool) -> None:
@@ -96,6 +97,7 @@ def test_a_run_says_for_which_calls(model: Decoder, config: QConfig, is_captured
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("config", [static_int8(), dynamic_int8(), weight_only_int8()])
 def test_kernels_of_integers_in_calls_of_all_sizes(
     model: Decoder, config: QConfig, prefer: Callable[..., None]
