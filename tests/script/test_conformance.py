@@ -46,6 +46,17 @@ def early_nested(x, n: int):
 
 
 @program(XN)
+def one_list_of_two_names(x, n: int):
+    one = other = [x]
+    rows = {}
+    kept = also_kept = rows
+    for i in range(n):
+        one.append(x * i)
+        kept["n"] = x + i
+    return torch.stack(other), len(also_kept)
+
+
+@program(XN)
 def one_branch_unused(x, n: int):
     if n > 1:
         tmp = x * 2

@@ -242,6 +242,7 @@ def _assign(c: Context, node: ast.Assign) -> None:
         _annotated(c, ast.copy_location(made, node))
         return
     value = _value_for(c, node.value, node.targets[0] if len(node.targets) == 1 else None)
+    value = value if len(node.targets) == 1 else c.held(value, node.value)  # which all of them hold
     for target in node.targets:
         assign(c, target, value, node)
 
