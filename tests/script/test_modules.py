@@ -8,8 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tests.script.checking import check
-from torch import nn
+from torch import Tensor, nn
 
+from graphwright import ScriptError, script
 from graphwright.script import ignore, is_scripting, unused
 
 P, N, Z = torch.arange(6.0).reshape(2, 3) - 1.5, -torch.ones(2, 3), torch.zeros(2, 3)
@@ -232,3 +233,36 @@ def test_it_does_what_python_does(kind: type[nn.Module], inputs: Any, training: 
     torch.manual_seed(0)
     model = kind().train(training)
     assert isinstance(check(model, inputs), kind)
+
+
+class KnowsItsDevice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        name, weight = next(self.named_parameters())
+        missing = next(self.buffers(), None)
+        return x.to(next(self.parameters()).device, self.dtype) * weight.sum() + (len(name) if missing is None else 0)
+
+
+def test_the_first_of_what_a_module_lists() -> None:
+    model = KnowsItsDevice()
+    gm = script(model)
+    for _ in range(2):
+        assert torch.equal(gm(torch.ones(2, 3)), model(torch.ones(2, 3)))
+        gm, model = gm.double(), model.double()
+
+
+def test_an_iterator_that_has_given_some_is_refused() -> None:
+    class Walks(KnowsItsDevice):
+        def forward(self, x: Tensor) -> Tensor:
+            parameters = self.parameters()
+            return x * next(parameters).sum() + next(parameters)
+
+    with pytest.raises(ScriptError, match="iterators cannot be scripted"):
+        script(Walks())

@@ -300,7 +300,16 @@ def _set_attribute(c: Context, args: Args, kwargs: Words, node: ast.AST, named: 
 
 
 def _next(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
+    """`next(self.parameters())`: the first of what a module lists; other iterators may have given some of theirs."""
+    given = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    lists = isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) and given.func.attr in _LISTING
+    if lists and args and isinstance(args[0], Group) and (args[0].items or len(args) == 2):
+        return args[0].items[0] if args[0].items else args[1]
     return c.problem("iterators cannot be scripted", node, "go over the values in a `for` loop")
+
+
+_LISTING = frozenset({"parameters", "buffers", "modules", "children"})
+_LISTING |= {f"named_{name}" for name in _LISTING}
 
 
 def _repeat(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
