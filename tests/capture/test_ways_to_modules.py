@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -59,12 +60,40 @@ def by_itself(module: Counting) -> Callable[..., Any]:
     return step
 
 
+class Holder:
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.module.work(x)
+
+
+def by_dict(module: Counting) -> Callable[..., Any]:
+    held = {"module": Holder(module)}
+    return lambda x: held["module"](x)
+
+
+class Slotted:
+    __slots__ = ("bound",)
+
+    def __init__(self, module: Counting) -> None:
+        self.bound = types.MethodType(lambda module, x: module.work(x), module)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.bound(x)
+
+
 FUNCTIONS = [
     lambda module: module.work,
     lambda module: wrapped(module.work),
     lambda module: wrapped(wrapped(module.work)),
     lambda module: wrapped(functools.partial(module.work)),
-    by_default, by_list, by_itself,
+    Holder,
+    lambda module: Holder(module).__call__,
+    lambda module: wrapped(Holder(module)),
+    lambda module: Holder(Holder(module)).module,
+    Slotted,
+    by_default, by_list, by_itself, by_dict,
 ]  # fmt: skip
 
 
@@ -84,34 +113,59 @@ def test_functions_lead_to_the_modules_of_the_captured_program(way: Callable[...
         assert (mine.count, mine.total.item()) == (other.count, other.total.item())
 
 
-class Holder:
-    def __init__(self, module: Any) -> None:
-        self.module = module
+@pytest.mark.parametrize("question", [
+    lambda self: self.step.module is self,
+    lambda self: self.step.module.count == self.count,
+    lambda self: self.step.__call__.__self__ is self.step,
+])  # fmt: skip
+def test_the_module_that_an_object_holds_is_the_one_that_holds_it(question: Callable[[Any], bool]) -> None:
+    class Asking(Counting):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if question(self) else x - 1
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return self.module.work(x)
-
-
-def by_dict(module: Counting) -> Callable[..., Any]:
-    held = {"module": Holder(module)}
-    return lambda x: held["module"](x)
-
-
-OTHERS = [
-    Holder,
-    lambda module: Holder(module).__call__,
-    lambda module: wrapped(Holder(module)),
-    by_dict,
-]
+    model = Asking(Holder)
+    gm = trace(model, (torch.ones(2),))
+    for each in (gm, copy.deepcopy(gm)):
+        assert torch.equal(each(torch.ones(2)), model(torch.ones(2)))
+        assert each.step.module is each and model.step.module is model
 
 
-@pytest.mark.parametrize("way", OTHERS)
-def test_writes_by_way_of_objects_are_refused_and_taken_back(way: Callable[..., Any]) -> None:
-    model = Counting(way)
-    before = copy.copy(vars(model)), copy.copy(model._buffers)
-    with pytest.raises(CaptureError, match="Counting"):
-        trace(model, (torch.ones(2),))
-    assert (vars(model), model._buffers) == before
+def test_what_an_object_that_holds_a_module_reads_of_it_is_live() -> None:
+    class Scaling(Counting):
+        def work(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.count
+
+    gm = trace(Scaling(Holder), (torch.ones(2),))
+    gm.count = 5
+    assert torch.equal(gm(torch.ones(2)), torch.full((2,), 5.0))
+
+
+def test_hooks_and_attributes_lead_to_one_object() -> None:
+    class Recorder:
+        def __init__(self, module: nn.Module) -> None:
+            self.module, self.seen = module, 0
+
+        def hook(self, module: nn.Module, args: Any, output: torch.Tensor) -> torch.Tensor:
+            return output * self.scale()
+
+        def scale(self) -> int:
+            return self.module.training + 2
+
+    class Hooked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.recorder = nn.Identity(), Recorder(self)
+            self.layer.register_forward_hook(self.recorder.hook)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) + self.recorder.scale()
+
+    model = Hooked()
+    gm = trace(model, (torch.ones(2),))
+    for is_training in (True, False):
+        assert torch.equal(gm.train(is_training)(torch.ones(2)), model.train(is_training)(torch.ones(2)))
+    (hook,) = gm.layer._forward_hooks.values()
+    assert hook.__self__ is gm.recorder and gm.recorder.module is gm
 
 
 def test_reads_by_way_of_objects_are_captured() -> None:

@@ -133,6 +133,70 @@ def test_an_object_becomes_one_of_another_class() -> None:
     assert told(make, changes).startswith("loud: the class of the variable 'held'")
 
 
+class Held:
+    n = 1
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+class Other:
+    n = 2
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return x * 3
+
+
+class Layer(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + 1
+
+
+class Holding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.held, self.several, self.layer = Held(), [Held()], nn.Linear(4, 4)
+        self.held.inner = Held()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("use", [
+    lambda held, x: x + (type(held) is Held),
+    lambda held, x: x + isinstance(held, Held),
+    lambda held, x: x + held.n,
+    lambda held, x: held.scaled(x),
+])  # fmt: skip
+@pytest.mark.parametrize("place", [lambda m: m.held, lambda m: m.several[0], lambda m: m.held.inner])
+def test_an_object_of_a_module_becomes_one_of_another_class(use: Callable[..., Any], place: Callable[..., Any]) -> None:
+    kind = type("Program", (Holding,), {"forward": lambda self, x: use(place(self), x)})
+    captured = trace(kind(), (UP,))
+    for _ in range(3):  # from the second on, calls only look at what was written to
+        captured(UP)
+    place(captured).__class__ = Other
+    with pytest.raises(GuardError, match="was a Held"):
+        captured(UP)
+
+
+@pytest.mark.parametrize("asks", [lambda m: isinstance(m.layer, Layer), lambda m: type(m.layer) is Layer])
+def test_a_layer_becomes_one_of_another_class(asks: Callable[..., Any]) -> None:
+    kind = type("Program", (Holding,), {"forward": lambda self, x: x + asks(self)})
+    captured = trace(kind(), (UP,))
+    for _ in range(3):
+        captured(UP)
+    captured.layer.__class__ = Layer  # type: ignore[union-attr, assignment]
+    with pytest.raises(GuardError, match="Layer"):
+        captured(UP)
+
+
+def test_a_class_becomes_one_of_another_metaclass() -> None:
+    one, two = type("One", (type,), {"n": 1}), type("Two", (type,), {"n": 2})
+    kind = one("Kind", (), {"__module__": __name__})
+    captured = trace(lambda x: x + kind.n, (UP,))  # type: ignore[attr-defined]
+    captured(UP)
+    kind.__class__ = two
+    with pytest.raises(GuardError, match="the class of"):
+        captured(UP)
+
+
 # ---- which forward runs
 
 

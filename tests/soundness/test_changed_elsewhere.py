@@ -20,9 +20,53 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphwright import CaptureError, TracerWarning, trace
+from graphwright import CaptureError, GuardError, TracerWarning, trace
 
 X = torch.ones(3)
+
+
+@functools.lru_cache
+def ones(count: int) -> Tensor:
+    return torch.ones(count)
+
+
+@functools.cache
+def window(count: int, *, scale: float = 1.0) -> list[Tensor]:
+    made = torch.zeros(count)
+    made[0] += scale
+    return [made]
+
+
+class Caching(nn.Module):
+    @functools.lru_cache(maxsize=4, typed=True)  # noqa: B019 - a model does so
+    def table(self, count: int) -> Tensor:
+        return torch.full((count,), 2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.table(x.shape[0])
+
+
+CACHING: list[tuple[Any, Any, Callable[[Any], Tensor]]] = [
+    (lambda x: x * ones(3), ones, lambda program: ones(3)),
+    (lambda x: x * ones(x.shape[0]), ones, lambda program: ones(3)),
+    (lambda x: x * window(x.shape[0], scale=2.0)[0], window, lambda program: window(3, scale=2.0)[0]),
+    (Caching(), Caching.table, lambda program: program.table(3)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CACHING)))
+@pytest.mark.parametrize("is_new", [False, True])
+def test_who_writes_to_what_a_cache_keeps_is_noticed(number: int, is_new: bool) -> None:
+    program, cache, kept = CACHING[number]
+    cache.cache_clear()
+    captured = trace(program, (X,))
+    for _ in range(2):
+        assert is_new or torch.equal(captured(X), program(X))
+    kept(program).zero_()
+    with pytest.raises(GuardError, match="what the cache of"):
+        captured(X)
+    cache.cache_clear()
+    assert torch.equal(captured(X), program(X))
 
 
 class Model:

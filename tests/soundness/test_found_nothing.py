@@ -237,6 +237,74 @@ def test_what_was_not_there_is_seen_to_come(way: str) -> None:
         gm(X)
 
 
+# ---- what is computed for lack of it
+
+
+def _extra(name: str) -> int:
+    if name != "extra":
+        raise AttributeError(name)
+    return 3
+
+
+class Meta(type):
+    size = 4
+
+    def __getattr__(cls, name: str) -> int:
+        return _extra(name)
+
+
+class Computed(metaclass=Meta):
+    def __getattr__(self, name: str) -> int:
+        return _extra(name)
+
+
+class OfComputed(Computed):
+    pass
+
+
+COMPUTED, COMPUTED_HERE = OfComputed(), types.ModuleType("computed_here")
+COMPUTED_HERE.__getattr__ = _extra  # type: ignore[method-assign]
+IN_LIST = [OfComputed()]
+
+
+class HoldsComputed(Holder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.computed, self.kind = OfComputed(), OfComputed
+
+    def __getattr__(self, name: str) -> Any:
+        return 3 if name == "extra" else super().__getattr__(name)
+
+
+COMPUTES: list[tuple[Callable[[Any], Any], list[Callable[[Any], Any]]]] = [
+    (lambda m: OfComputed.extra, [lambda m: OfComputed, lambda m: Computed, lambda m: Meta]),
+    (lambda m: m.kind.extra, [lambda m: OfComputed, lambda m: Computed]),
+    (lambda m: OfComputed.size, [lambda m: OfComputed]),
+    (lambda m: COMPUTED.extra, [lambda m: COMPUTED, lambda m: OfComputed, lambda m: Computed]),
+    (lambda m: IN_LIST[0].extra, [lambda m: IN_LIST[0], lambda m: Computed]),
+    (lambda m: m.computed.extra, [lambda m: m.computed, lambda m: OfComputed]),
+    (lambda m: COMPUTED_HERE.extra, [lambda m: COMPUTED_HERE]),
+    (lambda m: m.extra, [lambda m: m, lambda m: HoldsComputed]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(COMPUTES)))
+def test_what_comes_to_stand_before_a_computed_attribute_is_seen(number: int) -> None:
+    factor, owners = COMPUTES[number]
+    kind = type("Program", (HoldsComputed,), {"factor": factor})
+    for owner in owners:
+        gm, model = trace(kind(), (X,)), kind()
+        for _ in range(2):
+            assert torch.equal(gm(X), model(X))
+        name = "size" if "size" in factor.__code__.co_names else "extra"
+        setattr(owner(gm), name, 5)
+        try:
+            with pytest.raises(GuardError):
+                gm(X)
+        finally:
+            delattr(owner(gm), name)
+
+
 @pytest.mark.parametrize("kind", [InTable, InTensors, OverVars, OverDir, OverObject])
 def test_what_was_there_is_seen_to_go(kind: type[Holder]) -> None:
     model = kind()

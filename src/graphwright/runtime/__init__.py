@@ -20,6 +20,7 @@ A graph and the modules that it calls come in; a callable `nn.Module` goes out. 
     dispatch.py       which of several captures a call goes to
     guards.py         what a capture took for granted, checked
     outside.py        what a program found outside of itself, and what is there now
+    caches.py         whether what `functools` caches keep is what their functions gave
     inside.py         what stands inside of modules, objects and containers, by paths
     premises/         what it took for granted of modules, checked
     plain_values.py   values that data tells, spelled and compared
@@ -38,6 +39,7 @@ shared_code and graph_module stay where they are.
 from typing import TYPE_CHECKING
 
 from graphwright.lazy_imports import lazy_imports
+from graphwright.runtime.caches import AS_GIVEN, Kept
 from graphwright.runtime.called import FoundModules, Plainness, calls_are_plain, is_called_plainly
 from graphwright.runtime.dispatch import choose, refuse_call
 from graphwright.runtime.entries import (
@@ -130,9 +132,12 @@ from graphwright.runtime.modules.nested import (
 from graphwright.runtime.modules.parts import part_module
 from graphwright.runtime.modules.transaction import Snapshot, transaction
 from graphwright.runtime.objects import (
+    FOREIGN,
     array_facts,
     attribute_names,
     attributes_of,
+    is_object,
+    is_state,
     layer_facts,
     new_object,
     slots_of,
@@ -205,6 +210,8 @@ __all__ = [
     "any_of",
     "dtypes_in",
     "ABSENT",
+    "AS_GIVEN",
+    "Kept",
     "NAMES",
     "NOT_SET",
     "add_constant",
@@ -301,6 +308,9 @@ __all__ = [
     "holds_tensors",
     "is_atom",
     "is_plain_container",
+    "is_object",
+    "is_state",
+    "FOREIGN",
     "layer_facts",
     "shared",
     "summed_up",

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import threading
+import types
 from typing import Any, TypeVar
+
+import torch
+from torch import nn
 
 from graphwright.ops import set_attribute
 
@@ -102,6 +108,39 @@ def slots_of(kind: type) -> list[str]:
             if name not in ("__dict__", "__weakref__"):
                 names.append(f"_{base.__name__.lstrip('_')}{name}" if is_private else name)
     return names
+
+
+def is_object(value: Any) -> bool:
+    """Tell whether a value is an object of a class written in Python, which may keep what it has in slots."""
+    kind = type(value)
+    if kind in _OF_PYTHON:
+        return False
+    if kind is types.SimpleNamespace:
+        return True
+    if isinstance(value, nn.Module | type) or not (hasattr(value, "__dict__") or slots_of(kind)):
+        return False
+    bases = [base for base in kind.__mro__ if base is not object]
+    makes: Any = object.__new__
+    return all(base.__module__ not in ("builtins", "types", "torch") for base in bases) and kind.__new__ is makes
+
+
+# Whose constructors are written in C; most of what modules hold is one of them.
+_OF_PYTHON = frozenset({
+    bool, int, float, complex, str, bytes, type(None), tuple, list, dict, set, frozenset, functools.partial,
+    types.FunctionType, types.MethodType, types.BuiltinFunctionType, torch.Tensor, nn.Parameter, torch.dtype,
+    torch.device,
+})  # fmt: skip
+
+
+def is_state(value: Any) -> bool:
+    """Tell whether a value is an object whose attributes are state of the program that holds it."""
+    kind = type(value)
+    if kind.__module__.startswith("graphwright.") or isinstance(value, FOREIGN):
+        return False
+    return is_object(value)
+
+
+FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
 
 
 def new_object(kind: type[Kind], /, **attributes: Any) -> Kind:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 _FORWARD, _IS = operator.attrgetter("forward"), operator.is_
 _PATIENCE = 32  # looks one after the other
@@ -20,14 +19,14 @@ _PATIENCE = 32  # looks one after the other
 class Watched(NamedTuple):
     """What a check has looked at, and what may become another without a write to its tables.
 
-    tables: the dicts that it has read. idle: dicts that are to be empty. modules: modules whose classes are to be
-    `kinds`; classes: classes whose `forward` is to be that of `forwards`; lacking: classes, and an attribute that
+    tables: the dicts that it has read. idle: dicts that are to be empty. modules: modules and objects whose classes are
+    to be `kinds`; classes: classes whose `forward` is to be that of `forwards`; lacking: classes, and an attribute that
     each is not to have; attributes: owners, names, and the very values that are to be there.
     """
 
     tables: Sequence[dict[Any, Any]] = ()
     idle: Sequence[dict[Any, Any]] = ()
-    modules: Sequence[nn.Module] = ()
+    modules: Sequence[Any] = ()
     kinds: Sequence[type] = ()
     classes: Sequence[type] = ()
     forwards: Sequence[Any] = ()

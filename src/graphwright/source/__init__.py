@@ -30,7 +30,7 @@ It knows nothing of captures. Read frames.py first.
 
 from graphwright.source.annotations import annotate, annotations_of
 from graphwright.source.attribute_writes import place_of_name, place_of_write
-from graphwright.source.caches import cache_around, without_cache
+from graphwright.source.caches import cache_around, cache_of, without_cache
 from graphwright.source.code_table import CodeTable, by_code
 from graphwright.source.definitions import (
     Definition,
@@ -147,8 +147,8 @@ __all__ = [
     "SCOPES", "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler",
     "Liveness", "Lowered", "NamesInside", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried",
     "UnknownPattern", "Use", "all_placed", "annotate", "annotations_of", "as_attempt", "as_ifs", "as_loop",
-    "as_told", "assigned",
-    "blocks_of", "bound_in_loops", "by_code", "cache_around", "call_of_locals", "calls_the_same", "catches", "children",
+    "as_told", "assigned", "blocks_of", "bound_in_loops", "by_code",
+    "cache_around", "cache_of", "call_of_locals", "calls_the_same", "catches", "children",
     "closure_of", "codes_of", "content_of", "compares_identity", "compares_sizes", "copied_tree", "decorated",
     "definition_line",
     "definition_of", "errors_named_outside",

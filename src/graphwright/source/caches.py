@@ -38,6 +38,12 @@ def without_cache(function: Callable[..., Any]) -> Any:
     return functools.partial(inner.__wrapped__, owner) if type(inner) is _CACHE else function
 
 
+def cache_of(function: Callable[..., Any]) -> Any:
+    """The cache in front of a cached function or method; None of other functions."""
+    inner = getattr(function, "__func__", function)
+    return inner if type(inner) is _CACHE else None
+
+
 def _leads_to(function: Callable[..., Any] | None, code: CodeType) -> bool:
     """Tell whether a wrapper calls, through others perhaps, the function of this code."""
     for _ in range(10):

@@ -15,10 +15,10 @@ from torch import nn
 
 from graphwright.capture.calls.given_functions import given_function, path_of
 from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
-from graphwright.capture.proxies.objects import constructor_fields, is_object, late_fields
+from graphwright.capture.proxies.objects import constructor_fields, late_fields
 from graphwright.ir import ATOMS, Argument, Node
 from graphwright.ops import generated, set_attribute
-from graphwright.runtime import attributes_of, new_object
+from graphwright.runtime import attributes_of, is_object, new_object
 from graphwright.values import is_record, map_leaves
 
 if TYPE_CHECKING:

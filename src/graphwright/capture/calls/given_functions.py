@@ -19,12 +19,11 @@ from torch import nn
 
 from graphwright.capture.calls.opaque import holds_values
 from graphwright.capture.effects.hook_effects import writes_later
-from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.state.running import RUN, refusal
 from graphwright.errors import CaptureError
 from graphwright.ir import Argument
 from graphwright.ops import close_over
-from graphwright.runtime import attributes_of
+from graphwright.runtime import attributes_of, is_object
 from graphwright.source import closure_of, content_of, held_by, is_bound_once, mentions, source_behind
 
 if TYPE_CHECKING:

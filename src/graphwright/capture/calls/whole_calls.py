@@ -18,10 +18,10 @@ from graphwright.capture.calls.autograd_functions import is_apply
 from graphwright.capture.calls.given_functions import closes_over_values, path_of, what_is_shared
 from graphwright.capture.calls.opaque import holds_values, record_opaque
 from graphwright.capture.effects.contents_before import ContentsBefore
-from graphwright.capture.proxies.objects import constructor_fields, is_object
+from graphwright.capture.proxies.objects import constructor_fields
 from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import symbol_of
-from graphwright.runtime import Shells, attributes_of
+from graphwright.runtime import Shells, attributes_of, is_object
 from graphwright.source import held_by
 from graphwright.values import is_record, leaves
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import collections
-import logging
 import operator
-import threading
 import types
 from collections.abc import Hashable
 from typing import Any
@@ -13,12 +11,11 @@ from typing import Any
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import WATCHED
 from graphwright.capture.proxies.contents import HOLDERS, content, holds_bytes, refill
-from graphwright.capture.proxies.objects import is_object, is_plain_object
+from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.ops import set_attribute
 from graphwright.runtime import attributes_of, slots_of, state_of
 
 FIX_OPTIMIZER = "take the optimizer's step outside of the program; torch.optim.SGD without momentum keeps nothing"
-FOREIGN = (logging.Logger, logging.Handler, logging.Manager, threading.Thread)  # of the process, not of the program
 
 
 class Field(str):
@@ -27,14 +24,6 @@ class Field(str):
 
 class Hidden(Field):
     """The name of an attribute that the class of the object answers in its own way."""
-
-
-def is_state(value: Any) -> bool:
-    """Tell whether a value is an object whose attributes are state of the program that holds it."""
-    kind = type(value)
-    if kind.__module__.startswith("graphwright.") or isinstance(value, FOREIGN):
-        return False
-    return is_object(value)
 
 
 def is_closed(value: Any) -> bool:

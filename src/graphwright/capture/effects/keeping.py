@@ -32,7 +32,6 @@ from graphwright.capture.effects.held_tables import (
     Hidden,
     held_by,
     is_closed,
-    is_state,
     put,
     put_back,
 )
@@ -76,7 +75,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import read_variable, set_attribute, write_attribute, write_variable
-from graphwright.runtime import MODULE_TABLES, attributes_of
+from graphwright.runtime import MODULE_TABLES, attributes_of, is_state
 from graphwright.source import place_of_write
 from graphwright.values import (
     MIXED,

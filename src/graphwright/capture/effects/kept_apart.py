@@ -14,11 +14,11 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from graphwright.capture.effects.held_tables import held_by, is_state
+from graphwright.capture.effects.held_tables import held_by
 from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.regions import Writing, made_once
-from graphwright.runtime import MODULE_TABLES
+from graphwright.runtime import MODULE_TABLES, is_state
 
 if TYPE_CHECKING:
     from graphwright.capture.effects.kept_tables import Table

@@ -24,10 +24,11 @@ from torch import nn
 
 from graphwright.capture.effects.asked_modules import Asker, take_answers
 from graphwright.capture.effects.class_uses import NOT_OF_USERS, OWN, Uses, uses_of_class
-from graphwright.capture.effects.held_tables import Field, is_state
+from graphwright.capture.effects.held_tables import Field
 from graphwright.capture.effects.kept_kinds import form_of, is_as_it_was
 from graphwright.capture.effects.made_where_missing import say_made
 from graphwright.capture.effects.object_reads import (
+    answers,
     holds_modules,
     holds_objects,
     kinds_in,
@@ -53,6 +54,7 @@ from graphwright.runtime import (
     is_atom,
     is_plain,
     is_plain_container,
+    is_state,
     kind_held,
     overhear,
     spelled,
@@ -437,8 +439,13 @@ class ModuleReads:
         for module, path in self.shells.tree.modules:
             if id(module) in self.shells.tree.compiled or self._recorder.is_leaf(module, path):
                 continue
-            for name in sorted((uses_of_class(type(module)).methods & attributes) - module.__dict__.keys()):
+            kind = type(module)
+            for name in sorted((uses_of_class(kind).methods & attributes) - module.__dict__.keys()):
                 self.missed(path, name)
+            held = inside_of(module).keys() if answers(kind) else attributes
+            for name in sorted(attributes - held):  # which its class may compute
+                if not (name.startswith("__") or hasattr(kind, name) or hasattr(GraphModule, name)):
+                    self.missed(path, name)
 
     def _changed_places(self) -> list[Place]:
         """The places of what the program keeps that it changes, short of what it only may."""

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.effects.class_uses import methods_of, wrapped_in
-from graphwright.capture.effects.held_tables import held_by, is_state
+from graphwright.capture.effects.held_tables import held_by
 from graphwright.errors import CaptureError
 from graphwright.runtime import (
     attributes_of,
@@ -25,6 +25,7 @@ from graphwright.runtime import (
     inside_of,
     is_atom,
     is_plain_container,
+    is_state,
     spelled,
     state_of,
 )
@@ -66,6 +67,11 @@ def hideable(kind: type) -> frozenset[str]:
     return frozenset(name for name, value in found.items() if not hasattr(type(value), "__set__"))
 
 
+def answers(kind: type) -> bool:
+    """Tell whether the user's part of a class computes attributes that its objects do not have, by `__getattr__`."""
+    return any("__getattr__" in vars(base) and not is_foreign_class(base) for base in kind.__mro__)
+
+
 def _look(
     path: str,
     value: Any,
@@ -87,7 +93,8 @@ def _look(
     if isinstance(value, list | tuple | dict):
         values["len()"] = len(value)
     elif not is_container:
-        missing = ((hideable(type(value)) & mentioned) | looked_for) - attributes_of(value).keys()
+        hidden = mentioned if answers(type(value)) else hideable(type(value)) & mentioned
+        missing = (hidden | looked_for) - attributes_of(value).keys()
         absent = sorted(name for name in missing if not name.startswith("__"))
         found[path]["names"] = [*attributes_of(value)]
         if absent:

@@ -23,8 +23,8 @@ import torch
 from torch import nn
 
 from graphwright.capture.proxies.contents import holds_bytes
-from graphwright.capture.proxies.objects import is_object, is_plain_object
-from graphwright.runtime import attributes_of
+from graphwright.capture.proxies.objects import is_plain_object
+from graphwright.runtime import attributes_of, is_object
 from graphwright.source import by_code, content_of, definition_of, walk_own
 
 _CACHE = type(functools.lru_cache(len))

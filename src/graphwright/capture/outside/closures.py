@@ -19,12 +19,11 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.hierarchy import paths_in
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
-from graphwright.runtime import facts_of_modules, new_object
+from graphwright.runtime import facts_of_modules, is_state, new_object
 from graphwright.source import by_code, closure_of, held_by, names_in, stored_globals
 from graphwright.values import parts
 

@@ -24,13 +24,13 @@ from graphwright.capture.effects.contents_before import (
     may_show,
     shown,
 )
-from graphwright.capture.effects.held_tables import FIX_OPTIMIZER, FOREIGN
+from graphwright.capture.effects.held_tables import FIX_OPTIMIZER
 from graphwright.capture.effects.reach import how_far
 from graphwright.capture.outside.named import is_record
 from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.errors import CaptureError
-from graphwright.runtime import state_of
+from graphwright.runtime import FOREIGN, state_of
 from graphwright.source import is_foreign_class, mentions, place_of_name
 
 _HOLDERS = frozenset({list, dict, tuple, collections.deque})

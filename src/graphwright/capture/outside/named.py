@@ -17,13 +17,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from graphwright.capture.effects.held_tables import is_state
 from graphwright.capture.effects.variables import MISSING
 from graphwright.capture.proxies.contents import HOLDERS
-from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.state.running import value_outside
 from graphwright.ops import Names
-from graphwright.runtime import NOT_SET, attributes_of
+from graphwright.runtime import NOT_SET, attributes_of, is_object, is_state
 from graphwright.source import Mentions, is_foreign, is_foreign_class, is_foreign_file
 
 CONTAINERS: tuple[Any, ...] = (

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.state.interception import Entry, original_of, stands_for
 from graphwright.capture.state.leaf_modules import runs
 from graphwright.capture.state.running import again, refusal, running
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.runtime import MODULE_TABLES, attributes_of
+from graphwright.runtime import MODULE_TABLES, attributes_of, is_object
 from graphwright.source import CallSite, is_internal, mentions, user_frame
 
 if TYPE_CHECKING:

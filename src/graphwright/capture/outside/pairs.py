@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 
-from graphwright.capture.effects.object_reads import hideable
+from graphwright.capture.effects.object_reads import answers, hideable
 from graphwright.capture.outside.named import Reached
 from graphwright.runtime import attributes_of
 
@@ -49,8 +49,15 @@ class Pairs:
             is_old, held = number < old, attributes_of(each.value)
             new = names if is_old else attributes.keys()
             yield from [(key, name) for name in held if name in new]
-            missing = {*self.hideable(type(each.value)) & new, *(further if is_old else looked_for)}
+            is_answered = answers(type(each.value))
+            missing = {*(new if is_answered else self.hideable(type(each.value)) & new)}
+            missing |= further if is_old else looked_for
             yield from [(key, name) for name in sorted(missing - held.keys())]
+
+    def computes(self, kind: type, name: str) -> bool:
+        """Tell whether an attribute that a class lacks is computed for its objects, or one of the user's metaclass."""
+        meta = type(kind)
+        return answers(kind) or (meta is not type and (answers(meta) or name in self.hideable(meta)))
 
     def hideable(self, kind: type) -> frozenset[str]:
         """The attributes of a class before which its objects may have others of their own."""

@@ -66,7 +66,6 @@ from graphwright.capture.outside.outside_modules import read_of_module
 from graphwright.capture.outside.pairs import Pairs
 from graphwright.capture.outside.unknown_calls import tells_by_calls
 from graphwright.capture.proxies.contents import HOLDERS
-from graphwright.capture.proxies.objects import is_object
 from graphwright.capture.state.plan import Restart
 from graphwright.ops import Names
 from graphwright.runtime import (
@@ -77,6 +76,7 @@ from graphwright.runtime import (
     attributes_of,
     bound_in,
     is_atom,
+    is_object,
 )
 from graphwright.source import DISPATCHERS, catches, closure_of, content_of, is_foreign, is_foreign_class, mentions
 
@@ -324,8 +324,7 @@ class World:
             self.chooses_by_class = True
             if hasattr(function, "registry"):  # by class, the functions that it chooses from
                 self._take(function, "registry", f"what {function.__qualname__} chooses from", function.registry)
-        known = (id(code), id(function)) in self._codes
-        if known:
+        if (id(code), id(function)) in self._codes:
             return
         self._codes.add((id(code), id(function)))
         self.is_compiled |= "_torchdynamo_orig_callable" in vars(function)
@@ -428,8 +427,8 @@ class World:
                 self._apart.note_table(parent, atom, code)
         if path[-1].startswith("__"):
             return
-        if value is MISSING and owner is names and not hasattr(builtins, path[0]):
-            self._take_absent(names, path[0], subject)
+        if value is MISSING and type(owner) is dict and not (owner is names and hasattr(builtins, path[0])):
+            self._take_absent(owner, path[-1], subject)
         if value is not MISSING:
             is_inside = owner is parent and len(way.keys) > 1  # of an object that another one has
             self._value(owner, path[-1], value, subject, code, way if is_inside else None)
@@ -501,10 +500,9 @@ class World:
                 if vars(value):
                     self._objects[id(value)] = each
                 self._bound(each, code)
-            elif kind is MethodType:
-                waiting.append(each.inside(value.__self__, "__self__"))
-            elif kind is weakref.ref:
-                waiting.append(each.inside(value(), "()"))
+            elif kind in (MethodType, weakref.ref):
+                inner, how = (value.__self__, "__self__") if kind is MethodType else (value(), "()")
+                waiting.append(each.inside(inner, how))
             elif has_attributes(value) and id(value) not in self._own:
                 self._objects[id(value)] = each
                 self._take(value, "__class__", f"the class of {each.subject}", kind)
@@ -566,11 +564,12 @@ class World:
             for name in methods_of_python(kind):
                 self._follow(of_class(kind, name))
             if not issubclass(kind, nn.Module) and not is_foreign_class(kind):
-                own = [base for base in kind.__mro__ if not is_foreign_class(base)]
+                own = itertools.filterfalse(is_foreign_class, kind.__mro__)
                 self._found[id(kind), "__mro__"] = Found.of_methods(kind, own)
             if issubclass(kind, Enum):
                 self._apart.note_members(kind)
             if not is_foreign_class(type(kind)):
+                self._take(kind, "__class__", f"the class of {kind.__qualname__}", type(kind))
                 self._class(type(kind))
         return self._classes[kind]
 
@@ -599,7 +598,8 @@ class World:
             return
         if value is MISSING:
             is_of_class = not (modules and {"type", "__class__"}.isdisjoint(self._attributes[name].co_names))
-            if name in self.looked_for and is_of_class and not hasattr(kind, name):
+            is_sought = name in self.looked_for and is_of_class and not hasattr(kind, name)
+            if is_sought or self._pairs.computes(kind, name):
                 for base in itertools.filterfalse(is_foreign_class, kind.__mro__):
                     self._take_absent(base, name, f"{base.__qualname__}.{name}")
             return

@@ -11,9 +11,10 @@ from typing import Any
 
 from torch import nn
 
-from graphwright.capture.proxies.objects import constructor_fields, is_object
+from graphwright.capture.proxies.objects import constructor_fields
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.runtime import is_object
 from graphwright.values import leaves
 
 

@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import itertools
 import operator
-import types
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
 from graphwright.ir import ATOMS, Node
 from graphwright.ops import delete_attribute, may_set_attribute, set_attribute
-from graphwright.runtime import attributes_of
+from graphwright.runtime import attributes_of, is_object
 from graphwright.values import is_record
 
 if TYPE_CHECKING:
@@ -43,28 +38,6 @@ def is_plain_kind(kind: type) -> bool:
     return kind.__new__ is makes and is_plain_object(object.__new__(kind))
 
 
-def is_object(value: Any) -> bool:
-    """Tell whether a value is an object of a class written in Python, which may keep what it has in slots."""
-    kind = type(value)
-    if kind in _OF_PYTHON:
-        return False
-    if kind is types.SimpleNamespace:
-        return True
-    if isinstance(value, nn.Module | type) or not (hasattr(value, "__dict__") or any(map(_has_slots, kind.__mro__))):
-        return False
-    bases = [base for base in kind.__mro__ if base is not object]
-    makes: Any = object.__new__
-    return all(base.__module__ not in _NOT_PLAIN for base in bases) and kind.__new__ is makes
-
-
-# Whose constructors are written in C; most of what modules hold is one of them.
-_OF_PYTHON = frozenset({
-    bool, int, float, complex, str, bytes, type(None), tuple, list, dict, set, frozenset, functools.partial,
-    types.FunctionType, types.MethodType, types.BuiltinFunctionType, torch.Tensor, nn.Parameter, torch.dtype,
-    torch.device,
-})  # fmt: skip
-
-
 def _has_slots(kind: type) -> bool:
     return bool(kind.__dict__.get("__slots__"))
 
@@ -75,9 +48,6 @@ def hold(value: Any, name: str, item: Any) -> None:
         set_attribute(value, name, item)
     else:
         value.__dict__[name] = item  # no name that a graph may write
-
-
-_NOT_PLAIN = ("builtins", "types", "torch")
 
 
 class Objects:

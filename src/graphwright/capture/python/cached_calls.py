@@ -21,7 +21,8 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_impure, read_variable
-from graphwright.source import without_cache
+from graphwright.runtime import AS_GIVEN, Found, Kept
+from graphwright.source import cache_of, without_cache
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def cached_call(
             if isinstance(leaf, torch.Tensor) and not isinstance(leaf, TensorProxy):
                 typed.tensors.note_lasting(leaf)
         typed.plan.cached_results.append((_name(function), ContentsBefore(value), _written(typed, value)))
+        if any(isinstance(leaf, torch.Tensor) for leaf in leaves(value)):
+            _take(typed, function)
         if not kwargs and _is_stale(typed, function, args, value):
             _refuse(recorder, function, "has something else in its cache than what it gives now")
     return value
@@ -88,6 +91,13 @@ def check_results(recorder: TypedCapture) -> None:
                 f"the program changes what {name} gave, which is behind a functools cache: it gives that again",
                 fix="change a copy, or keep the function as one node: leaf_functions=[...]",
             )
+
+
+def _take(recorder: TypedCapture, function: Callable[..., Any]) -> None:
+    """Take for granted that nobody writes to the tensors that a cache keeps."""
+    kept = Kept(cache_of(function))
+    found = Found.of(f"what the cache of {_name(function)} keeps", kept, "content", AS_GIVEN)
+    recorder.ledger.find({(id(kept.cache), found.name): found})
 
 
 def _refuse(recorder: Capture, function: Callable[..., Any], what: str) -> None:

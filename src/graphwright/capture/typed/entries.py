@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from graphwright.capture.outside.closures import Reached
-from graphwright.capture.proxies.objects import is_object
 from graphwright.errors import CaptureError, did_you_mean
 from graphwright.ir import Graph, Node, Origin
 from graphwright.runtime import (
@@ -22,6 +21,7 @@ from graphwright.runtime import (
     captured_module,
     facts_of_modules,
     is_compiled,
+    is_object,
     refuse_call,
     with_renamed,
 )

@@ -24,7 +24,7 @@ from graphwright.capture.outside.drawing import GENERATORS, Drawer
 from graphwright.capture.outside.torch_generators import GeneratorProxy
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy
-from graphwright.capture.proxies.objects import Objects, hold, is_object
+from graphwright.capture.proxies.objects import Objects, hold
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.protocol import TypedCapture
 from graphwright.capture.state.regions import made_once
@@ -48,6 +48,7 @@ from graphwright.runtime import (
     expect_state,
     expect_tensors,
     expect_values,
+    is_object,
     layer_facts,
     new_object,
     shared,

@@ -23,8 +23,9 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _WrappedHook
 
+from graphwright.ops import set_attribute
 from graphwright.runtime.members.attributes import MODULE_TABLES, is_compiled
-from graphwright.runtime.objects import slots_of
+from graphwright.runtime.objects import attributes_of, is_state, new_object, slots_of
 from graphwright.runtime.plain_values import tensors_inside
 from graphwright.source import content_of
 
@@ -96,6 +97,7 @@ class Shells:
         self._containers: dict[int, Any] = {}  # those of shells, by the ids of the originals' own
         self._functions: dict[int, FunctionType] = {}  # that lead to shells, by the ids of those that lead to modules
         self._cells: dict[int, CellType] = {}  # of the latter, and of what they close over
+        self._leading_nowhere: dict[int, Any] = {}  # what was found to lead to no module, by id
         self.root_module, self.root = root, self._made(root, root_class)
         for module, _ in tree.modules:
             if id(module) not in waiting:
@@ -172,7 +174,7 @@ class Shells:
             kind = type(value)
             if kind in _HOLDS_NONE or name in MODULE_TABLES:
                 continue
-            if kind in _MAPPED or isinstance(value, nn.Module | tuple):
+            if kind in _MAPPED or isinstance(value, nn.Module | tuple) or is_state(value):
                 mine = self._mapped(value, self._containers)
                 if mine is not value:
                     shell.__dict__[name] = mine
@@ -187,14 +189,14 @@ class Shells:
             owner = hook.module() if hook.with_module else None
             return _WrappedHook(self._hook(hook.hook), None if owner is None else self.shell(owner))
         if type(hook) is not FunctionType:
-            return self._mapped(hook, {})
+            return self._mapped(hook, self._containers)
         if id(hook) in self._functions or not self.leads_to_module(hook):
             return self._functions.get(id(hook), hook)
         mine = tuple([self._cell(cell) for cell in hook.__closure__ or ()])
         made = FunctionType(hook.__code__, hook.__globals__, hook.__name__, None, mine)
         self._functions[id(hook)] = made
-        made.__defaults__ = self._mapped(hook.__defaults__, {})
-        made.__kwdefaults__ = hook.__kwdefaults__ and self._mapped(hook.__kwdefaults__, {})
+        made.__defaults__ = self._mapped(hook.__defaults__, self._containers)
+        made.__kwdefaults__ = hook.__kwdefaults__ and self._mapped(hook.__kwdefaults__, self._containers)
         made.__module__, made.__qualname__ = hook.__module__, hook.__qualname__
         made.__dict__.update(hook.__dict__)
         for cell, other in zip(hook.__closure__ or (), mine, strict=True):
@@ -208,29 +210,25 @@ class Shells:
             self._cells[id(cell)] = CellType() if self.leads_to_module(content_of(cell)) else cell
         return self._cells[id(cell)]
 
-    def leads_to_module(self, value: Any, seen: set[int] | None = None) -> bool:
-        """Tell whether a value is a module or shell of the tree, or a function that closes over one, however deep."""
-        kind, seen = type(value), set() if seen is None else seen
-        if isinstance(value, nn.Module) or id(value) in seen:
-            return id(value) in self._paths
-        seen.add(id(value))
-        parts: Iterable[Any] = ()
-        if kind is FunctionType:
-            parts = *map(content_of, value.__closure__ or ()), value.__defaults__, value.__kwdefaults__
-        elif kind is functools.partial:
-            parts = value.func, value.args, value.keywords
-        elif kind is MethodType:
-            parts = (value.__self__,)
-        elif kind is weakref.ref:
-            parts = (value(),)
-        elif kind in (tuple, list, dict):
-            parts = _each(value)
-        return any(self.leads_to_module(part, seen) for part in parts)
+    def leads_to_module(self, value: Any) -> bool:
+        """Tell whether a value is a module or shell of the tree, or a function or object that leads to one."""
+        seen: dict[int, Any] = {}
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, nn.Module):
+                if id(each) in self._paths:
+                    return True
+            elif type(each) not in _HOLDS_NONE and id(each) not in seen and id(each) not in self._leading_nowhere:
+                seen[id(each)] = each
+                waiting += _held_in(each)
+        self._leading_nowhere.update(seen)
+        return False
 
     def _mapped(self, value: Any, memo: dict[int, Any]) -> Any:
         kind = type(value)
         if kind not in _MAPPED and not (isinstance(value, tuple) and hasattr(kind, "_make")):
-            return self.shell(value) if isinstance(value, nn.Module) else value
+            return self.shell(value) if isinstance(value, nn.Module) else self._object(value, memo)
         if kind is FunctionType:
             return self._hook(value)
         if kind is functools.partial:
@@ -246,7 +244,8 @@ class Shells:
             return weakref.ref(self.shell(owner)) if id(owner) in self.tree.paths else value
         if kind is MethodType:
             owner = value.__self__
-            return MethodType(value.__func__, self.shell(owner)) if id(owner) in self.tree.paths else value
+            other = self._mapped(owner, memo) if isinstance(owner, nn.Module) or is_state(owner) else owner
+            return value if other is owner else MethodType(value.__func__, other)
         if id(value) in memo:
             return memo[id(value)]
         if isinstance(value, tuple | frozenset):
@@ -267,11 +266,36 @@ class Shells:
             mine.update([self._key(item, memo) for item in value])
         return mine
 
+    def _object(self, value: Any, memo: dict[int, Any]) -> Any:
+        """A copy of an object that leads to a module of the tree, with its shell; other objects are as they are."""
+        if not is_state(value) or id(value) in memo or not self.leads_to_module(value):
+            return memo.get(id(value), value)
+        made = memo[id(value)] = new_object(type(value))
+        for name, item in attributes_of(value).items():
+            set_attribute(made, name, self._mapped(item, memo))
+        return made
+
     def _key(self, key: Any, memo: dict[int, Any]) -> Any:
         """What stands for a key or member; the id of a module is the id of its shell."""
         if type(key) is int and key in self.tree.paths:
             return id(self._made(self.tree.modules[0][0].get_submodule(self.tree.paths[key])))
         return self._mapped(key, memo)
+
+
+def _held_in(value: Any) -> Iterable[Any]:
+    """What a function closes over or is bound to, and what an object or container holds, short of large ones."""
+    kind = type(value)
+    if kind is FunctionType:
+        return *map(content_of, value.__closure__ or ()), value.__defaults__, value.__kwdefaults__
+    if kind is functools.partial:
+        return value.func, value.args, value.keywords
+    if kind is MethodType:
+        return (value.__self__,)
+    if kind is weakref.ref:
+        return (value(),)
+    if kind in _MAPPED:
+        return [*_each(value)] if len(value) <= _MOST else ()
+    return attributes_of(value).values() if is_state(value) else ()
 
 
 def _emptied(value: Any) -> Any:
@@ -360,6 +384,7 @@ _MAPPED = _COPIED_ALWAYS | {
     tuple, frozenset, MethodType, FunctionType, functools.partial,
     weakref.ref, weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet,
 }  # fmt: skip
+_MOST = 1024  # items of a container
 _HOLDS_NONE = frozenset({bool, int, float, str, type(None)})  # what most attributes are
 _COPIED = [name for name, table in nn.Module().__dict__.items() if isinstance(table, dict | set) and name != "_modules"]
 _HOOKS = [name for name in _COPIED if name.endswith("_hooks")]

@@ -79,7 +79,7 @@ class Bound:
         self._closed: list[tuple[dict[str, Any], str, Set[Any]]] = []  # dicts, and keys that they are not to have
         self._lacking: list[tuple[type, str]] = []  # classes, and attributes that they are not to have
         self._kept: list[tuple[Any, str, Any]] = []  # what the program writes itself, and of which form it is
-        self._typed: list[nn.Module] = []  # modules whose class is taken for granted
+        self._typed: list[Any] = []  # modules and objects whose class is taken for granted
         self._plain: list[tuple[dict[str, Any], str]] = []  # those which are to be of the class that they are of
         reads: list[tuple[dict[str, Any], str]] = []  # attributes, which are to be the very objects that they are
         filled: list[tuple[dict[str, Any], str]] = []  # parameters and the like that are not to be None
@@ -89,7 +89,8 @@ class Bound:
             if isinstance(module, nn.Module) and not is_bare(module, of_one):
                 if path and "class" in of_one:
                     self._typed.append(module)
-                self._typed += [child for name in of_one.get("exact", ()) if (child := module._modules.get(name))]
+                asked = (*of_one.get("exact", ()), *of_one.get("kinds", ()))
+                self._typed += [child for name in asked if (child := module._modules.get(name)) is not None]
                 self._lacking += [(type(module), name) for name in of_one.get("lacking", ())]
                 self._add(module.__dict__, of_one, reads, filled)
                 for each in of_one.get("same", {}):
@@ -216,6 +217,7 @@ class Bound:
         else:
             value = state.get(name)
             reads.append((state, name))
+        self._typed += [value] if type(value).__module__ != "builtins" else []  # whose class may become another
         held = {} if issubclass(type(value), dict) else state_of(value)
         is_dict = issubclass(type(value), dict)
         if "names" in facts and held:
