@@ -140,6 +140,31 @@ def test_what_an_object_that_holds_a_module_reads_of_it_is_live() -> None:
     assert torch.equal(gm(torch.ones(2)), torch.full((2,), 5.0))
 
 
+class Elsewhere(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.count = Holder(self), 2
+        STEPS["step"] = self.step
+
+
+STEPS: dict[str, Holder] = {}
+
+
+def test_an_object_that_is_outside_too_is_refused_where_both_are_read() -> None:
+    class Both(Elsewhere):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if self.step is STEPS["step"] else x - 1
+
+    class One(Elsewhere):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * STEPS["step"].module.count
+
+    with pytest.raises(CaptureError, match="the captured module has one of its own"):
+        trace(Both(), (torch.ones(2),))
+    model = One()
+    assert torch.equal(trace(model, (torch.ones(2),))(torch.ones(2)), model(torch.ones(2)))
+
+
 def test_hooks_and_attributes_lead_to_one_object() -> None:
     class Recorder:
         def __init__(self, module: nn.Module) -> None:

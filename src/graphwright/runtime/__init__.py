@@ -400,6 +400,7 @@ FLOORS = (
     "dispatch",
     "guards",
     "outside",
+    "caches",
     "premises",
     "plain_values",
     "inside",

@@ -40,7 +40,7 @@ class Watch:
     `look` comes before such a check, and what it gives is kept with `keep` where the check held. Where it is asked time
     after time, as for a program that writes to a table in each call, it gives None most of the time, and costs nothing.
 
-    >>> module = nn.ReLU()
+    >>> module = torch.nn.ReLU()
     >>> watch = Watch([Watched(tables=[module.__dict__], idle=[module._forward_hooks])])
     >>> watch.keep(watch.look())
     >>> watch.holds() or watch.versions is None  # not known of Pythons that do not count all writes
@@ -105,7 +105,7 @@ class Watch:
     def written(self) -> tuple[list[dict[Any, Any]], list[int]] | None:
         """The tables that were written to since `keep`, and what to keep; None where that, or all else, is not known.
 
-        >>> module = nn.ReLU()
+        >>> module = torch.nn.ReLU()
         >>> watch = Watch([Watched(tables=[module.__dict__, module._buffers])])
         >>> watch.keep(watch.look())
         >>> module.inplace = True

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import nn
@@ -26,12 +26,15 @@ from graphwright.capture.effects.contents_before import (
 )
 from graphwright.capture.effects.held_tables import FIX_OPTIMIZER
 from graphwright.capture.effects.reach import how_far
-from graphwright.capture.outside.named import is_record
+from graphwright.capture.outside.named import Reached, is_record
 from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.errors import CaptureError
 from graphwright.runtime import FOREIGN, state_of
 from graphwright.source import is_foreign_class, mentions, place_of_name
+
+if TYPE_CHECKING:
+    from graphwright.runtime import Shells, Tree
 
 _HOLDERS = frozenset({list, dict, tuple, collections.deque})
 _Before: TypeAlias = ContentsBefore | AttributesBefore | ShownBefore | ModulesBefore
@@ -182,6 +185,27 @@ def _apart_in(value: Any, depth: int = 3) -> Iterator[Any]:
 def _is_iterator(value: Any) -> bool:
     """Tell whether a value is an iterator of Python's."""
     return isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
+
+
+def refuse_copied(reached: Iterable[Reached], shells: Shells, attributes: Collection[str]) -> None:
+    """Raise CaptureError for an object that is outside of all modules, and of which the captured module has a copy.
+
+    So it is no matter where the program mentions no attribute of its modules that may lead to a copy.
+    """
+    for each in reached:
+        key, name = each.root
+        is_copied = name and shells.has_copy_of(id(each.value)) and not shells.has_copy_of(key)
+        if is_copied and any(shells.has_copy_of(id(item)) for item in _under(attributes, shells.tree)):
+            raise CaptureError(
+                f"{each.subject} is an object that a module of the program has, and that leads back to the program's "
+                "modules: the captured module has one of its own",
+                fix="reach it in one way: by the modules that have it, or from outside",
+            )
+
+
+def _under(names: Collection[str], tree: Tree) -> Iterator[Any]:
+    for module, _ in tree.modules:
+        yield from (item for name, item in vars(module).items() if name in names)
 
 
 def modules_in(value: Any, own: Collection[int], depth: int = 2) -> Iterator[nn.Module]:

@@ -102,7 +102,7 @@ class World:
         self._variables: dict[int, Variables] = {}
         self._first: dict[int, tuple[Variables, str]] = {}  # where a container was met first, by its id
         self._others: list[tuple[Variables, str, Variables, str]] = []  # other names of it, then the first
-        self._objects: dict[int, Reached] = {}  # objects that what was found leads to, by id
+        self.reached: dict[int, Reached] = {}  # objects that what was found leads to, by id
         self._ways: dict[tuple[int, str], Reached] = {}  # how what was found in these is reached
         self._reached: set[int] = set()  # all that has been looked at, by id
         self._own: Collection[int] = ()  # the program's modules, by id
@@ -498,13 +498,13 @@ class World:
                 waiting.append(each.inside(value.func, "func"))
             elif kind is FunctionType and not is_foreign(value.__code__):
                 if vars(value):
-                    self._objects[id(value)] = each
+                    self.reached[id(value)] = each
                 self._bound(each, code)
             elif kind in (MethodType, weakref.ref):
                 inner, how = (value.__self__, "__self__") if kind is MethodType else (value(), "()")
                 waiting.append(each.inside(inner, how))
             elif has_attributes(value) and id(value) not in self._own:
-                self._objects[id(value)] = each
+                self.reached[id(value)] = each
                 self._take(value, "__class__", f"the class of {each.subject}", kind)
                 for taken in read_of_module(value, each.subject):
                     self._take(*taken)
@@ -577,11 +577,11 @@ class World:
         """Look for the attributes that functions mention in the classes of the program, until there is no more."""
         while True:
             pairs = self._pairs.new_of_classes(self._classes, self._attributes)
-            own = self._pairs.new_of_objects(self._objects, self._attributes, self.looked_for)
+            own = self._pairs.new_of_objects(self.reached, self._attributes, self.looked_for)
             for base in dict.fromkeys(base for kind in self._classes if self._lists for base in kind.__mro__):
                 if not is_foreign_class(base) and (id(base), "__dict__") not in self._found:
                     self._take(base, "__dict__", f"the attributes of {base.__qualname__}", NAMES)
-            for each in self._objects.values() if self.walks else ():
+            for each in self.reached.values() if self.walks else ():
                 if (id(each.value), "__dict__") not in self._found and not isinstance(each.value, nn.Module):
                     self._take(each.value, "__dict__", f"the attributes of {each.subject}", NAMES)
                     self._ways[id(each.value), "__dict__"] = each
@@ -590,7 +590,7 @@ class World:
             for kind, name in pairs:
                 self._in_class(kind, name)
             for key, name in own:
-                self._in_object(self._objects[key], name)
+                self._in_object(self.reached[key], name)
 
     def _in_class(self, kind: type, name: str) -> None:
         value, modules = of_class(kind, name), self._classes[kind]

@@ -23,6 +23,7 @@ from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.flow.shared_ends import forget_tensors, share_ends
 from graphwright.capture.flow.unread_items import drop_unread_carried, drop_unread_items
 from graphwright.capture.ladder.refuse import DataQuestion
+from graphwright.capture.outside.held_apart import refuse_copied
 from graphwright.capture.outside.library_calls import watch_libraries
 from graphwright.capture.outside.made_tensors import MadeMeanwhile, watch_lent_memory
 from graphwright.capture.outside.named import is_foreign_definition
@@ -371,6 +372,8 @@ class Program:
         self.world.finish()
         tags.refuse_written(self.world.attributes(), self.place)
         check_results(recorder)
+        if recorder.shells is not None:
+            refuse_copied(self.world.reached.values(), recorder.shells, self.world.attributes())
         recorder.ledger.find(self.world.found())
         if self.world.chooses_by_class:
             recorder.ledger.kind_asked()

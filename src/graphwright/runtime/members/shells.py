@@ -23,9 +23,8 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _WrappedHook
 
-from graphwright.ops import set_attribute
 from graphwright.runtime.members.attributes import MODULE_TABLES, is_compiled
-from graphwright.runtime.objects import attributes_of, is_state, new_object, slots_of
+from graphwright.runtime.objects import attributes_of, is_state, new_object, slots_of, state_of
 from graphwright.runtime.plain_values import tensors_inside
 from graphwright.source import content_of
 
@@ -225,6 +224,10 @@ class Shells:
         self._leading_nowhere.update(seen)
         return False
 
+    def has_copy_of(self, key: int) -> bool:
+        """Tell whether what has an id is an object, function or variable of which shells have a copy."""
+        return key in self._containers or key in self._functions or id(self._cells.get(key)) not in (key, id(None))
+
     def _mapped(self, value: Any, memo: dict[int, Any]) -> Any:
         kind = type(value)
         if kind not in _MAPPED and not (isinstance(value, tuple) and hasattr(kind, "_make")):
@@ -271,8 +274,8 @@ class Shells:
         if not is_state(value) or id(value) in memo or not self.leads_to_module(value):
             return memo.get(id(value), value)
         made = memo[id(value)] = new_object(type(value))
-        for name, item in attributes_of(value).items():
-            set_attribute(made, name, self._mapped(item, memo))
+        state_of(made).update({name: self._mapped(item, memo) for name, item in state_of(value).items()})
+        copy_slots(value, made, lambda item: self._mapped(item, memo))
         return made
 
     def _key(self, key: Any, memo: dict[int, Any]) -> Any:
@@ -325,8 +328,8 @@ def _is_like(mine: Any, value: Any) -> bool:
     return bool(mine == value)
 
 
-def copy_slots(module: nn.Module, other: nn.Module, change: Callable[[Any], Any] = lambda value: value) -> None:
-    """Give a module what another of its class keeps in `__slots__` rather than in its `__dict__`."""
+def copy_slots(module: Any, other: Any, change: Callable[[Any], Any] = lambda value: value) -> None:
+    """Give a module or object what another of its class keeps in `__slots__` rather than in its `__dict__`."""
     for name in slots_of(type(module)) if hasattr(type(module), "__slots__") else ():
         with contextlib.suppress(AttributeError):  # not set
             object.__setattr__(other, name, change(object.__getattribute__(module, name)))
