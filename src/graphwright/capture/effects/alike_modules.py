@@ -50,12 +50,12 @@ class Pairs:
         """Tell whether two values are alike."""
         if type(one) is not type(other):
             return False
-        if is_atom(one):
-            return one is other or (is_atom(other) and repr(one) == repr(other) and bool(one == other))
         if isinstance(one, nn.Module):
             return self._modules_alike(one, other)
         if isinstance(one, torch.Tensor):
             return self._tensors_alike(one, other)
+        if is_atom(one):
+            return one is other or (is_atom(other) and repr(one) == repr(other) and bool(one == other))
         if one is other:
             return not any(isinstance(leaf, nn.Module) for leaf in leaves(one))
         if isinstance(one, functools.partial):
