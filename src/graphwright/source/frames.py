@@ -48,7 +48,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
         code = frame.f_code
         if not is_internal(code.co_filename):
             return frame
-        if code.co_filename == _CALLERS[1] and code.co_name == "run":
+        if code.co_filename == _RUNS and code.co_name == "run":
             return None
         frame = frame.f_back
     return None
@@ -89,7 +89,8 @@ _PROGRAMS = (
 )
 _MODULE = os.path.join(_PROGRAMS[0], "module.py")
 # What calls modules, and the program itself: who calls these names no more what is given.
-_CALLERS = (_MODULE, os.path.join(_INTERNAL[1], "capture", "state", "running.py"))
+_RUNS = os.path.join(_INTERNAL[1], "capture", "state", "running.py")
+_CALLERS = (_MODULE, _RUNS)
 
 
 _NOTHING: tuple[tuple[Any, ...], Mapping[str, Any]] = (), {}

@@ -97,7 +97,7 @@ def as_told(statement: ast.stmt) -> ast.stmt:
         case [k, 1]:
             a(k)
     """
-    if not isinstance(statement, ast.Match):
+    if not isinstance(statement, ast.Match) or not any(_asks(case.pattern) for case in statement.cases):
         return statement
     cases: list[ast.match_case] = []
     for case in statement.cases:
@@ -111,9 +111,14 @@ def as_told(statement: ast.stmt) -> ast.stmt:
     return placed(ast.Match(statement.subject, cases), statement)  # type: ignore[no-any-return]
 
 
+def _asks(pattern: ast.pattern) -> bool:
+    """Tell whether a pattern has True, False or None in it."""
+    return any(isinstance(part, ast.MatchSingleton) for part in walk(pattern))
+
+
 def _alternatives(pattern: ast.pattern) -> list[ast.pattern]:
     """Patterns without `|` around what a guard is to ask for, of which one holds where a pattern does."""
-    if not any(isinstance(part, ast.MatchSingleton) for part in walk(pattern)):
+    if not _asks(pattern):
         return [pattern]
     if isinstance(pattern, ast.MatchOr):
         return [each for part in pattern.patterns for each in _alternatives(part)]

@@ -35,10 +35,11 @@ def bound_in_loops(definition: ast.FunctionDef, uses: collections.Counter[str]) 
     return found
 
 
-def errors_named_outside(definition: ast.AST) -> set[str]:
-    """The variables that handlers have for errors, and that a function names outside of these, too.
+def errors_named_outside(definition: ast.AST, uses: collections.Counter[str]) -> set[str]:
+    """The variables that handlers have for errors, and that a function, which uses each so often, names elsewhere, too.
 
-    >>> errors_named_outside(ast.parse("try: f()\\nexcept E as e: g(e)\\nexcept F as f: pass"))
+    >>> tree = ast.parse("try: f()\\nexcept E as e: g(e)\\nexcept F as f: pass")
+    >>> errors_named_outside(tree, names_counted(tree))
     {'f'}
     """
     inside: collections.Counter[str] = collections.Counter()
@@ -51,7 +52,6 @@ def errors_named_outside(definition: ast.AST) -> set[str]:
             note(child, around)
 
     note(definition, frozenset())
-    uses = names_counted(definition) if inside else inside
     return {name for name, count in inside.items() if uses[name] != count}
 
 

@@ -123,7 +123,8 @@ class Converter(ast.NodeTransformer):
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.List | ast.ListComp):
                 self._lists.update(target.id for target in node.targets if isinstance(target, ast.Name))
         self._captured |= self._free
-        self._uses, self._outlived = names_counted(definition), errors_named_outside(definition)
+        self._uses = names_counted(definition)
+        self._outlived = errors_named_outside(definition, self._uses)
         self._looped = bound_in_loops(definition, self._uses) - self._captured - self._global
         self._unshared = unshared(definition) if self._waiting else set()
         self._parameters = parameters = {arg.arg for arg in walk(definition.args) if isinstance(arg, ast.arg)}
@@ -617,8 +618,7 @@ class Converter(ast.NodeTransformer):
         return node
 
     def visit_Name(self, node: ast.Name) -> Any:
-        is_read = node.id in self._looped and isinstance(node.ctx, ast.Load)
-        return self._call("bound", node, node) if is_read else node
+        return self._call("bound", node, node) if node.id in self._looped and isinstance(node.ctx, ast.Load) else node
 
     def _mangle_all(self, node: ast.AST) -> None:
         """Give private names the name of the class in front, as Python does: not to keywords of calls."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -153,7 +153,9 @@ def _is_chosen(value: Any) -> bool:
     """Tell whether a value is one of a few that a program has; a function that it makes is another one each time."""
     if isinstance(value, FunctionType):
         return "<" not in value.__qualname__
-    return isinstance(value, (str, bytes, enum.Enum, torch.dtype, torch.device, BuiltinFunctionType))
+    if isinstance(value, BuiltinFunctionType):
+        return isinstance(value.__self__, type | ModuleType | None)
+    return isinstance(value, (str, bytes, enum.Enum, torch.dtype, torch.device))
 
 
 _MOST_CHOICES = 4

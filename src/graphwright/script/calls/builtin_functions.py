@@ -305,6 +305,10 @@ def _next(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> V
     lists = isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) and given.func.attr in _LISTING
     if lists and args and isinstance(args[0], Group) and (args[0].items or len(args) == 2):
         return args[0].items[0] if args[0].items else args[1]
+    return _iterator(c, args, kwargs, node, named)
+
+
+def _iterator(c: Context, args: Args, kwargs: Words, node: ast.AST, named: str) -> Value:
     return c.problem("iterators cannot be scripted", node, "go over the values in a `for` loop")
 
 
@@ -335,7 +339,7 @@ BUILTINS: dict[Any, Callable[[Context, Args, Words, ast.AST, str], Value]] = {
     ord: _converted(ord, INT), chr: _converted(chr, STR), hex: _converted(hex, STR), bin: _converted(bin, STR),
     oct: _converted(oct, STR),    itertools.repeat: _repeat,
     abs: _abs, round: _round, min: _extreme(min), max: _extreme(max), sum: _sum, any: _truth_of_all(any),
-    all: _truth_of_all(all), sorted: _sorted, print: _print, divmod: _divmod, pow: _pow, next: _next, iter: _next,
+    all: _truth_of_all(all), sorted: _sorted, print: _print, divmod: _divmod, pow: _pow, next: _next, iter: _iterator,
     id: _converted(id, INT), hash: _converted(hash, INT), map: _refused("map", "[f(value) for value in values]"),
     filter: _refused("filter", "[value for value in values if f(value)]"),
     dataclasses.replace: _refused("dataclasses.replace", "make another one: Point(point.x, y=1)"), **CONTAINERS,
