@@ -191,6 +191,14 @@ def test_each_statement_of_a_line_names_its_own_value() -> None:
     assert torch.equal(gm(X * 2), function(X * 2))
 
 
+def test_what_writes_before_an_augmented_assignment_of_its_line_is_a_statement() -> None:
+    function = function_of("writes.py", "y = x.clone(); y.add_(1); y *= x; y.neg_().mul_(x); y -= 1\nreturn y")
+    gm = graphwright.trace(function, (X,))
+    lines = ["y = x.clone()", "y.add_(1)", "y *= x", "y.neg_().mul_(x)", "y -= 1", "return y"]
+    assert code_of(gm).splitlines() == lines
+    assert torch.equal(gm(X * 2), function(X * 2))
+
+
 def test_a_tensor_is_unpacked_as_python_does() -> None:
     function = function_of("unpacked.py", "a, b, c = x\nreturn a + b * c")
     gm = graphwright.trace(function, (X,))

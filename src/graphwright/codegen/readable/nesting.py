@@ -31,6 +31,7 @@ from graphwright.ops import (
     while_loop,
     write_attribute,
     write_variable,
+    written_and_given,
 )
 
 _LONGEST_INSIDE = 88  # characters: a longer expression gets a statement of its own
@@ -278,6 +279,9 @@ def _may_stand_inside(node: Node, writer: ReadableWriter) -> bool:
     if node._target is unpack and unpacked_items(node):  # `a, = value`
         return False
     (user,) = readers
+    is_changed = user._target in INPLACE and is_statement(user) and user._args[:1] == (node,)
+    if is_changed and written_and_given(node) is not None:  # `x.add_(1); x += 1` names what both change
+        return False
     if user not in writer.mentions:  # once: it may read very many
         writer.mentions[user] = Counter((*nodes_in(user._args), *nodes_in(user._kwargs)))
     times = writer.mentions[user][node]
