@@ -117,7 +117,7 @@ def is_object(value: Any) -> bool:
         return False
     if kind is types.SimpleNamespace:
         return True
-    if isinstance(value, nn.Module | type) or not (hasattr(value, "__dict__") or slots_of(kind)):
+    if issubclass(kind, (nn.Module, type)) or not (kind.__dictoffset__ or slots_of(kind)):
         return False
     bases = [base for base in kind.__mro__ if base is not object]
     makes: Any = object.__new__
@@ -135,8 +135,8 @@ _OF_PYTHON = frozenset({
 def is_state(value: Any) -> bool:
     """Tell whether a value is an object whose attributes are state of the program that holds it."""
     kind = type(value)
-    if kind.__module__.startswith("graphwright.") or isinstance(value, FOREIGN):
-        return False
+    if kind in _OF_PYTHON or kind.__module__.startswith("graphwright.") or issubclass(kind, FOREIGN):
+        return False  # by the class alone: a value that is asked for its `__class__` may answer in Python
     return is_object(value)
 
 

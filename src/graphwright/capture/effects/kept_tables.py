@@ -132,10 +132,13 @@ def touched(tables: list[Table]) -> list[Table]:
         elif table.keys is not None or not isinstance(now, dict):
             is_same = holds_the_same(now, before)
         else:  # what stands aside comes last
-            is_same = (
-                dict.__len__(now) == len(before) - len(table.aside)
-                and all(map(operator.is_, dict.values(now), before.values()))
-                and all(map(operator.is_, dict.keys(now), before))
+            count = dict.__len__(now)
+            is_same = count == len(before) - len(table.aside) and (
+                not count
+                or (
+                    all(map(operator.is_, dict.values(now), before.values()))
+                    and all(map(operator.is_, dict.keys(now), before))
+                )
             )
         if not is_same:
             found.append(table)

@@ -130,7 +130,7 @@ def _joined(
     leaves = join.leaves
     called: dict[int, str] = {}
     for name, value in zip((recorder.target_name(), *state.names), made, strict=False):
-        if isinstance(value, Slot) and name:
+        if name and issubclass(type(value), Slot):  # whatever else it is is not asked for its class
             called.setdefault(value.number, name.partition(HIDDEN)[0])
     for table in made[1 + len(state.names) :]:  # attributes
         for name, value in table.items.items() if isinstance(table, Container) and type(table.like) is dict else ():

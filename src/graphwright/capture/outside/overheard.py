@@ -305,7 +305,9 @@ def names_of_heard(values: Iterable[Any], of_classes: OfClasses) -> set[str]:
         elif not issubclass(kind, type) and (issubclass(kind, nn.Module) or is_object(value)):
             if kind not in of_classes:
                 all_of = [pair for base in reversed(kind.__mro__) for pair in vars(base).items()]
-                of_classes[kind] = {key: item for key, item in all_of if type(item) in _OF_CLASS}
+                of_classes[kind] = {
+                    key: item for key, item in all_of if type(item) in _OF_CLASS and key not in _OF_TYPING
+                }
             held = of_classes[kind] | attributes_of(value)
             waiting += [(key, item, depth + 1) for key, item in held.items() if key not in MODULE_TABLES]
     return found
@@ -316,6 +318,7 @@ _BY_NAME = frozenset({FunctionType, BuiltinFunctionType, type, ModuleType})  # h
 _LEAD_NOWHERE = frozenset({bool, int, float, str, type(None), torch.Tensor, nn.Parameter, torch.dtype, ModuleType})
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 _OF_CLASS = (functools.partial, staticmethod, *_CONTAINERS)
+_OF_TYPING = frozenset({"__annotations__", "__dataclass_fields__", "__match_args__", "__parameters__"})
 _MOST_ITEMS, _DEEPEST = 64, 3
 
 

@@ -11,6 +11,7 @@ from graphwright.source import held_by, is_internal, mentions
 
 _DEEPEST = 4  # calls on the way to the function that asks
 _MOST_OWNERS = 8  # objects whose methods are looked at, in one function
+_OWNS_NONE = (str, int, float, tuple, list, dict)
 
 
 Known = dict[tuple[int, ...], tuple[Any, Any]]  # what was found, and what keeps the ids of its key
@@ -106,7 +107,7 @@ def _named(
                 yield None, inner
         elif type(value) is MethodType and type(value.__func__) is FunctionType:
             yield value.__self__, value.__func__
-        elif value is not None and not isinstance(value, str | int | float | tuple | list | dict):
+        elif value is not None and not issubclass(type(value), _OWNS_NONE):
             owners.append(value)
     for owner in owners[:_MOST_OWNERS]:
         for method in _methods(owner, mentioned):
