@@ -383,10 +383,10 @@ def code_of(program: Any) -> str:
             mul = x * 1
             weight = self.weight
             def run(u, v):
-            input_1 = self.net[0](u)
-            input_2 = self.net[1](input_1);  del input_1
-            input_3 = self.net[2](input_2);  del input_2
-            return (self.drop(input_3) + v.sum(), u * 2)
+            linear = self.net[0](u)
+            tanh = self.net[1](linear);  del linear
+            linear_1 = self.net[2](tanh);  del tanh
+            return (self.drop(linear_1) + v.sum(), u * 2)
             a, b = torch.utils.checkpoint.checkpoint(run, mul, weight, use_reentrant=True)
             return a * b
             """,

@@ -237,8 +237,8 @@ def test_layers_of_a_sequence_are_indexed_where_names_stand_after_no_dot() -> No
     program = nn.Sequential(layers)
     gm = graphwright.trace(program, (X,))
     assert code_of(gm).splitlines()[1:] == [
-        'input_2 = modules["0"][0](input)',
-        'input_3 = modules["0"].act(input_2)',
-        "return input_3",
+        'block_0 = modules["0"][0](input)',
+        'act = modules["0"].act(block_0)',
+        "return act",
     ]
     torch.testing.assert_close(gm(-X), program(-X))

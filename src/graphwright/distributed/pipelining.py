@@ -55,7 +55,7 @@ def pipeline(
     >>> x = torch.ones(8, 4)
     >>> stages = pipeline(trace(model, x), 2, args=(x,), microbatches=4)
     >>> stages[1].inputs, stages[1].takes[0].shape
-    (('input_2',), torch.Size([2, 8]))
+    (('linear',), torch.Size([2, 8]))
     >>> torch.equal(stages.run(x[:2]), model(x[:2]))
     True
     """

@@ -37,9 +37,9 @@ def inline(gm: GraphModule) -> GraphModule:
 
     >>> import graphwright, torch
     >>> gm = graphwright.inline(graphwright.trace(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.ones(1, 2)))
-    >>> print("\\n".join(line for line in gm.code.splitlines() if "= torch." in line or "relu" in line))
-        input_2 = torch.nn.functional.linear(input, weight, bias)
-        input_3 = relu_over(input_2);  del input_2
+    >>> print("\\n".join(line for line in gm.code.splitlines() if "= torch." in line or "relu_over" in line))
+        linear = torch.nn.functional.linear(input, weight, bias)
+        relu = relu_over(linear);  del linear
     >>> gm(torch.ones(1, 2)).shape
     torch.Size([1, 3])
     """

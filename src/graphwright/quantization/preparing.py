@@ -83,7 +83,7 @@ def prepare(
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
     >>> prepared = prepare(model, static_int8(), torch.randn(1, 3, 8, 8))
     >>> sorted(name for name, _ in prepared.named_modules() if name.startswith("observers."))
-    ['observers.input_1', 'observers.input_4']
+    ['observers.input_1', 'observers.relu']
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
     calls = [(given, named), *map(call_of_batch, examples)]

@@ -41,6 +41,7 @@ from graphwright.source.definitions import (
     why_no_definition,
 )
 from graphwright.source.frames import (
+    SEQUENTIAL,
     STANDS_FOR_TORCH,
     CallSite,
     NamesInside,
@@ -144,9 +145,9 @@ from graphwright.source.variables import bound_in_loops, errors_named_outside, i
 __all__ = [
     "Asked", "Mentions", "argument_for", "argument_of", "call_at", "code_called_by", "looks_at_all", "parameter_uses",
     "CHANGES", "COMPREHENSIONS", "DISPATCHERS", "EMPTY", "HIDDEN", "ITEM", "PREFIX", "RETURNS", "RUNTIME_MARK",
-    "SCOPES", "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition", "Handler",
-    "Liveness", "Lowered", "NamesInside", "Role", "Scope", "ScopeContextManager", "Source", "Standing", "Tried",
-    "UnknownPattern", "Use", "all_placed", "annotate", "annotations_of", "as_attempt", "as_ifs", "as_loop",
+    "SCOPES", "SEQUENTIAL", "STANDS_FOR_TORCH", "TAKES_ALL", "TYPE_PARAMETERS", "CallSite", "CodeTable", "Definition",
+    "Handler", "Liveness", "Lowered", "NamesInside", "Role", "Scope", "ScopeContextManager", "Source", "Standing",
+    "Tried", "UnknownPattern", "Use", "all_placed", "annotate", "annotations_of", "as_attempt", "as_ifs", "as_loop",
     "as_told", "assigned", "blocks_of", "bound_in_loops", "by_code",
     "cache_around", "cache_of", "call_of_locals", "calls_the_same", "catches", "children",
     "closure_of", "codes_of", "content_of", "compares_identity", "compares_sizes", "copied_tree", "decorated",

@@ -242,7 +242,7 @@ def name_as_called(scope: Scope, given: Any) -> list[tuple[Node, str]]:
     A value that a variable of the module itself has keeps the name of that.
     """
     site = scope.site
-    if site is None or not given or site.code is _SEQUENTIAL:
+    if site is None or not given or site.code is SEQUENTIAL:
         return []
     place = place_of(site.code, site.instruction)
     names, values = (place.targets, given) if place.targets else ((place.target,), (given,))
@@ -258,7 +258,7 @@ def name_as_called(scope: Scope, given: Any) -> list[tuple[Node, str]]:
 def _is_unnamed_in(node: Any, scope: Scope) -> bool:
     """Tell whether a node was made in a call, by a line that gives its value no name of the user's."""
     site = node._origin if type(node) is Node and node._op != "placeholder" else None
-    if type(site) is not CallSite or site.named or (site.target and site.code is not _SEQUENTIAL):
+    if type(site) is not CallSite or site.named or (site.target and site.code is not SEQUENTIAL):
         return False
     inner: Scope | None = site.scope
     while inner is not None and inner is not scope:
@@ -266,7 +266,7 @@ def _is_unnamed_in(node: Any, scope: Scope) -> bool:
     return inner is not None
 
 
-_SEQUENTIAL = torch.nn.Sequential.forward.__code__  # whose `input` tells nothing
+SEQUENTIAL = torch.nn.Sequential.forward.__code__  # whose `input` tells nothing
 
 
 def is_returned(node: Node) -> bool:

@@ -144,7 +144,7 @@ def channel_groups(gm: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | No
     >>> print(channel_groups(trace(model, x), x))
     group     channels  members                            cannot be pruned
     0.weight  8         0.weight[0] 0.bias[0] 2.weight[1]
-    0.weight  4         0.weight[1]                        input_2 combines it with something that no parameter makes
+    0.weight  4         0.weight[1]                        linear combines it with something that no parameter makes
     2.weight  2         2.weight[0] 2.bias[0]              the program gives it back
     """
     given, named = example_call(args, kwargs)

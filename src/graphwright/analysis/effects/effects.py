@@ -70,7 +70,7 @@ class Effects:
     >>> print(*sorted(effects.reads(linear)))
     input input parameter 0.bias parameter 0.weight
     >>> print(*effects.writes(dropout), *effects.writes(relu), sep=", ")
-    random, value input_2
+    random, value linear
     >>> effects.may_share_memory(relu, dropout), effects.is_pure(linear), effects.is_pure(relu)
     (True, True, False)
     """

@@ -11,6 +11,7 @@ import functools
 import inspect
 import opcode
 import operator
+import re
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType, FunctionType, MethodWrapperType
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.overrides
+from torch import nn
 from torch._jit_internal import boolean_dispatched
 
 from graphwright.capture.proxies.tensor_names import Row, names_in
@@ -278,6 +280,17 @@ def module_name(path: str) -> str:
     while start > 0 and not atoms[start][:1].isalpha():
         start -= 1
     return "_".join(atoms[start:])
+
+
+def item_name(root: nn.Module, path: str) -> str:
+    """What an item of a sequence is called: by its name there, or after its class if that is a number.
+
+    >>> item_name(nn.Sequential(nn.LeakyReLU(), nn.BatchNorm2d(1)), "1"), item_name(nn.Sequential(nn.LeakyReLU()), "0")
+    ('batch_norm2d', 'leaky_relu')
+    """
+    if not path.rpartition(".")[2].isdigit():
+        return module_name(path)
+    return re.sub("(?<=[a-z0-9])(?=[A-Z][a-z])", "_", type(root.get_submodule(path)).__name__).lower()
 
 
 def is_torch(function: Callable[..., Any] | str) -> bool:

@@ -53,6 +53,7 @@ from graphwright.capture.proxies.calls_as_written import (
     TRUTHS,
     CalledTargets,
     gives_pieces,
+    item_name,
     module_name,
     operator_call,
     spoken,
@@ -86,7 +87,7 @@ from graphwright.errors import CaptureError, GraphError
 from graphwright.ir import ATOMS, Argument, Graph, Node, Target, map_arg, nodes_in
 from graphwright.ops import unpack
 from graphwright.runtime import Shells, mark_opaque
-from graphwright.source import CallSite, Scope, is_returned, named_by_callers, place_of, user_frame
+from graphwright.source import SEQUENTIAL, CallSite, Scope, is_returned, named_by_callers, place_of, user_frame
 from graphwright.values import is_named_tuple, leaves, sequence
 
 _PLAIN_LEAVES = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator, range)
@@ -420,8 +421,10 @@ class Recorder:
             place = place_of(frame.f_code, frame.f_lasti)
             named = "" if place.returned is None else named_by_callers(frame, place.returned)
             wish = named or place.target
-        if not wish and op == "call_module":
-            wish = module_name(str(target))
+        if op == "call_module":
+            if frame.f_code is SEQUENTIAL and not named and self.shells is not None:
+                wish = item_name(self.shells.tree.modules[0][0], str(target))
+            wish = wish or module_name(str(target))
         node = self._create(op, target, args, kwargs, wish or None)
         node._origin = CallSite(frame.f_code, frame.f_lasti, self.scope, not part)
         node._origin.named = named

@@ -53,8 +53,8 @@ def split(
     >>> stages = split(trace(model, torch.ones(3, 4)), at=["1"])
     >>> print(stages)
     stage    nodes  parameters  cost  inputs   outputs
-    stage_0  1      40          0     input_1  input_2
-    stage_1  2      18          0     0.input_2
+    stage_0  1      40          0     input_1  linear
+    stage_1  2      18          0     0.linear
     >>> torch.equal(stages.module(torch.ones(2, 4)), model(torch.ones(2, 4)))
     True
     """
