@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import cmath
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List, Optional, Union
 
 import pytest
 import torch
 from tests.script.checking import check
 from torch import Tensor, nn
 
-from graphwright import ScriptError, script
+from graphwright import GuardError, ScriptError, script
 from graphwright.script import is_instance
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -320,6 +321,11 @@ class Listed(Layers):
         return x, names, len(list(self.buffers()))
 
 
+class OnlyOne(nn.ModuleDict):
+    def forward(self, x, name: str):
+        return self[name](x)
+
+
 class SetByName(Layers):
     def forward(self, x):
         setattr(self.layers[2], "n", 9)  # noqa: B010  # on purpose
@@ -329,6 +335,7 @@ class SetByName(Layers):
 
 
 PROGRAMS += [(ByNumber(), [*NUMBERS, (X, 2)]), (ByNumberInALoop(), NUMBERS), (Listed(), [(X,)]), (SetByName(), [(X,)])]
+PROGRAMS.append((OnlyOne({"a": nn.Identity()}), [(X, "a"), (X, "b")]))
 PROGRAMS.append((BySide(), [*NUMBERS, (X, 2)]))
 PROGRAMS.append((ByName(), [(X, name) for name in "abcd"]))
 
@@ -336,6 +343,50 @@ PROGRAMS.append((ByName(), [(X, name) for name in "abcd"]))
 @pytest.mark.parametrize("one", PROGRAMS, ids=lambda one: getattr(one[0], "__name__", type(one[0]).__name__))
 def test_it_does_what_python_does(one: tuple[Any, Any]) -> None:
     check(one[0], one[1])
+
+
+# ---- what a condition has said already
+
+
+@dataclasses.dataclass
+class Scale:
+    by: float
+
+    def get(self) -> float:
+        return self.by
+
+
+@program([(X, None), (X, torch.ones(3))])
+def asked_for_none_twice(x, mask: Optional[Tensor] = None):
+    if None is not mask:
+        x = x * mask
+        if mask is None:
+            x = x + 100
+    elif mask is not None:
+        x = x + 200
+    return x
+
+
+@program([(X, None, 1), (X, Scale(2.0), X), (X, None, None)])
+def asked_for_kind_twice(x, scale: Optional[Scale], y: Union[int, Tensor, None]):
+    if scale is not None:
+        x = x * scale.get()
+    if isinstance(y, Tensor):
+        x = x + 1 if isinstance(y, int) else x + y
+    if isinstance(y, int):
+        x = x + y if isinstance(y, int) else x
+    return x
+
+
+@program([(X, 2), (X, None)])
+def unwrapped(x, n: Optional[int]):
+    return x + torch.jit._unwrap_optional(n)
+
+
+@program([(X, X), (X, torch.ones(3))])
+def declared_later(x, y: Any):
+    z: Tensor = y
+    return x + 1 if z is None else x
 
 
 class Swallowing(Counter):
@@ -347,6 +398,11 @@ def swallows(x):
     with Swallowing(1):
         x = x + 1
     return x
+
+
+def test_what_was_declared_and_asked_is_checked() -> None:
+    with pytest.raises(GuardError, match="this was False"):
+        script(declared_later)(X, None)
 
 
 def test_a_context_that_may_end_an_error_is_refused() -> None:

@@ -105,6 +105,17 @@ def hands_to_each(*takers: Callable[..., torch.Tensor], asks: bool) -> Callable[
     return program
 
 
+def if_there(read: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], int]:
+    def program(x: torch.Tensor) -> int:
+        try:
+            read(x)
+        except IndexError:
+            return 2
+        return 1
+
+    return program
+
+
 def hands_on_in_a_branch(x: torch.Tensor) -> torch.Tensor:
     dtype = x.dtype
     h = x.double()
@@ -157,6 +168,11 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda x: len(x.nonzero(as_tuple=True)), (ones(4),), (X,), LOUD),
     (lambda x: x.stride(), (X,), (ones(3, 2).t(),), SAME),
     (lambda x: len(x.stride()), (X,), (Y,), LOUD),
+    (lambda x: x.tolist(), (X[0, 0],), (X[0],), LOUD),
+    (if_there(lambda x: x.shape[2]), (X,), (Y,), LOUD),
+    (if_there(lambda x: x.stride(2)), (X,), (Y,), LOUD),
+    (if_there(lambda x: x.size(2)), (X,), (Y,), LOUD),
+    (if_there(lambda x: x.size()[-3]), (X,), (Y,), LOUD),
     (lambda x, mask: x * mask if mask.dim() == 2 else x, (X, X), (Y, ones(3, 4)), SAME),  # x is not asked
     (lambda x: x.sum(0) / len(x), (X,), (ones(5, 3),), SAME),
     (handed, (X,), (X.half(),), SAME),

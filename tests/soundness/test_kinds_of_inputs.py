@@ -93,7 +93,13 @@ def or_missing(x: Tensor, value: Any = MISSING) -> Tensor:
     return x if value is MISSING else x + 1
 
 
-PROGRAMS: list[tuple[Callable[..., Tensor], Any, Any]] = [
+def without_none(x: Tensor, value: Any) -> Any:
+    values = [1, value, None]
+    values.remove(None)
+    return x, values
+
+
+PROGRAMS: list[tuple[Callable[..., Any], Any, Any]] = [
     (by_alias, X, None), (by_alias, 2, None), (by_items, [X, X], [X, None]), (by_items, (X, 2), (X, None)),
     (by_position, X, None), (by_pattern, {"mask": X}, {"mask": None}), (by_pattern, {"mask": X}, {}),
     (by_pattern, 2, "auto"), (by_pattern, X, None), (by_truth, [Adds()], [None]), (over_items, [X, X], [X, None]),
@@ -114,6 +120,10 @@ PROGRAMS: list[tuple[Callable[..., Tensor], Any, Any]] = [
     (lambda x, value: x + len(repr(value)), Adds(), Scales()),
     (lambda x, value: [x, value | {"a"}], {"a"}, frozenset({"a"})),
     (lambda x, value: x + sum(1 for text in ("a", "b") if text not in value), ["a", "b"], ["a"]),
+    (lambda x, value: x + (None is value), X, None), (lambda x, value: x + (None is not value), 2, None),
+    (lambda x, value: x + [value].count(None), 2, None), (lambda x, value: x + value.count(None), [2], [None]),
+    (lambda x, value: x + [1, None].index(value), 1, None), (without_none, 2, None),
+    (lambda x, value: x + (None in [value]), 2, None), (lambda x, value: x + ((value, 1) == (None, 1)), 2, None),
 ]  # fmt: skip
 
 

@@ -68,11 +68,6 @@ def annotate(kind: Any, value: Any) -> Any:
     return value
 
 
-def unchecked_unwrap_optional(value: Any) -> Any:
-    """Say that an optional value of a scripted program is not None; in Python, the value itself."""
-    return value
-
-
 def is_instance(value: Any, kind: Any) -> bool:
     """Tell whether a value is of a type, the items of containers included: what `isinstance` cannot be asked.
 

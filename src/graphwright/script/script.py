@@ -44,7 +44,6 @@ from graphwright.script.types import (
     Type,
     accepts,
     class_of,
-    is_number,
 )
 from graphwright.source import definition_line, why_no_definition
 
@@ -213,8 +212,7 @@ def _parameters(c: Context, signature: inspect.Signature, function: Any, code: C
             kind = DictType(STR, kind)
         node = placeholder_of(c.body.graph, parameter)
         found[parameter.name] = Runtime(node, kind)
-        if is_number(kind) and class_of(kind) is not None:
-            c.numbers[parameter.name] = kind
+        c.declared[parameter.name] = kind
     return found
 
 

@@ -125,6 +125,7 @@ from graphwright.source.syntax import (
     target_names,
     targets_in,
     template_of,
+    tested_for_none,
     texts_of,
     walk,
     walk_all,
@@ -162,7 +163,8 @@ __all__ = [
     "note_made_from_source", "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write", "placed",
     "plain_names", "private_to", "qualname_of", "raises_again", "role_of", "returns", "runs_as_it_is_left",
     "source_behind",
-    "source_of", "statements_in", "steps_of", "stored_globals", "target_names", "targets_in", "template_of", "texts_in",
+    "source_of", "statements_in", "steps_of", "stored_globals", "target_names", "targets_in", "template_of",
+    "tested_for_none", "texts_in",
     "texts_of", "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all", "walk_own", "why_no_definition",
     "with_rest", "with_test_inside", "without_cache",
 ]  # fmt: skip

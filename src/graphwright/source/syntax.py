@@ -228,6 +228,19 @@ def may_wait(*expressions: ast.expr) -> bool:
     return not holds(expressions, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
 
 
+def tested_for_none(node: ast.AST) -> ast.expr | None:
+    """What `x is None` asks about, or `None is not x`; None for other expressions.
+
+    >>> [ast.unparse(tested_for_none(ast.parse(text, mode="eval").body)) for text in ("a.b is None", "None is not c")]
+    ['a.b', 'c']
+    """
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Is | ast.IsNot):
+        return None
+    left, right = node.left, node.comparators[0]
+    is_right = isinstance(right, ast.Constant) and right.value is None
+    return left if is_right else right if isinstance(left, ast.Constant) and left.value is None else None
+
+
 def compares_identity(node: ast.AST) -> bool:
     """Tell whether a node asks whether two values that may be tensors are one: `a is b`, not `a is None`."""
     if not isinstance(node, ast.Compare) or not any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):

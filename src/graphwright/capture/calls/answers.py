@@ -96,7 +96,11 @@ _OF_DEVICES = frozenset({"get_device", *[f"is_{kind}" for kind in ("cpu", "cuda"
 
 def _place_in_memory(recorder: TypedCapture, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer strides and offsets, which sizes decide, with numbers of the program."""
-    value = getattr(torch.Tensor, name)(*recorder.to_examples(args), **recorder.to_examples(kwargs))
+    try:
+        value = getattr(torch.Tensor, name)(*recorder.to_examples(args), **recorder.to_examples(kwargs))
+    except IndexError:
+        ask_rank(recorder, args[0])
+        raise
     made = tuple([recorder.argument(arg) for arg in args]), {key: recorder.argument(arg) for key, arg in kwargs.items()}
     node, number = recorder.node("call_method", name, *made), recorder.numbers.input_symbol
     if type(value) is int:

@@ -94,11 +94,12 @@ def expect_structure(recorder: TypedCapture, node: Node, value: object) -> bool:
 def ask_shape(recorder: TypedCapture, tensor: TensorProxy) -> None:
     """The program reads the shape of a tensor: that says its rank, unless single sizes are taken of it, from the left.
 
-    `x.shape[1]` means the same for any rank, `x.shape[-1]`, `a, b = x.shape` and `x.view(x.shape)` do not.
+    `x.shape[1]` means the same for any rank that has it, `x.shape[-1]`, `a, b = x.shape` and `x.view(x.shape)` do not.
     """
     frame = reader()
     uses = () if frame is None else uses_of(frame.f_code, frame.f_lasti)
-    if not uses or any(use.index is None or use.index < 0 for use in uses):
+    rank = tensor.example.dim()
+    if not uses or any(use.index is None or not 0 <= use.index < rank for use in uses):
         ask_rank(recorder, tensor)
 
 

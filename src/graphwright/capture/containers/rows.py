@@ -172,6 +172,7 @@ def listed(recorder: TypedCapture, tensor: TensorProxy) -> Any:
     """`tensor.tolist()`: numbers of the program in lists, as long as a run has them."""
     rank = tensor.example.dim()
     if not rank:
+        recorder.numbers.take_rank(tensor)
         return as_number(recorder.numbers.item(tensor))
     with torch._C.DisableTorchFunction():
         example = tensor.example

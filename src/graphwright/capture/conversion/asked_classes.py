@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from graphwright.capture.conversion.comparisons import Source, compared_in
-from graphwright.source import walk
+from graphwright.source import tested_for_none, walk
 
 
 class Asked(NamedTuple):
@@ -30,7 +30,6 @@ class Asked(NamedTuple):
     of_attributes: bool
 
 
-_IS = (ast.Is, ast.IsNot)
 # Functions of torch's that take values apart by their classes.
 TREES = frozenset({
     "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter", "tree_leaves", "tree_map",
@@ -72,10 +71,9 @@ def _arguments(definition: ast.FunctionDef | ast.Lambda) -> list[str]:
 def _asked_for_none(nodes: list[ast.AST]) -> Iterator[str]:
     """The variables of which it is asked whether they are None."""
     for node in nodes:
-        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and isinstance(node.ops[0], _IS):
-            side = node.comparators[0]
-            if isinstance(side, ast.Constant) and side.value is None:
-                yield node.left.id
+        asked = tested_for_none(node)
+        if isinstance(asked, ast.Name):
+            yield asked.id
 
 
 def _uses_type(nodes: list[ast.AST], owner: str) -> Iterator[bool]:

@@ -10,6 +10,7 @@ from typing import TypeGuard
 from graphwright.source import walk
 
 _OF_VALUES = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+LOOK_FOR = frozenset({"count", "index", "remove"})  # methods that compare what they are given with what is there
 _SIZES = frozenset({"shape", "size", "len", "dim", "ndim", "numel", "dtype", "device"})
 _LIBRARIES = frozenset({"torch", "F", "nn", "math", "np"})  # which make values of their own
 # An argument, and what of it is compared: "itself", "part", which it holds or gives, or "member", what is in it. What
@@ -106,6 +107,8 @@ def _sources(
                 continue
             waiting += [(each, "part") for each in inner]
             waiting += [(each, how) for each in (*value.args, *(keyword.value for keyword in value.keywords))]
+        elif isinstance(value, ast.List | ast.Tuple | ast.Set):  # which are compared item by item
+            waiting += [(each, "itself") for each in value.elts]
         elif isinstance(value, ast.IfExp):
             waiting += [(value.body, how), (value.orelse, how)]
         elif isinstance(value, ast.BoolOp | ast.NamedExpr):
@@ -123,10 +126,15 @@ def _compared(nodes: list[ast.AST], arguments: list[str]) -> Iterator[tuple[ast.
         if isinstance(node, ast.Match):
             cases = [part for case in node.cases for part in walk(case.pattern)]
             yield from ((node.subject, case, "itself") for case in cases if _is_no_number(case))
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in LOOK_FOR and node.args:
+            item, among = node.args[0], node.func.value  # type: ignore[attr-defined]
+            if not (_is_number(item) or _is_numbers(among)):
+                yield from ((item, among, "itself"), (among, item, "member"))
         elif isinstance(node, ast.Compare):
             for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
                 is_in = isinstance(operator, ast.In | ast.NotIn)
                 if isinstance(operator, ast.Is | ast.IsNot):
+                    left, right = (right, left) if _is_none(left) else (left, right)
                     is_of_argument = isinstance(left, ast.Name) and left.id in arguments and _is_none(right)
                     is_asked = _is_no_number(right) and not is_of_argument
                 else:

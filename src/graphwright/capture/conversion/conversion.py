@@ -29,7 +29,7 @@ import torch
 
 from graphwright import errors
 from graphwright.capture.conversion.asked_classes import TREES, Asked, asked_in
-from graphwright.capture.conversion.comparisons import Source
+from graphwright.capture.conversion.comparisons import LOOK_FOR, Source
 from graphwright.capture.conversion.converter import Converter
 from graphwright.capture.conversion.generators import as_gathering, is_generator
 from graphwright.capture.conversion.local_variables import with_variables
@@ -73,19 +73,10 @@ _LIBRARIES = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__
 _LOOKS = _CONDITIONAL_JUMPS | {_IS, opcode.opmap["CONTAINS_OP"]}
 _OWN_TOOLS = frozenset(tool.__file__ for tool in (ast, inspect, linecache, tokenize, traceback, re, weakref))
 _WORDS = frozenset({"isinstance", "issubclass", "type", "hasattr", "getattr", "callable", "id", "map", "filter"})
-_OF_CLASSES = TREES | {
-    "isinstance",
-    "type",
-    "hasattr",
-    "getattr",
-    "callable",
-    "is_tensor",
-    "__class__",
-    "globals",
-    "vars",
-    "dir",
+_OF_CLASSES = TREES | LOOK_FOR | {
+    "isinstance", "type", "hasattr", "getattr", "callable", "is_tensor", "__class__", "globals", "vars", "dir",
     "__dict__",
-}
+}  # fmt: skip
 NESTED = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # code that is part of the function around it
 
 

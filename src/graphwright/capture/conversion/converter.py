@@ -57,6 +57,7 @@ from graphwright.source import (
     returns,
     statements_in,
     template_of,
+    tested_for_none,
     texts_of,
     walk,
     walk_all,
@@ -501,10 +502,9 @@ class Converter(ast.NodeTransformer):
         return self._call("branch", node, test, lambda_of(body), lambda_of(other))
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        is_none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
-        if len(node.ops) == 1 and is_none and isinstance(node.ops[0], ast.Is | ast.IsNot):
-            method = "is_none" if isinstance(node.ops[0], ast.Is) else "is_given"
-            return self._call(method, node, self.visit(node.left))
+        asked = tested_for_none(node)
+        if len(node.ops) == 1 and asked is not None:
+            return self._call("is_none" if isinstance(node.ops[0], ast.Is) else "is_given", node, self.visit(asked))
         operator, method = node.ops[0] if len(node.ops) == 1 else None, ""
         if operator is not None and compares_identity(node):
             method = "same"

@@ -72,11 +72,12 @@ class Numbers:
         """The symbol of one size of a tensor. Raises IndexError for a dimension that it does not have."""
         rank = tensor.example.dim()
         if not -rank <= dim < rank:
+            self.take_rank(tensor)
             raise IndexError(f"Dimension out of range: expected one of [{-rank}, {rank - 1}], but got {dim}")
         dim %= rank
         known = size_of(tensor, dim - rank)
         if type(known) is int:
-            self._take_rank(tensor)
+            self.take_rank(tensor)
             return self.constant_symbol(known)
         symbol = self._measure("size", tensor, tensor.example.shape[dim], dim)
         if id(tensor) in self._fixed:
@@ -93,9 +94,10 @@ class Numbers:
             if isinstance(arg, Symbol):
                 self.size_known_by(arg)
             elif symbol.function == "size" and isinstance(arg, TensorProxy):
-                self._take_rank(arg)
+                self.take_rank(arg)
 
-    def _take_rank(self, tensor: TensorProxy) -> None:
+    def take_rank(self, tensor: TensorProxy) -> None:
+        """How many dimensions a tensor has was read."""
         self._recorder.ledger.tensor(tensor, "rank", self._recorder.where() or "")
 
     def count_symbol(self, tensor: TensorProxy) -> Symbol:

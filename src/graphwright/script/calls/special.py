@@ -17,7 +17,7 @@ from graphwright.script.annotations import type_from_annotation
 from graphwright.script.expressions.held_values import take_absent
 from graphwright.script.expressions.named_values import attribute
 from graphwright.script.expressions.objects import own_method
-from graphwright.script.marks import annotate, fork, is_scripting, unchecked_unwrap_optional, wait
+from graphwright.script.marks import annotate, fork, is_scripting, wait
 from graphwright.script.marks import is_instance as is_instance_of
 from graphwright.script.program.values import (
     Choice,
@@ -271,11 +271,6 @@ def _annotate(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast
     return with_type(c, args[1], wanted, node)
 
 
-def _unwrap(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
-    value = args[0]
-    return Runtime(value.node, without_none(value.kind)) if isinstance(value, Runtime) else value
-
-
 def _super(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST, named: str) -> Value:
     return c.problem("super() cannot be scripted here", node, "call the method of the class: Base.forward(self, x)")
 
@@ -328,7 +323,7 @@ def _wait(c: Context, args: list[Value], kwargs: dict[str, Value], node: ast.AST
 _HANDLERS: dict[Any, Handler] = {
     expect_outside: _outside, expect_modules: _modules,
     isinstance: _isinstance, hasattr: _hasattr, getattr: _getattr, warnings.warn: _warn, super: _super, type: _type,
-    torch.is_tensor: _is_tensor, is_scripting: _scripting, annotate: _annotate, unchecked_unwrap_optional: _unwrap,
+    torch.is_tensor: _is_tensor, is_scripting: _scripting, annotate: _annotate,
     is_instance_of: _is_of_type, fork: _fork, wait: _wait,
     torch.compiler.is_compiling: _tracing,
     getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling): _tracing,  # there since torch 2.7
@@ -339,5 +334,4 @@ _HANDLERS: dict[Any, Handler] = {
 _BY_NAME: dict[str, Handler] = {
     "is_scripting": _scripting, "is_tracing": _tracing, "annotate": _annotate, "isinstance": _is_of_type,
     "fork": _fork, "wait": _wait,
-    "_unwrap_optional": _unwrap,
 }  # fmt: skip

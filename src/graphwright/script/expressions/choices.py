@@ -28,7 +28,10 @@ def item_of_container(c: Context, owner: ModuleRef, key: Runtime, node: ast.AST)
         return c.problem(f"the {type(module).__name__} {owner.path!r} is empty", node)
     c.take_items(module, "_modules" if isinstance(module, nn.Module) and module._modules else "_parameters")
     table = {name: number for number, name in enumerate(keys)} if is_table else list(keys)
-    number = c.function(operator.getitem, (table, key), INT, node, "which")
+    if len(keys) == 1:  # nothing chooses by it, and it raises where there is no such item
+        number = c.make("call_method", "__getitem__", (table, key), INT, node, named="which")
+    else:
+        number = c.function(operator.getitem, (table, key), INT, node, "which")
     if isinstance(module, nn.ParameterList | nn.ParameterDict):
         return by_number(c, number, [lambda item=item: child(c, owner, item, node) for item in keys], node)  # type: ignore[misc]
     return Choice(number, tuple([child(c, owner, item, node) for item in keys]))

@@ -53,6 +53,7 @@ from graphwright.script.types import (
     NONE,
     TENSOR,
     ObjectType,
+    OptionalType,
     Type,
     class_of,
     is_number,
@@ -110,7 +111,7 @@ class Context:
         self.constants: dict[str, Any] = {}
         self.calls_of: Counter[str] = Counter()
         self.classes: set[tuple[Node, type]] = set()  # that were checked of values
-        self.numbers: dict[str, Type] = {}  # parameters of the program that are numbers
+        self.declared: dict[str, Type] = {}  # the types of the parameters of the program
         self.checked: dict[str, Type] = {}  # parameters of the program whose type decided something
         self.named: tuple[ast.expr, str] | None = None  # the right side of an assignment, and the variable on its left
 
@@ -301,7 +302,8 @@ class Context:
     ) -> None:
         """Have the program check that an argument is of its type, which has answered a question about it.
 
-        A number that is made of others is of the type that follows from theirs.
+        A number that is made of others is of the type that follows from theirs. What a condition has said of an
+        argument is no more than that where it holds.
         """
         if isinstance(value, ModuleRef):
             self.take_there(value)
@@ -311,17 +313,20 @@ class Context:
             self.take_answer(question, args, answer, at)
         elif value.node.op != "placeholder" or not self.is_input(value.node):
             if is_number(value.kind):
-                self.checked.update(self.numbers)
+                numbers = {name: kind for name, kind in self.declared.items() if is_number(kind)}
+                self.checked.update({name: kind for name, kind in numbers.items() if class_of(kind) is not None})
             elif value.node.op == "placeholder":
                 self.take_answer(question, args, answer, at)
-        elif class_of(value.kind) is not None:
-            self.checked[str(value.node.target)] = value.kind
         else:
-            self.take_answer(question, args, answer, at)
+            declared = self.declared.get(str(value.node.target))
+            if declared == value.kind and class_of(value.kind) is not None:
+                self.checked[str(value.node.target)] = value.kind
+            elif question is not operator.is_ or declared != OptionalType(value.kind):
+                self.take_answer(question, args, answer, at)
 
     def take_class(self, value: Runtime, kind: type, at: ast.AST) -> None:
         """Have the program check that an object is of a class, none that inherits from it, whose code is compiled."""
-        if value.node.op == "placeholder" and self.is_input(value.node):
+        if self.is_input(value.node) and self.declared.get(str(value.node.target)) == ObjectType(kind):
             self.checked[str(value.node.target)] = ObjectType(kind)
             return
         node = self.body.lift(value.node)
