@@ -36,6 +36,7 @@ def run_code(code: PythonCode) -> Callable[..., Any]:
 # ---- properties
 
 
+@pytest.mark.slow
 @given(programs())
 def test_the_torch_fx_form_does_what_the_interpreter_does(graph: Graph) -> None:
     assert outcome(run_code(graph_to_source(graph)), graph) == outcome(run_nodes(graph), graph)
@@ -46,6 +47,7 @@ def test_the_readable_form_does_what_the_interpreter_does(graph: Graph) -> None:
     assert outcome(run_code(graph_to_readable_source(graph)), graph) == outcome(run_nodes(graph), graph)
 
 
+@pytest.mark.slow
 @given(programs(with_origins=True))
 def test_every_name_is_bound_and_every_line_leads_to_its_node(graph: Graph) -> None:
     for write in (graph_to_source, graph_to_readable_source):

@@ -60,6 +60,7 @@ def results(extractors: list[Any], mode: bool, x: torch.Tensor) -> list[dict[str
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", MODELS)
 def test_features_of_models(libraries: tuple[Any, Any], name: str) -> None:

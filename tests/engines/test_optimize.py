@@ -370,6 +370,7 @@ def test_a_weight_of_another_size_runs_the_general_program(kernel: str, prefer: 
         gm.double()(x)
 
 
+@pytest.mark.slow
 def test_functional_call_sees_other_tensors(model: nn.Module, prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch")
     gm, x = own(model), example(model)
@@ -382,6 +383,7 @@ def test_functional_call_sees_other_tensors(model: nn.Module, prefer: Callable[.
     assert_same(gm, model, x)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [(1,), (7,), (0,)])
 def test_other_batches_run_the_general_program(
@@ -404,6 +406,7 @@ def test_other_sizes_dtypes_and_strides(prefer: Callable[..., None]) -> None:
     assert_same(gm.double(), model.double(), X.double())
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_the_model(model: nn.Module, prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch")
     x = example(model)
@@ -630,6 +633,7 @@ class Views(nn.Module):
         return y * self.steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["oneDNN", "torch channels last", "torch"])
 def test_views_and_numbers_that_are_written(kernel: str, prefer: Callable[..., None]) -> None:
     prefer(kernel, "torch")
@@ -667,6 +671,7 @@ def _pickled(gm: GraphModule) -> GraphModule:
     return pickle.load(buffer)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, _pickled, copy.copy])
 def test_copies_pack_for_themselves(
@@ -691,6 +696,7 @@ def test_copies_pack_for_themselves(
         assert not torch.allclose(twin(x), gm(x))
 
 
+@pytest.mark.slow
 def test_a_fork_packs_for_itself(model: nn.Module, prefer: Callable[..., None]) -> None:
     prefer("oneDNN", "torch")
     gm, x = own(model), example(model)
@@ -854,6 +860,7 @@ class Kinds(nn.Module):
         return x * 2, i + 1, b.logical_not(), x > 0, x.sum(), (x * 9).to(torch.uint8), x[:0] + 1, x.t() + 1
 
 
+@pytest.mark.slow
 @needs_onnxruntime
 @pytest.mark.parametrize("by_dlpack", [True, False])
 def test_tensors_of_all_kinds_go_to_a_session(by_dlpack: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -876,6 +883,7 @@ def test_tensors_of_all_kinds_go_to_a_session(by_dlpack: bool, monkeypatch: pyte
         torch.testing.assert_close(given, wanted)
 
 
+@pytest.mark.slow
 @needs_onnxruntime
 def test_threads_share_a_session() -> None:
     from graphwright.onnx.onnxruntime_engine import open_program
@@ -1028,6 +1036,7 @@ def test_decisions_are_kept(prefer: Callable[..., None], tmp_path: Any, monkeypa
     assert_same(gm, model, X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "[]", '{"about": 1}', '{"kernels": {"linear": ["rm"]}}', "\x00"])
 def test_what_cannot_be_read_is_measured(
     text: str, prefer: Callable[..., None], tmp_path: Any, monkeypatch: pytest.MonkeyPatch

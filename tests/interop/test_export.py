@@ -310,6 +310,7 @@ def of_one_size(x: Tensor) -> Tensor:
     return x.flatten(1) * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [20.0, -10.0])
 def test_sizes_that_torch_export_cannot_keep_open_are_fixed(
     seconds: float, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -364,6 +365,7 @@ def test_stand_ins_of_torch_are_of_the_class_for_which_they_stand() -> None:
 # ---- from torch.export
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("unflatten", [True, False])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)

@@ -92,6 +92,7 @@ def test_programs_do_there_what_they_did(program: Any) -> None:
             same(result, results[0])
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("has_effects", [False, True])
 @pytest.mark.parametrize("seed", range(12))
@@ -124,6 +125,7 @@ class Branch(nn.Module):
         return x - self.linear.weight[0]
 
 
+@pytest.mark.slow
 def test_gradients_reach_what_bodies_read() -> None:
     model = Branch()
     fx = to_fx(trace(model, (torch.randn(2, 3),)), control_flow="hop")

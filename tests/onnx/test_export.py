@@ -119,6 +119,7 @@ def _never() -> Any:
     raise AssertionError("the weights are read")
 
 
+@pytest.mark.slow
 def test_equal_sizes_of_the_example_are_not_one_size() -> None:
     program = graphwright.onnx.export(graphwright.trace(lambda x: x * x.shape[0], torch.ones(5, 5)), torch.ones(5, 5))
     assert program.report.sizes == {"x": ("x_dim0", "x_dim1")} and not program.report.notes
@@ -198,6 +199,7 @@ class Mapped(Linear):
 RUNNING = ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kind", "written"), [(Counting, ["shift"]), (Normed, RUNNING), (Forces, RUNNING), (Mapped, ["shift"])]
@@ -385,6 +387,7 @@ def _scaled(x: Tensor, kind: str, n: int = 3, options: Any = None) -> Tensor:
     return x * n if kind == "plain" else x
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("args", "message"),
@@ -402,6 +405,7 @@ def test_what_is_no_tensor_is_what_it_was_when_exported(args: tuple[Any, ...], m
         program(torch.ones(2), *args)
 
 
+@pytest.mark.slow
 def test_small_numbers_are_not_taken_for_zero() -> None:
     def entropy(p: Tensor) -> Tensor:
         logarithm = (p + 1e-10).log() if p.sum() > 0 else (p - 1e-9).abs().log()

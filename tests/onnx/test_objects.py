@@ -67,6 +67,7 @@ def test_tensors_in_an_object_are_inputs() -> None:
         program(torch.ones(3), other)
 
 
+@pytest.mark.slow
 def test_what_a_program_writes_to_an_object_is_in_it_after_a_call() -> None:
     def grow(x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         memory.keys = torch.cat([memory.keys, x])

@@ -60,6 +60,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer(name: str) -> None:
@@ -73,6 +74,7 @@ def test_layer(name: str) -> None:
     assert kinds["0.weight"] == ("UINT8" if "4 bits" in name else "INT8")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
 def test_values(dtype: torch.dtype) -> None:

@@ -30,6 +30,7 @@ class Counting(nn.Module):
         return x * self.count
 
 
+@pytest.mark.slow
 def test_attributes_that_the_next_call_does_not_need() -> None:
     model = Noting().eval()
     program = export(model, torch.randn(2, 4))
@@ -42,6 +43,7 @@ def test_attributes_that_the_next_call_does_not_need() -> None:
         export(Counting().eval(), torch.randn(2, 4))
 
 
+@pytest.mark.slow
 def test_numbers_of_a_range_in_reverse() -> None:
     def program(x: Tensor) -> Tensor:
         down = torch.tensor(list(range(0, x.shape[0] - 1, 2))[::-1], device=x.device)
@@ -62,6 +64,7 @@ def test_a_size_counts_as_an_int() -> None:
     assert exported(torch.randn(9)).shape == (4,)
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_tensor_as_one_tensor() -> None:
     """As Hugging Face's models make one tensor of the features of several images."""
 
@@ -85,6 +88,7 @@ def test_inputs_are_called_what_they_are_in_whatever_order_they_are_given() -> N
     assert exported(b=two, a=one, c=three).tolist() == [123.0, 123.0]
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_work_when_it_is_exported() -> None:
     """As masks in some of Hugging Face's models: the program that runs here is exported, then."""
 
@@ -96,6 +100,7 @@ def test_a_program_that_does_not_work_when_it_is_exported() -> None:
     assert torch.equal(export(program, torch.randn(3, 3))(x), program(x))
 
 
+@pytest.mark.slow
 def test_a_function_that_takes_none_gets_none() -> None:
     """What may be None is given to functions for which None means something else than a tensor, and is a result."""
 

@@ -70,6 +70,7 @@ def exported(function: Callable[..., Any], *sizes: tuple[int, ...]) -> tuple[Onn
     return program, str(caught[0].message) if caught else ""
 
 
+@pytest.mark.slow
 def test_sizes_are_fixed_that_torch_computes_with_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["graphwright.interop.patience"], "_SECONDS", -10.0)
     program, said = exported(lambda x, y: (x.flatten(), y + 1), (4, 6), (3, 5))
@@ -111,6 +112,7 @@ class Locked(torch.nn.Module):
         return x * 2 if x.shape[0] == 1 else x + 1
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_be_copied_is_tried_at_other_sizes() -> None:
     program = graphwright.onnx.export(Locked(), torch.ones(2, 4))
     assert [str(each) for each in program.report.assumed if OWN in str(each)] == []
@@ -159,6 +161,7 @@ RIGHT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("function", "sizes", "assumed", "others"), RIGHT)
 def test_a_condition_that_changes_nothing_is_in_the_report_alone(
@@ -232,6 +235,7 @@ def test_sizes_that_torch_cannot_keep_open_are_fixed_and_warned_of(capsys: pytes
         graphwright.onnx.export(module, x, dynamic_shapes={"x": {2: "height", 3: "width"}})
 
 
+@pytest.mark.slow
 def test_what_is_not_tried_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     program, _ = exported(lambda x: torch.nn.functional.dropout(x, 0.5, True), (4, 3))
     assert "assumed: x.shape[0] >= 2, not tried: the program is random" in str(program.report)
@@ -296,6 +300,7 @@ EMPTY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("function", "sizes", "right", "refused"), EMPTY)
 def test_no_items_are_right_or_refused(function: Any, sizes: Any, right: Any, refused: Any) -> None:

@@ -124,6 +124,7 @@ def test_a_pass_keeps_what_modules_do(name: str) -> None:
 PAIRS = list(itertools.permutations(ALL, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("names", PAIRS[::9], ids=" then ".join)
 def test_pairs_of_passes_keep_what_modules_do(names: tuple[str, str]) -> None:

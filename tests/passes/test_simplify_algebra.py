@@ -36,6 +36,7 @@ ALWAYS: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "code", "count"), ALWAYS)
 def test_what_needs_no_dtype(program: Any, code: Any, count: int) -> None:
     gm = check_pass(SimplifyAlgebra(), program, [X], count)
@@ -116,6 +117,7 @@ def test_constants_that_the_dtype_does_not_have_stay() -> None:
     check_pass(SimplifyAlgebra(), lambda x: x + 100 + -90, [x], 1, example=x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [lambda x: x * 1 + 1, lambda x: x**1 + 1, lambda x: x + 0 + 1])
 def test_booleans_become_numbers(program: Any) -> None:
     check_pass(SimplifyAlgebra(), program, [WHOLE > 0], 0, example=WHOLE > 0)
@@ -153,6 +155,7 @@ INEXACT: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("program", "code", "count"), INEXACT)
 def test_on_request_what_rounds_otherwise(program: Any, code: Any, count: int) -> None:

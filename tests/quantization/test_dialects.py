@@ -34,6 +34,7 @@ def test_models_run(tmp_path: Any, dialect: str) -> None:
     assert weights["conv1.weight"].data_type == onnx.TensorProto.INT8
 
 
+@pytest.mark.slow
 def test_grids_of_tensorrt(tmp_path: Any) -> None:
     torch.manual_seed(0)
     made = in_dialect(quantized(Residual().eval(), IMAGE), "tensorrt")

@@ -222,6 +222,7 @@ def test_kernel(name: str, kernel: str, prefer: Callable[..., None]) -> None:
         assert_same(fast, reference, other)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @needs_onednn
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -241,6 +242,7 @@ def test_kernel_for_half_inputs_is_not_called_with_vectors_of_other_sizes(prefer
     assert "half inputs" not in kernels_of(lower(reference, torch.randn(3, 12), engine="torch")).values()
 
 
+@pytest.mark.slow
 def test_a_quantized_module_is_lowered_without_a_call() -> None:
     """The call to measure with has the sizes of that of the capture, and numbers between its bounds."""
     torch.manual_seed(0)
@@ -255,6 +257,7 @@ def test_a_quantized_module_is_lowered_without_a_call() -> None:
     assert_same(fast, reference, batches[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16, torch.bool, torch.uint8])
 def test_a_call_is_drawn_from_its_record(dtype: torch.dtype) -> None:
     model = Net(lambda m, x: m.layer(x.float()), layer=nn.Linear(8, 4)).eval()
@@ -292,6 +295,7 @@ OTHER_SIZES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[tupl
 }
 
 
+@pytest.mark.slow
 @needs_onednn
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("kernel", [INT8, "integers", "MKL, float weight"])
@@ -317,6 +321,7 @@ def squeezed(m: Any, x: Tensor) -> Tensor:
     return m.head((x * y).mean((2, 3))) + rows.mean(1) + m.vector(y.flatten(1))
 
 
+@pytest.mark.slow
 @needs_onednn
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kernel", ["addmv", "addmm", "addmm with relu", "oneDNN", "MKL packed", "torch transposed"])
@@ -391,6 +396,7 @@ def again(m: Any, x: Tensor) -> Tensor:
     return total + first
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @needs_onednn
 @pytest.mark.parametrize("name", SUMS)
@@ -433,6 +439,7 @@ MOVED: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", MOVED)
 def test_moved_as_integers(name: str, prefer: Callable[..., None]) -> None:
@@ -565,6 +572,7 @@ def test_graph_and_file_are_the_reference(best: str, tmp_path: Any, prefer: Call
     assert_same(copy.deepcopy(fast), reference, x)
 
 
+@pytest.mark.slow
 @needs_onednn
 def test_off_in_the_program_is_left_to_torch(prefer: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is right on random inputs, and off on those of the program, is not used."""
@@ -602,6 +610,7 @@ def test_onnxruntime_runs_pieces(prefer: Callable[..., None]) -> None:
     assert_same(fast, reference, x)
 
 
+@pytest.mark.slow
 def test_model_of_onnx_has_integers() -> None:
     """Weights stay int8 with scales per channel, and values are written by QuantizeLinear."""
     onnx = pytest.importorskip("graphwright.onnx")
@@ -656,6 +665,7 @@ def heads(read: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
     return run
 
 
+@pytest.mark.slow
 @needs_onednn
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", JOINED)

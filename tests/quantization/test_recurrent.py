@@ -106,6 +106,7 @@ def reference(model: nn.Module, config: QConfig | QConfigMapping, *args: Tensor)
     return graphwright.quantize(model.eval(), config, args=args, engine=None)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("name", LAYERS)
@@ -125,6 +126,7 @@ def test_layer_with_weights_of_integers(name: str, config: str) -> None:
             assert_close(q(ids), model(ids), 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_states_of_the_callers_and_no_batch(kind: Any) -> None:
     torch.manual_seed(0)
@@ -150,6 +152,7 @@ def test_cells(kind: Any) -> None:
             assert_close(q(x), model(x), 30)
 
 
+@pytest.mark.slow
 @needs_onednn
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("kernel", ["integers", "float weight"])
@@ -169,6 +172,7 @@ def test_kernels(name: str, kernel: str, prefer: Callable[..., None]) -> None:
             assert_close(fast(ids), r(ids), 40)
 
 
+@pytest.mark.slow
 @needs_onednn
 @pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
 def test_kernels_of_cells(kind: Any, prefer: Callable[..., None]) -> None:
@@ -276,6 +280,7 @@ def test_in_place() -> None:
         assert_close(model(ids), expected, 30)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("config", ["token", "weights"])
 def test_export(config: str) -> None:

@@ -97,6 +97,7 @@ def test_a_run_says_for_which_calls(model: Decoder, config: QConfig, is_captured
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("config", [static_int8(), dynamic_int8(), weight_only_int8()])
 def test_kernels_of_integers_in_calls_of_all_sizes(
@@ -115,6 +116,7 @@ def test_kernels_of_integers_in_calls_of_all_sizes(
         assert (given - expected).abs().max() < 0.02 * expected.abs().max()
 
 
+@pytest.mark.slow
 def test_a_weight_is_held_once(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(site: Any, *args: Any, **kwargs: Any) -> Choice:
         times = {"torch": 9.0, "float weight": 2.0, "half inputs": 3.0 if site.rows > 2 else 1.0}
@@ -136,6 +138,7 @@ def test_a_layer_that_no_example_comes_to_stays_in_float(model: Decoder) -> None
     assert {reason for _, reason in reasons} == {"no example comes to it"} and len(reasons) == 2
 
 
+@pytest.mark.slow
 def test_batches_are_examples_too(model: Decoder) -> None:
     gm, calls = record(model, run), graphwright.recorded_calls(model, run)
     for batches in ([*calls, *calls], [dict(zip(("x", "memory"), args, strict=True)) for args, _ in calls]):
@@ -148,6 +151,7 @@ def test_batches_are_examples_too(model: Decoder) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_module_is_captured_for_all_examples_of_a_preparation(model: Decoder) -> None:
     first, *others = graphwright.recorded_calls(model, run)
     prepared = prepare(model, static_int8(), *first, examples=others)
@@ -162,6 +166,7 @@ def test_a_run_that_calls_nothing(model: Decoder) -> None:
         graphwright.quantize(model, static_int8(), lambda module: None)
 
 
+@pytest.mark.slow
 def test_examples_that_are_not_kept(model: Decoder, tmp_path: Path) -> None:
     q = graphwright.quantize(model, weight_only_int8(), run, engine=None)
     with pytest.raises(QuantizationError, match=r"several calls, or with objects(.|\n)*fix: give a call"):
@@ -228,6 +233,7 @@ def test_what_a_run_calls_by_itself_may_be_quantized_already(tmp_path: Path) -> 
     torch.testing.assert_close(run(graphwright.load(tmp_path / "q.gw", allow=[__name__])), run(q))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [weight_only_int8(), dynamic_int8(), static_int8()])
 def test_what_a_run_calls_by_itself_is_quantized(config: QConfig, tmp_path: Path) -> None:
     model = Pair().eval()
@@ -253,6 +259,7 @@ def test_rules_name_layers_of_parts_by_their_whole_paths() -> None:
         graphwright.quantize(model, mapping.set_module_name("encoder.3", None), run, engine=None)
 
 
+@pytest.mark.slow
 def test_what_is_optimized_already_stays_as_it_is() -> None:
     model = Pair().eval().requires_grad_(False)
     model.encoder = graphwright.optimize_for_inference(model.encoder, torch.randn(2, 64), engines=("torch",))

@@ -249,6 +249,7 @@ def test_what_needs_no_data(config: Any, least: float) -> None:
     assert sqnr(model(x), q(x)) > least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [False, True])
 def test_a_function_is_captured(training: bool) -> None:
     layer, x = nn.Linear(16, 4), torch.randn(8, 16)
@@ -259,6 +260,7 @@ def test_a_function_is_captured(training: bool) -> None:
     assert isinstance(graphwright.quantize(lambda x: layer(x), dynamic_int8(), args=(x,)), graphwright.GraphModule)
 
 
+@pytest.mark.slow
 def test_bias_correction_takes_the_mean_error_away() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)).eval()
@@ -370,6 +372,7 @@ def test_masks_and_ids_are_never_observed() -> None:
     assert all(row.range is None or max(map(abs, row.range)) < 100 for row in q.quantization.rows)
 
 
+@pytest.mark.slow
 def test_layers_in_a_row_are_equalized() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=2)).eval()
@@ -407,6 +410,7 @@ class PooledChannels(nn.Module):
         return self.second(F.max_pool1d(self.first(x), 3, 1, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "shape"), [(LinearBehindConv, (4, 3, 8, 8)), (PooledChannels, (4, 5, 6))])
 def test_layers_of_other_channels_are_not_equalized(make: Any, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
@@ -448,6 +452,7 @@ class Stateful(nn.Module):
         return self.layer(x + self.mean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [None, "torch"])
 def test_state_is_as_it_was(engine: Any) -> None:
     torch.manual_seed(0)
@@ -477,6 +482,7 @@ class Elsewhere(nn.Module):
 COUNTS, TOTAL = types.SimpleNamespace(inner=types.SimpleNamespace(calls=0)), torch.zeros(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [None, "torch"])
 def test_what_is_outside_of_the_model_is_as_it_was(engine: Any) -> None:
     model, x = Elsewhere().eval(), torch.randn(8, 4)
@@ -511,6 +517,7 @@ class Product(nn.Module):
         return torch.addmm(self.bias, x.view(-1, x.shape[-1]), self.weight).view(*x.shape[:-1], -1)
 
 
+@pytest.mark.slow
 def test_products_with_parameters_are_layers() -> None:
     torch.manual_seed(0)
     model, x = nn.Sequential(Product(8, 16), nn.ReLU(), Product(16, 4)).eval(), torch.randn(3, 5, 8)
@@ -538,6 +545,7 @@ class Writes(nn.Module):
         return y, self.second(x), self.third(y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [static_int8(), dynamic_int8(), weight_only_int8(algorithm="awq")])
 def test_values_that_are_written_to_are_read_when_they_were(config: Any) -> None:
     torch.manual_seed(0)
@@ -572,6 +580,7 @@ class ListDecoder(Decoder):
         return self.layer(torch.cat(cache))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [None, "torch"])
 def test_lists_are_as_they_were(engine: Any) -> None:
     torch.manual_seed(0)
@@ -581,6 +590,7 @@ def test_lists_are_as_they_were(engine: Any) -> None:
     assert sqnr(model(x, []), q(x, [])) > 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [None, "torch"])
 def test_arguments_are_as_they_were(engine: Any) -> None:
     torch.manual_seed(0)
@@ -598,6 +608,7 @@ class PaddedConv(nn.Conv2d):
         return F.conv2d(F.pad(x, (0, 1, 0, 1)), self.weight, self.bias, self.stride)
 
 
+@pytest.mark.slow
 def test_weights_that_functions_read_leave_the_state_and_keep_their_names() -> None:
     model = nn.Sequential(PaddedConv(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 1)).eval()
     before = copy.deepcopy(model.state_dict())
@@ -612,6 +623,7 @@ def test_weights_that_functions_read_leave_the_state_and_keep_their_names() -> N
     torch.testing.assert_close(q(images[0]), model(images[0]), atol=0.1, rtol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_calibrated", [False, True])
 def test_prepared_modules_are_saved(is_calibrated: bool, tmp_path: Any) -> None:
     model = Residual().eval()

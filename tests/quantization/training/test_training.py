@@ -127,6 +127,7 @@ def test_what_is_converted_is_what_was_trained(kind: Callable[[], nn.Module], na
     assert torch.equal(prepared(X), expected), "the prepared module stays as it is"
 
 
+@pytest.mark.slow
 def test_the_grids_are_those_of_training() -> None:
     prepared = prepare(with_statistics(Residual()), static_int8(), X, training=True)
     train(prepared, 3)
@@ -140,6 +141,7 @@ def test_the_grids_are_those_of_training() -> None:
     assert reference.quantization["stem.0"].decision == reference.quantization["add"].decision == "static"
 
 
+@pytest.mark.slow
 def test_names_classes_and_state_stay() -> None:
     model = with_statistics(Residual())
     prepared = prepare(model, static_int8(), X, training=True)
@@ -157,6 +159,7 @@ def test_names_classes_and_state_stay() -> None:
     assert torch.equal(convert(other)(X), convert(prepared)(X))
 
 
+@pytest.mark.slow
 def test_norms_have_the_statistics_of_any_training() -> None:
     torch.manual_seed(0)
     model = with_statistics(Residual())
@@ -276,6 +279,7 @@ class Observing(nn.Module):
         return self.observers["x"](x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [False, True])
 def test_a_module_of_the_name_of_observers_stays(training: bool) -> None:
     prepared = prepare(Observing().eval(), static_int8(), X, training=training)
@@ -341,6 +345,7 @@ class Beside(nn.Module):
         return self.last(torch.cat([self.deep(one).relu(), one, other], 1))
 
 
+@pytest.mark.slow
 def test_values_that_are_joined_have_the_grids_that_they_were_trained_with() -> None:
     torch.manual_seed(0)
     x = torch.randn(4, 3, 8, 8)
@@ -372,6 +377,7 @@ def test_what_was_taken_for_granted_of_the_class_of_a_layer_is_no_more() -> None
     torch.testing.assert_close(quantized(x), prepared(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learn_scales", [False, True])
 def test_what_is_trained_is_saved_between(learn_scales: bool, tmp_path: Path) -> None:
     x = torch.randn(8, 4)
