@@ -231,6 +231,40 @@ def none_in_an_object(self: Any, x: torch.Tensor) -> torch.Tensor:
     return self.linear(x)
 
 
+def a_buffer(self: Any, x: torch.Tensor) -> torch.Tensor:
+    if not hasattr(self, "table"):
+        self.register_buffer("table", x.sum(0))
+    return self.linear(x) + self.table
+
+
+def a_buffer_of_a_child(self: Any, x: torch.Tensor) -> torch.Tensor:
+    if not hasattr(self.linear, "table"):
+        self.linear.register_buffer("table", x.sum(0), persistent=False)
+    return self.linear(x) + self.linear.table
+
+
+def caught_of_a_buffer(self: Any, x: torch.Tensor) -> torch.Tensor:
+    try:
+        table = self.table
+    except AttributeError:
+        self.register_buffer("table", x.sum(0), persistent=False)
+        table = self.table
+    return self.linear(x) + table
+
+
+def in_the_table_of_buffers(self: Any, x: torch.Tensor) -> torch.Tensor:
+    if "table" not in self._buffers:
+        self.register_buffer("table", x.sum(0))
+    return self.linear(x) + self.table
+
+
+def counted_in_a_buffer(self: Any, x: torch.Tensor) -> torch.Tensor:
+    if not hasattr(self, "count"):
+        self.register_buffer("count", torch.zeros(1))
+    self.count += 1
+    return self.linear(x) * self.count
+
+
 def nothing_is_asked(self: Any, x: torch.Tensor) -> torch.Tensor:
     self.thing.last, self.last = x.sum(0), x.mean()
     return self.linear(x) + self.thing.last * self.last
@@ -240,7 +274,8 @@ WAYS = [
     of_module, caught_of_module, in_the_dict_of_a_module, of_object, with_a_default, caught_of_object,
     in_the_dict_of_an_object, of_object_in_object, of_objects_in_a_list, in_a_slot, of_function, of_class, counted,
     counted_in_object, averaged, flagged, named, of_size, several, one_after_the_other, on_a_side, several_on_a_side,
-    in_a_property, a_dict, a_list, an_object, none_in_an_object, nothing_is_asked,
+    in_a_property, a_dict, a_list, an_object, none_in_an_object, a_buffer, a_buffer_of_a_child, caught_of_a_buffer,
+    in_the_table_of_buffers, counted_in_a_buffer, nothing_is_asked,
 ]  # fmt: skip
 
 
@@ -300,7 +335,11 @@ def test_a_model_that_has_it_is_captured_with_it(way: Callable[[Any, torch.Tenso
         assert torch.allclose(gm(x), model(x))
 
 
-@pytest.mark.parametrize("way", [of_module, of_object, counted, several, a_dict], ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    "way",
+    [of_module, of_object, counted, several, a_dict, a_buffer, caught_of_a_buffer],
+    ids=lambda way: way.__name__,
+)
 @pytest.mark.parametrize("form", ["deepcopy", "pickle", "saved", "nested", "interpreted", "captured again"])
 def test_captured_modules_that_make_it_go_on(
     way: Callable[[Any, torch.Tensor], torch.Tensor], form: str, tmp_path: Path
@@ -366,20 +405,11 @@ def none_in_a_module(self: Any, x: torch.Tensor) -> torch.Tensor:
     return self.linear(x)
 
 
-def a_buffer(self: Any, x: torch.Tensor) -> torch.Tensor:
-    if not hasattr(self, "table"):
-        self.register_buffer("table", x.sum(0))
-    return self.linear(x) + self.table
-
-
-@pytest.mark.parametrize(("way", "name"), [(none_in_a_module, "before"), (a_buffer, "table")])
-def test_what_cannot_be_told_from_what_is_missing_is_said(
-    way: Callable[[Any, torch.Tensor], torch.Tensor], name: str
-) -> None:
-    with pytest.warns(TracerWarning, match=rf"missing\.py:\d+: .*: self\.{name} is made where it is missing"):
-        gm = trace(model_of(way), (torch.ones(3, 4),))
+def test_what_cannot_be_told_from_what_is_missing_is_said() -> None:
+    with pytest.warns(TracerWarning, match=r"missing\.py:\d+: .*: self\.before is made where it is missing"):
+        gm = trace(model_of(none_in_a_module), (torch.ones(3, 4),))
     assert "run the model once first" in gm.report.said[0].text
-    model = model_of(way)
+    model = model_of(none_in_a_module)
     model(torch.ones(3, 4))
     gm = trace(copy.deepcopy(model), (torch.ones(3, 4),))  # now it is there
     assert torch.equal(gm(torch.ones(5, 4)), model(torch.ones(5, 4)))
@@ -452,14 +482,14 @@ def test_modules_and_parameters_that_only_the_first_call_makes_are_refused(kind:
     assert torch.equal(gm(x), model(x)) and list(gm.state_dict()) == list(model.state_dict())
 
 
-class CountsInABuffer(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not hasattr(self, "count"):
-            self.register_buffer("count", torch.zeros(1))
-        self.count += 1
-        return x * self.count
-
-
-def test_a_buffer_that_is_made_where_it_is_missing_and_written_to_is_told_of() -> None:
-    with pytest.warns(TracerWarning, match=r"self\.count is made where it is missing"):
-        trace(CountsInABuffer(), (torch.ones(2),))
+@pytest.mark.parametrize("way", [a_buffer, a_buffer_of_a_child, counted_in_a_buffer], ids=lambda way: way.__name__)
+def test_buffers_that_the_first_call_makes_are_state_as_in_eager(way: Callable[[Any, torch.Tensor], Any]) -> None:
+    gm, model = trace(model_of(way), (torch.ones(3, 4),)), model_of(way)
+    assert gm.state_dict().keys() == model.state_dict().keys()
+    for x in calls()[:2]:
+        assert torch.equal(gm(x), model(x))
+        assert gm.state_dict().keys() == model.state_dict().keys()
+        assert [name for name, _ in gm.named_buffers()] == [name for name, _ in model.named_buffers()]
+    gm.load_state_dict({name: value + 1 for name, value in model.state_dict().items()})
+    model.load_state_dict({name: value + 1 for name, value in model.state_dict().items()})
+    assert torch.equal(gm(torch.ones(2, 4)), model(torch.ones(2, 4)))

@@ -148,9 +148,8 @@ class Keeping:
         prefix, title = f"{path}." if path else "", type(module).__name__
         first = len(self._tables)
         attributes = self._watch(shell.__dict__, title, prefix, None)
-        buffers = self._watch(shell._buffers, title, prefix, None)
+        self._watch(shell._buffers, title, prefix, None, shell._non_persistent_buffers_set)
         self._watch(shell._parameters, title, prefix, None)
-        buffers.transient = shell._non_persistent_buffers_set
         attributes.aside = aside_of(shell)
         attributes.before.update(attributes.aside)
         self._of_module[id(shell)] = [*self._tables[first:], *self._shared]
@@ -197,11 +196,13 @@ class Keeping:
                 found.setdefault(place[0], []).append(place[1])
         return found
 
-    def _watch(self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None) -> Table:
+    def _watch(
+        self, container: Any, owner: str, path: str, keys: tuple[Any, ...] | None, transient: set[str] | None = None
+    ) -> Table:
         """Put live values into a container, and note what is in it."""
         kind = type(container) if keys is not None and is_state(container) else self._kind_of_module
         held = dict.copy(container if isinstance(container, dict) else held_by(container))
-        table = Table(kind, owner, path, keys, container, held.copy())
+        table = Table(kind, owner, path, keys, container, held.copy(), transient=transient)
         if self._depth:
             self._own.append((container, held))
         live = self._live

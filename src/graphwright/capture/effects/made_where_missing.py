@@ -64,6 +64,8 @@ class MadeWhereMissing:
             if place in asked or (_can_be_asked(table, key) and not isinstance(now, nn.Module | nn.Parameter)):
                 live[place] = kind_of(now)
                 self._known[place] = len(numbers) if place in asked else None
+                if table.transient is not None:
+                    plan.missing_buffers[place] = key not in table.transient
         return len(self._known) > count
 
     def learn_hooks(self) -> None:
@@ -89,13 +91,22 @@ class MadeWhereMissing:
     def of(self, table: Table) -> Iterator[Any]:
         """Iterate over the attributes of a table that this call finds, though the example does not."""
         for place, number in self._known.items():
-            key = key_in(table, *place)
+            key = self._key_in(table, place)
             if key is None or key in table.before:
                 continue
             if _is_of_module(table):
                 self._recorder.ledger.unset.add(place[0])
+            if table.transient is not None:
+                self._recorder.ledger.buffers[place[0]] = persists = self._recorder.plan.missing_buffers[place]
+                table.transient.update([] if persists else [key])
             if number is None or not self._is_missing(table, key, place, number):
                 yield key
+
+    def _key_in(self, table: Table, place: Place) -> Any:
+        if place not in self._recorder.plan.missing_buffers:
+            return key_in(table, *place)
+        owner, _, name = place[0].rpartition(".")
+        return name if table.transient is not None and table.path.rstrip(".") == owner else None
 
     def _is_asked(self, table: Table, key: str, now: Any, kind_of: Callable[[Any], Kind]) -> bool:
         if isinstance(now, nn.Module | nn.Parameter):
@@ -106,8 +117,6 @@ class MadeWhereMissing:
             is_asked |= (table.path[:-1], key) in recorder.reads.found_missing
         if not is_asked or _can_be_asked(table, key):
             return is_asked and not (is_of_module and _may_be_none(kind_of(now)))
-        if is_of_module:  # a buffer: it is said
-            return False
         what = f"the program makes {table.name(key)} where it is missing, which a graph cannot ask"
         error = CaptureError(what, fix="give it a value before the first call, such as None")
         recorder.questions.refusals.refuse(error, "attribute")
@@ -182,7 +191,7 @@ def _can_be_asked(table: Table, key: str) -> bool:
     if isinstance(table.now, Variables):
         return isinstance(table.now.owner, type | FunctionType)
     if table.keys is None:
-        return holds_attributes(table)
+        return holds_attributes(table) or table.transient is not None
     return isinstance(key, Field) and not any(isinstance(each, Hidden) for each in table.place(key)[1])
 
 

@@ -76,21 +76,23 @@ class _Watched(dict[str, Any]):
         """The table, with all that is in it as the program may have it."""
         return self
 
-    def asked(self, frame: FrameType | None = None) -> None:
+    def asked(self, frame: FrameType | None = None, name: object = None) -> None:
         """The program asks whether a name is here, past what `nn.Module` does; without a frame, our code does."""
         if frame is None or self._reads.is_program(frame):
             self._reads.walked(self._path, self.table, list(dict.keys(self)))
+            if frame is not None and isinstance(name, str) and not super().__contains__(name):
+                self._reads.looked_for(self._path, name, frame)
 
     def __contains__(self, name: object) -> bool:
         frame = sys._getframe(1)
         if frame.f_code.co_filename != _OF_WALKS:
-            self.asked(frame)
+            self.asked(frame, name)
         return super().__contains__(name)
 
     def get(self, *args: Any) -> Any:
         frame = sys._getframe(1)
         if frame.f_code.co_filename != _OF_WALKS:
-            self.asked(frame)
+            self.asked(frame, args[0] if args else None)
         return dict.get(self._ready(), *args)
 
     def __iter__(self) -> Iterator[str]:

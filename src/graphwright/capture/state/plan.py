@@ -121,6 +121,7 @@ class Plan:
     missing: dict[Any, int | None] = dataclasses.field(
         default_factory=dict
     )  # those of them that a call may find missing: with which others, None where it does not ask
+    missing_buffers: dict[Any, bool] = dataclasses.field(default_factory=dict)  # the buffers of these: do they persist
     hooks_left: dict[int, list[Any]] = dataclasses.field(
         default_factory=dict
     )  # those that a call leaves on modules which makes some of these, by their number

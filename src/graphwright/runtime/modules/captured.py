@@ -58,7 +58,8 @@ def captured_module(
             module.get_submodule(owner).register_buffer(buffer, None, is_persistent)
         for path in unset_in(entry.graph):
             owner, _, name = path.rpartition(".")
-            vars(module.get_submodule(owner)).setdefault(name, None)
+            if path not in buffers_of(entry.graph):
+                vars(module.get_submodule(owner)).setdefault(name, None)
     if not is_instance:
         for table, value in nn.Module().__dict__.items():
             if table.endswith("hooks"):
