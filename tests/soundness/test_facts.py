@@ -212,6 +212,8 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...], tuple[Any, ...], str]] = 
     (lambda x: x * 2 if isinstance(x, nn.Parameter) else x - 1, (nn.Parameter(X),), (X,), SAME),
     (lambda x: x * 2 if type(x) is torch.Tensor else x - 1, (X,), (X.as_subclass(Marked),), LOUD),
     (lambda x: x * 2 if type(x[None]) is torch.Tensor else x - 1, (X,), (X.as_subclass(Marked),), LOUD),
+    (lambda x: x * 2 if x.__class__ is torch.Tensor else x - 1, (X,), (X.as_subclass(Marked),), LOUD),
+    (lambda x: x * len(f"{x[None].__class__.__name__}"), (X,), (nn.Parameter(X),), LOUD),
     (lambda x: x * 2 if isinstance(x, Marked) else x - 1, (X,), (X.as_subclass(Marked),), LOUD),
     (lambda xs: xs[0] * 2 if type(xs[1]) is torch.Tensor else xs[0], ([X, X],), ([X, X.as_subclass(Marked)],), LOUD),
     (lambda x: x * 2, (X,), (X.as_subclass(Marked),), SAME),

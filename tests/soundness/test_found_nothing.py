@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -233,6 +234,53 @@ def test_what_was_not_there_is_seen_to_come(way: str) -> None:
     for _ in range(2):
         assert torch.equal(gm(X), model(X))
     change(gm)
+    with pytest.raises(GuardError):
+        gm(X)
+
+
+@dataclasses.dataclass
+class Fields:
+    x: Tensor
+
+
+@pytest.mark.parametrize(
+    "program",
+    [lambda of: of.x * getattr(of, "extra", 2), lambda of: of.x * 3 if hasattr(of, "extra") else of.x * 2],
+    ids=["by default", "asked for"],
+)
+def test_an_attribute_that_a_dataclass_has_besides_its_fields_is_seen(program: Any) -> None:
+    gm, given = trace(program, (Fields(X),)), Fields(X)
+    assert torch.equal(gm(given), X * 2)
+    put("extra")(given)
+    with pytest.raises(GuardError):
+        gm(given)
+
+
+class Underscored:
+    def __getattr__(self, name: str) -> int:
+        found = "_" + name
+        if found in self.__dict__:
+            return self.__dict__[found]  # type: ignore[no-any-return]
+        raise AttributeError(name)
+
+
+class OrTwo(Underscored):
+    def __getattr__(self, name: str) -> int:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return 2
+
+
+def test_what_super_looks_for_in_a_method_without_a_name_is_seen_to_come() -> None:
+    owner = OrTwo()
+
+    def program(x: Tensor) -> Tensor:
+        return x * owner.scale
+
+    gm = trace(program, X)
+    assert torch.equal(gm(X), X * 2)
+    vars(owner)["_scale"] = 3
     with pytest.raises(GuardError):
         gm(X)
 

@@ -524,6 +524,35 @@ def test_what_a_program_finds_is_the_same_at_each_call(name: str) -> None:
     assert torch.equal(gm(X), X * 2)
 
 
+class Alone(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    def forward(self) -> Tensor:
+        return self.weight * NUMBER
+
+
+def test_programs_without_inputs_check_what_they_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    gms = [trace(Alone(), ()), trace(lambda: torch.ones(2) * NUMBER, ())]
+    assert all(torch.equal(gm(), torch.full((2,), 2.0)) for gm in gms)
+    monkeypatch.setattr(HERE, "NUMBER", 3)
+    for gm in gms:
+        with pytest.raises(GuardError, match="'NUMBER'.* was 2 when the program was captured; now it is 3"):
+            gm()
+
+
+def test_programs_without_inputs_check_the_modes_of_torch() -> None:
+    gm = trace(lambda: 2 if torch.get_default_dtype() == torch.float32 else 3, ())
+    assert gm() == 2
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(GuardError, match="default_dtype"):
+            gm()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_a_dict_whose_class_raises_an_error_of_its_own_is_seen() -> None:
     names: dict[str, Any] = {"NAMED": Named(value=2)}
     exec("def program(x):\n    return x * NAMED['value']\n", names)

@@ -77,7 +77,7 @@ def _asked_for_none(nodes: list[ast.AST]) -> Iterator[str]:
 
 
 def _uses_type(nodes: list[ast.AST], owner: str) -> Iterator[bool]:
-    """Each use of `type` but to make an object, as in `type(self)(...)`, and as a class of classes."""
+    """Each use of `type` but to make an object, as in `type(self)(...)`, and as a class of classes; of `__class__`."""
     harmless: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -89,6 +89,8 @@ def _uses_type(nodes: list[ast.AST], owner: str) -> Iterator[bool]:
             harmless.update(id(part) for each in parts for part in walk(each))
     for node in nodes:
         if isinstance(node, ast.Name) and node.id == "type" and id(node) not in harmless:
+            yield True
+        if isinstance(node, ast.Attribute) and node.attr == "__class__" and (_root(node.value) != owner or not owner):
             yield True
 
 

@@ -175,7 +175,7 @@ def asks_class(code: CodeType) -> bool:
     """
     names = names_in(code)
     of_parameters = any("Parameter" in name for name in names) and not names.isdisjoint(("isinstance", "issubclass"))
-    of_class = ("type" in names or of_parameters) and _asked(code).class_of
+    of_class = (of_parameters or not names.isdisjoint(("type", "__class__"))) and _asked(code).class_of
     return of_class or not _SYMBOLIC.isdisjoint(names) or _looks_for_symbols(code)
 
 

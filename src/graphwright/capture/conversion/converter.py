@@ -615,6 +615,8 @@ class Converter(ast.NodeTransformer):
         self.generic_visit(node)
         if node.attr in OF_ERRORS and isinstance(node.value, ast.Name) and node.value.id in self._errors:
             return self._call("of_error", node, node.value, ast.Constant(node.attr))
+        if node.attr == "__class__" and isinstance(node.ctx, ast.Load):
+            node.value = self._call("class_read", node.value, node.value)
         return node
 
     def visit_Name(self, node: ast.Name) -> Any:

@@ -9,7 +9,7 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -227,6 +227,13 @@ def covered(kind: type, name: str) -> list[type]:
             if type(function) is not FunctionType or "super" not in function.__code__.co_names:
                 break
     return [base for base in found[1:] if not is_foreign_class(base)]
+
+
+def definitions(kind: type, names: Iterable[str]) -> Iterator[Any]:
+    """What a class has under names, each with what `super()` leads to from there."""
+    for name in names:
+        yield of_class(kind, name)
+        yield from (vars(base)[name] for base in covered(kind, name))
 
 
 def fields(kind: type) -> Any:

@@ -44,6 +44,7 @@ from graphwright.capture.outside.named import (
     assigned_in,
     attribute,
     covered,
+    definitions,
     fields,
     flags_of,
     foreign_written,
@@ -313,8 +314,8 @@ class World:
             self._class(value)
             if value not in self._makable:  # the program may make objects of it, which it does not of an object's class
                 self._makable.add(value)
-                for name in CONSTRUCTORS:
-                    self._follow(of_class(value, name))
+                for definition in definitions(value, CONSTRUCTORS):
+                    self._follow(definition)
         elif is_object(value) and not isinstance(value, nn.Module) and not is_foreign_class(type(value)):
             self._class(type(value))
 
@@ -561,8 +562,8 @@ class World:
             reads_itself = of_class(kind, "__getattribute__") is not MISSING  # it runs where the capture looks, too
             for base in () if reads_itself else itertools.filterfalse(is_foreign_class, kind.__mro__):
                 self._namespaces.note(base, getattr(of_class(base, "forward"), "__code__", _NO_CODE))
-            for name in methods_of_python(kind):
-                self._follow(of_class(kind, name))
+            for definition in definitions(kind, methods_of_python(kind)):
+                self._follow(definition)
             if not issubclass(kind, nn.Module) and not is_foreign_class(kind):
                 own = itertools.filterfalse(is_foreign_class, kind.__mro__)
                 self._found[id(kind), "__mro__"] = Found.of_methods(kind, own)

@@ -8,7 +8,7 @@ the stack: the caller is then converted, and the capture starts again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +135,10 @@ class Callers:
     def stand_in(self) -> CodeType:
         """The code that makes the calls of converted functions in their place."""
         return _CALL
+
+    def looked_for(self) -> Collection[str]:
+        """Which attributes may be missing where the program looks."""
+        return self._world.looked_for
 
     def may_look_for(self, name: str, in_dicts: bool) -> bool:
         """Tell whether the program may find out that something has no attribute of this name.

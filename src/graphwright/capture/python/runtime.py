@@ -24,7 +24,7 @@ from graphwright.capture.flow.deciding import (
 from graphwright.capture.outside.said import warn
 from graphwright.capture.proxies.unbound import bound, variables
 from graphwright.capture.python.calls import call
-from graphwright.capture.python.class_questions import of_handled
+from graphwright.capture.python.class_questions import class_read, of_handled
 from graphwright.capture.python.comprehensions import as_dict, as_set, chained, decided, extended, listed
 from graphwright.capture.python.displays import (
     SPREAD,
@@ -89,6 +89,7 @@ class Runtime:
         return warn(function, args, kwargs)
 
     of_error = staticmethod(of_handled)
+    class_read = staticmethod(class_read)
 
     # subscripts, displays and texts
     SPREAD = SPREAD

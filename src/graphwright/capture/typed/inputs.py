@@ -110,6 +110,7 @@ class Inputs:
         self._last: Node | None = None
         self._head: Node | None = None  # while the checks are written: what the next node comes after
         self._inside: dict[int, Any] = {}  # the objects whose attributes are being opened, by id: what stands for them
+        self._records: list[tuple[str, Any, Callable[[], Node]]] = []  # objects that have just their fields
         self.objects = Objects(recorder)
         self._apart: list[_One] = []  # what may be one object in a call
         self._unlike_outside: list[_One] = []  # what is none of the objects outside of the program
@@ -325,7 +326,9 @@ class Inputs:
             return known
         own = attributes_of(value)
         is_whole = is_record(value) and [*own] == [field.name for field in dataclasses.fields(value)]
-        if not is_whole:
+        if is_whole:
+            self._records.append((path, value, make))
+        else:
             self._take(f"names_{path}", self._call(attribute_names, make()), list(own))
         self._recorder.ledger.asked.setdefault(path, set()).add("class")  # whose methods are called, and are made
         made = self._inside[id(value)] = new_object(type(value))
@@ -463,15 +466,20 @@ class Inputs:
 
     def guard(self) -> None:
         """Write, before the program's first operation, the checks of what the ledger says was taken for granted."""
-        if self._last is None:
-            return
-        self._head = self._last
+        graph, first = self._recorder.root.graph, self._last
+        if first is None:  # no inputs: what stands for the last of them while the checks are written
+            with graph.inserting_before():
+                first = graph.call_function(operator.pos, (0,))
+        self._head = first
         self._take_identities()
         self._take_given()
         ledger = self._recorder.ledger
         if ledger.asks_autocast or ledger.autocast is not None:
             self._take_autocast()
         self._take_devices()
+        for path, record, make in self._records:
+            if any(not hasattr(record, name) for name in self._recorder.callers.looked_for()):
+                self._take(f"names_{path}", self._call(attribute_names, make()), [*attributes_of(record)])
         for path, held in self._tensors.items():
             if ledger.asks_classes or "class" in ledger.asked.get(path, ()):
                 read = functools.partial(self._call, class_of_tensor, held.make())
@@ -498,14 +506,15 @@ class Inputs:
             outside = Outside(ledger.found.values(), objects=self._outside)
             checks.append((expect_outside, (outside,), {one.path: one.make() for one in self._unlike_outside}))
         checks = [check for check in checks if check[1] or check[2]]
-        graph = self._recorder.root.graph
-        last = _read_after(self._last, nodes_in([check[1:] for check in checks]))
+        last = _read_after(first, nodes_in([check[1:] for check in checks]))
         guards = []
         for check, args, pairs in reversed(checks):
             with graph.inserting_after(last):
                 guards.append(graph.call_function(check, (self._where, *args), pairs, name="guard"))
         for guard in guards:
             _move_before(guard)
+        if self._last is None:
+            graph.erase_node(first)
 
     def settle(self) -> None:
         """The program has ended: of which inputs what is taken for granted, for what was read to be what it was."""
