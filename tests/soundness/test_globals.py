@@ -538,7 +538,7 @@ def test_programs_without_inputs_check_what_they_found(monkeypatch: pytest.Monke
     assert all(torch.equal(gm(), torch.full((2,), 2.0)) for gm in gms)
     monkeypatch.setattr(HERE, "NUMBER", 3)
     for gm in gms:
-        with pytest.raises(GuardError, match="'NUMBER'.* was 2 when the program was captured; now it is 3"):
+        with pytest.raises(GuardError, match=r"'NUMBER'.* was 2 when the program was captured; now it is 3"):
             gm()
 
 

@@ -625,8 +625,7 @@ class Converter(ast.NodeTransformer):
     def _mangle_all(self, node: ast.AST) -> None:
         """Give private names the name of the class in front, as Python does: not to keywords of calls."""
         for field in ("id", "arg", "attr", "name", "rest"):
-            name = getattr(node, field, None)
-            if isinstance(name, str) and not isinstance(node, ast.keyword):
+            if isinstance(name := getattr(node, field, None), str) and not isinstance(node, ast.keyword):
                 setattr(node, field, self._mangled(name))
         if isinstance(node, ast.Global | ast.Nonlocal):
             node.names = [self._mangled(name) for name in node.names]
@@ -634,8 +633,7 @@ class Converter(ast.NodeTransformer):
             self._mangle_all(child)
 
     def _mangled(self, name: str) -> str:
-        is_private = name.startswith("__") and not name.endswith("__")
-        return f"_{self._owner}{name}" if is_private else name
+        return f"_{self._owner}{name}" if name.startswith("__") and not name.endswith("__") else name
 
     def _call(self, method: str, place: ast.AST, *args: ast.expr) -> Any:
         return placed(ast.Call(self._runtime(method, place), list(args), []), place)
