@@ -255,3 +255,13 @@ def test_dicts_with_attributes_are_outputs() -> None:
     found = gm(torch.ones(4))
     assert type(found) is Named and torch.equal(found["y"], torch.full((4,), 2.0))
     assert found.size == 4 and found.total == 4
+
+
+def test_methods_of_what_a_run_has_are_those_of_that_run() -> None:
+    def program(x: Tensor, n: int) -> Any:
+        return x.add, x.split, n.bit_length, x.shape.numel
+
+    gm = trace(program, (torch.ones(2), 3))
+    add, split, bit_length, numel = gm(torch.ones(4), 9)
+    assert torch.equal(add(1), torch.full((4,), 2.0)) and len(split(2)) == 2
+    assert bit_length() == 4 and numel() == 4

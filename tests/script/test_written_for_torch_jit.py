@@ -5,8 +5,9 @@ from __future__ import annotations
 import cmath
 import contextlib
 import dataclasses
+import types
 from collections.abc import Callable, Iterator
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from tests.script.checking import check
 from torch import Tensor, nn
 
 from graphwright import GuardError, ScriptError, script
-from graphwright.script import is_instance
+from graphwright.script import ignore, is_instance
 
 X = torch.arange(6.0).reshape(2, 3)
 NUMBERS = [(X, 0), (X, 1), (X, 3), (X, -1)]
@@ -383,6 +384,26 @@ def unwrapped(x, n: Optional[int]):
     return x + torch.jit._unwrap_optional(n)
 
 
+@program([([1, 2], {"a": 1}), ([], {})])
+def kinds_of_items(xs: List[int], table: Dict[str, int]):
+    found = [isinstance(x, int) for x in xs]
+    for x in xs:
+        found.append(isinstance(x, float))
+    return found, {name: isinstance(value, int) for name, value in table.items()}
+
+
+@program([([1, "a"], (2,), {"b": 3})])
+def containers_of_anything(xs: List, pair: Tuple, table: Dict):
+    return len(xs), xs, pair, table
+
+
+@program([(X,)])
+def no_range(x):
+    for _ in range():
+        x = x + 1
+    return x
+
+
 @program([(X, X), (X, torch.ones(3))])
 def declared_later(x, y: Any):
     z: Tensor = y
@@ -403,6 +424,45 @@ def swallows(x):
 def test_what_was_declared_and_asked_is_checked() -> None:
     with pytest.raises(GuardError, match="this was False"):
         script(declared_later)(X, None)
+    for args in (([1.5], {}), ([], {"a": 1.5})):
+        with pytest.raises(GuardError, match="this was"):
+            script(kinds_of_items)(*args)
+
+
+class Logging(nn.Module):
+    @ignore
+    def log(self) -> int:
+        return 1
+
+    def forward(self, x):
+        return x + self.log()
+
+
+class LoggingMore(Logging):
+    def log(self) -> int:
+        return 2 + super().log()
+
+
+@ignore
+def log_otherwise(self) -> int:
+    return 3
+
+
+def test_what_is_left_to_python_is_a_method_of_the_class() -> None:
+    module = Logging()
+    assert torch.equal(script(module)(X), module(X))
+    module.log = types.MethodType(log_otherwise, module)
+    for program in (module, LoggingMore()):
+        with pytest.raises(ScriptError, match="is marked by `ignore`, and not what its class has as"):
+            script(program)
+
+
+def test_a_type_that_says_not_of_what_is_no_question() -> None:
+    def asks(x: Any):
+        return torch.jit.isinstance(x, List)
+
+    with pytest.raises(ScriptError, match="this takes a value and a type"):
+        script(asks)
 
 
 def test_a_context_that_may_end_an_error_is_refused() -> None:

@@ -79,11 +79,23 @@ def type_from_annotation(annotation: Any) -> Type | None:
         return _common([type_of_constant(arg) for arg in args])
     if origin is Union or origin is types.UnionType:
         return _of_union(args)
+    if origin is not None and is_bare(annotation):
+        return ANY if origin is tuple else _of_generic(origin, (Any, Any))
     if origin is not None:
         return _of_generic(origin, args)
     if isinstance(annotation, type):
         return _of_class(annotation)
     return None
+
+
+def is_bare(annotation: Any) -> bool:
+    """Tell whether an annotation says that something is a container, and not of what.
+
+    >>> from typing import List, Tuple
+    >>> is_bare(List), is_bare(List[int]), is_bare(Tuple[()])
+    (True, False, False)
+    """
+    return get_origin(annotation) is not None and "[" not in repr(annotation)
 
 
 def _of_class(kind: type) -> Type:

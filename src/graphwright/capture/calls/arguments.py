@@ -7,7 +7,7 @@ import enum
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from types import GeneratorType
+from types import BuiltinMethodType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +16,8 @@ from torch import nn
 from graphwright.capture.calls.given_functions import given_function, path_of
 from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
 from graphwright.capture.proxies.objects import constructor_fields, late_fields
+from graphwright.capture.state.symbols import symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import ATOMS, Argument, Node
 from graphwright.ops import generated, set_attribute
 from graphwright.runtime import attributes_of, is_object, new_object
@@ -64,6 +66,8 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
         parts = (value.func, *map(recorder.argument, value.args))
         named = {name: recorder.argument(item) for name, item in value.keywords.items()}
         return recorder.node("call_function", functools.partial, parts, named)
+    if kind in (BuiltinMethodType, MethodType) and _is_of_run(value.__self__, value):
+        return recorder.node("call_function", getattr, (recorder.argument(value.__self__), value.__name__), {})
     path = path_of(recorder, value) if isinstance(value, nn.Module) else None
     if path:
         return recorder.node("get_attr", path, (), {}, path.replace(".", "_"))
@@ -81,6 +85,14 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
         f"cannot write {what} into the graph", "pass tensors, numbers, or tuples, lists, dicts and dataclasses of them"
     )
     return None
+
+
+def _is_of_run(owner: Any, method: Any) -> bool:
+    """Tell whether a method is one of Python's or torch's, of a value that only a run has."""
+    is_tensor = type(owner) is TensorProxy
+    if not is_tensor and type(owner) is not torch.Size and symbol_of(owner) is None:
+        return False
+    return not is_tensor or getattr(method, "__func__", None) in (None, getattr(torch.Tensor, method.__name__, None))
 
 
 def share(recorder: TypedCapture, values: Iterable[Any]) -> None:

@@ -11,7 +11,7 @@ all items are of.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ from graphwright.capture.containers.loop_holders import value_of_kind
 from graphwright.capture.containers.loop_lists import OfRun
 from graphwright.capture.containers.rows import rows
 from graphwright.capture.effects.branch_state import State
+from graphwright.capture.effects.choices import Choice
+from graphwright.capture.proxies.contents import changeable
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.regions import Region, Writing
@@ -58,6 +60,8 @@ def ordering(
     if not (is_spread or len(args) == 1) or not kwargs.keys() <= {"key", "reverse", "default"}:
         return NotImplemented
     values = args if is_spread else args[0]
+    if (*(recorder.questions.place() or ()), _ORDER) in recorder.plan.ways:
+        return NotImplemented
     if type(values) is TensorProxy and values.example.dim():
         values = rows(recorder, values, is_list=False)
     return _Ordering(recorder, function, values, kwargs, is_spread, call).value()
@@ -241,14 +245,41 @@ class _Ordering:
             content = [content[i] for i in order]
         if self._function is not sorted:
             kind = seen(recorder.joining, kind, content[0]) if content and order is not None else kind
-            return value_of_kind(recorder, kind, node, node.name, self._place)
+            given = value_of_kind(recorder, kind, node, node.name, self._place)
+            if not self._is_long:
+                self._note_choices([given])
+            return given
         if self._is_long:
             return values.taken(content, node, order is not None)
         nodes = recorder.unpacked(node, len(content), recorder.unpacked_names() or [""] * len(content))
         kinds = [kind if order is None else seen(recorder.joining, kind, item) for item in content]
-        return [value_of_kind(recorder, own, item, "", self._place) for own, item in zip(kinds, nodes, strict=True)]
+        items = [value_of_kind(recorder, own, item, "", self._place) for own, item in zip(kinds, nodes, strict=True)]
+        self._note_choices(items)
+        return items
+
+    def _note_choices(self, given: list[Any]) -> None:
+        """What is given stands for lists and the like that were: once one changes, the program has to know which."""
+        recorder, place = self._recorder, self._place
+
+        def give_up(why: str) -> BaseException:
+            change = recorder.plan.change((*(place or ()), _ORDER), "fork", why)
+            return recorder.questions.restart(change)
+
+        for joined in given:
+            for one, originals in _chosen(joined, [*self._values]):
+                recorder.choices.note(Choice(one, originals, give_up, is_apart=self._function is sorted))
 
 
+def _chosen(joined: Any, originals: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """The changeable parts of what stands for one of several values, with theirs."""
+    if isinstance(joined, tuple):
+        for i, part in enumerate(joined):
+            yield from _chosen(part, [original[i] for original in originals])
+    elif is_growing(joined) or changeable(joined):
+        yield joined, originals
+
+
+_ORDER = "order"  # how the plan knows the place of a call
 _CALLS = ("call_function", "call_method")
 
 

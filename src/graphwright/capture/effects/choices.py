@@ -35,13 +35,15 @@ class Choice:
     """What stands for one of several originals; `held` is what all of them held then.
 
     `give_up` makes what has the capture start again without the choice, of why that has to be. `is_held` tells whether
-    the program still has an original, where the references to it do not.
+    the program still has an original, where the references to it do not. Choices that are given up by the same and
+    `is_apart` stand for different originals.
     """
 
     joined: Any
     originals: list[Any]
     give_up: Callable[[str], BaseException]
     is_held: Callable[[Any], bool] | None = None
+    is_apart: bool = False
     held: list[tuple[Any, Any]] = dataclasses.field(default_factory=list)
 
     def look_again(self) -> None:
@@ -52,6 +54,11 @@ class Choice:
         """What stands for them, and they themselves."""
         yield self.joined
         yield from self.originals
+
+    def differs_from(self, other: Choice) -> bool:
+        """Tell whether another choice stands for another original, or is this very one."""
+        is_together = self.is_apart and self.give_up is other.give_up
+        return self.joined is other.joined or is_together
 
     def has_changed(self) -> bool:
         """Tell whether one of the objects holds something else now."""
@@ -134,10 +141,10 @@ class Choices:
             everything.watch(value)
         if outside is not None:
             everything.take(outside.look()[1])
-        owners: dict[int, Any] = {}  # by the id of an original: what stands for it and is left
+        owners: dict[int, Choice] = {}  # by the id of an original: what stands for it and is left
         for choice in self.open:
             for value in choice.originals if everything.has_seen(choice.joined) else ():
-                if everything.has_seen(value) or owners.setdefault(id(value), choice.joined) is not choice.joined:
+                if everything.has_seen(value) or not choice.differs_from(owners.setdefault(id(value), choice)):
                     self._end(choice, "is left with the program's caller, who can tell it from others,")
 
     def _originals(self, value: Any) -> list[Any]:

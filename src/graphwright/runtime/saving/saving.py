@@ -202,6 +202,8 @@ class _ModuleWriter:
 
     def _module(self, module: nn.Module, path: str) -> dict[str, Any]:
         prefix = f"{path}." if path else ""
+        if not isinstance(module._parameters, dict):  # those of torch.jit lie in C++
+            raise ExportError(f"cannot save {path!r}: {describe(module)}", fix="save what it was made of")
         for name in (*module._parameters, *module._buffers, *module._modules):
             if not is_member_name(name):
                 why = f"cannot save {prefix + name!r}: no file may have that name"

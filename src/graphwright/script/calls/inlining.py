@@ -220,8 +220,11 @@ def _marked(
         c.function(raise_error, (RuntimeError, constant(text)), NONE, node)
         return Const(None, kind or ANY, False)
     if args and isinstance(args[0], ModuleRef):
-        owner = args[0]
-        method = c.make("get_attr", c.path_of(owner, function.__name__), (), ANY, node, name=function.__name__)
+        owner, name = args[0], function.__name__
+        if getattr(type(owner.module), name, None) is not function:
+            what = f"{function.__qualname__} is marked by `{mark}`, and not what its class has as {name!r}"
+            return c.problem(what, node, "give it to the class, under a name of its own")
+        method = c.make("get_attr", c.path_of(owner, name), (), ANY, node, name=name)
         return c.make("call_method", "__call__", (method, *args[1:]), kind or ANY, node, kwargs, named=named)
     return c.make("call_function", function, args, kind or ANY, node, kwargs, named=named)
 

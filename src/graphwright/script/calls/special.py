@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from graphwright.runtime import Outside, expect_modules, expect_outside, facts_of_modules, graphs_of
-from graphwright.script.annotations import type_from_annotation
+from graphwright.script.annotations import is_bare, type_from_annotation
 from graphwright.script.expressions.held_values import take_absent
 from graphwright.script.expressions.named_values import attribute
 from graphwright.script.expressions.objects import own_method
@@ -293,7 +293,7 @@ def _is_of_type(
     """`is_instance(x, List[int])`: what the type of the value decides, or what a run finds it to be."""
     classes = classes_of(args[1]) if len(args) == 2 else None
     wanted = [type_from_annotation(kind) for kind in classes or ()]
-    if not wanted or any(kind is None for kind in wanted):
+    if not wanted or any(kind is None for kind in wanted) or any(map(is_bare, classes or ())):
         return c.problem("this takes a value and a type", node, "is_instance(x, List[int])")
     kind = resolved(args[0].type)
     if kind is ANY or isinstance(kind, OptionalType | ObjectType) or str(kind) == "number" or ANY in _parts(kind):

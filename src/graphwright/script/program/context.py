@@ -312,11 +312,11 @@ class Context:
         if _is_read(value.node):
             self.take_answer(question, args, answer, at)
         elif value.node.op != "placeholder" or not self.is_input(value.node):
-            if is_number(value.kind):
+            if value.node.op == "placeholder":  # which may be an item of what a loop goes over
+                self.take_answer(question, args, answer, at)
+            elif is_number(value.kind):
                 numbers = {name: kind for name, kind in self.declared.items() if is_number(kind)}
                 self.checked.update({name: kind for name, kind in numbers.items() if class_of(kind) is not None})
-            elif value.node.op == "placeholder":
-                self.take_answer(question, args, answer, at)
         else:
             declared = self.declared.get(str(value.node.target))
             if declared == value.kind and class_of(value.kind) is not None:

@@ -81,7 +81,7 @@ class Surroundings:
             return
         if isinstance(owner, ModuleType):
             file = getattr(owner, "__file__", None)
-            if file and not is_foreign_file(file) and name in vars(owner):
+            if file and isinstance(file, str) and not is_foreign_file(file) and name in vars(owner):
                 subject = f"the global {name!r} of {owner.__name__}"
                 self._take(subject, vars(owner), name, vars(owner)[name])
         elif isinstance(owner, type):

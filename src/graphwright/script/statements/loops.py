@@ -8,6 +8,7 @@ once more with that known.
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -119,8 +120,9 @@ def _range_items(subject: Value) -> list[Value] | None:
     """The numbers of a range that is known."""
     if isinstance(subject, Runtime) and subject.node.target is range:
         args = subject.node.args
-        if all(type(arg) is int for arg in args) and len(range(*args)) <= _MOST_UNROLLED:
-            return [constant(i, fixed=True) for i in range(*args)]
+        with contextlib.suppress(TypeError, ValueError):  # a run raises that
+            if all(type(arg) is int for arg in args) and len(range(*args)) <= _MOST_UNROLLED:
+                return [constant(i, fixed=True) for i in range(*args)]
     return None
 
 
