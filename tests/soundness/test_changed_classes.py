@@ -301,3 +301,29 @@ def test_another_forward_is_deleted_again() -> None:
         return [*found, program(UP)]
 
     assert told(Scales, changes) == "same"
+
+
+class Factor:
+    factor = 2
+
+    @classmethod
+    def of_class(cls, x: Tensor) -> Tensor:
+        return x * cls.factor
+
+
+class Inherits(Factor):
+    def of_super(self, x: Tensor) -> Tensor:
+        return super().of_class(x)
+
+    def of_object(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+@pytest.mark.parametrize("kind", [Factor, Inherits])
+@pytest.mark.parametrize("program", [Inherits().of_super, Inherits().of_object, Inherits.of_class])
+def test_the_class_that_a_program_is_bound_to_is_looked_at(program: Any, kind: type, monkeypatch: Any) -> None:
+    gm = trace(program, (UP,))
+    assert torch.equal(gm(UP), UP * 2)
+    monkeypatch.setattr(kind, "factor", 3, raising=False)
+    with pytest.raises(GuardError):
+        gm(UP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from tests.soundness.stories import UP, told
 from torch import Tensor, nn
 
-from graphwright import CaptureError, load, save, trace
+from graphwright import CaptureError, GuardError, load, save, trace
 
 
 class Tagged(nn.Module):
@@ -129,3 +130,90 @@ def test_a_tag_that_no_tensor_had(tag: str) -> None:
         return first, program(UP)
 
     assert told(LooksForATag, story).startswith(f"loud: self.weight has got an attribute {tag!r}")
+
+
+# ---- containers of classes of their own
+
+
+class Rows(list[Any]):
+    scale: int
+
+
+class Table(collections.OrderedDict[str, Any]):
+    scale: int
+
+
+class Row(tuple[Any, ...]):
+    scale: int
+
+
+class Names(set[str]):
+    scale: int
+
+
+HOLDER: list[Any] = []
+
+
+class Scaled(nn.Module):
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.held.scale * getattr(self.held, "more", 1)
+
+
+def scaled_by(held: Any, way: str) -> Any:
+    """A program that reads the attributes of a container: in a module, a variable, or a list."""
+    held.scale = 2
+    if way == "module":
+        return Scaled(held)
+    HOLDER[:] = [held]
+    if way == "list":
+        return lambda x: x * HOLDER[0].scale * getattr(HOLDER[0], "more", 1)
+    return lambda x: x * held.scale * getattr(held, "more", 1)
+
+
+@pytest.mark.parametrize("way", ["module", "variable", "list"])
+@pytest.mark.parametrize("kind", [Rows, Table, Row, Names])
+def test_attributes_of_containers_are_told(kind: Any, way: str) -> None:
+    held = kind()
+    program = scaled_by(held, way)
+    gm = trace(program, (UP,))
+    assert torch.equal(gm(UP), UP * 2)
+    for name in ("scale", "more"):
+        before = dict(vars(held))
+        setattr(held, name, 5)
+        with pytest.raises(GuardError):
+            gm(UP)
+        vars(held).clear()
+        vars(held).update(before)
+        assert torch.equal(gm(UP), UP * 2)
+
+
+def test_containers_in_containers_are_compared_with_their_attributes() -> None:
+    outer = Table(inner=Table(value=2))
+    outer.scale = Rows([1])  # type: ignore[assignment]
+    gm = trace(lambda x: x * outer["inner"]["value"] * outer.scale[0], (UP,))  # type: ignore[index]
+    assert torch.equal(gm(UP), UP * 2)
+    outer.scale[0] = 3  # type: ignore[index]
+    with pytest.raises(GuardError):
+        gm(UP)
+
+
+class CountsInATable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = Table()
+        self.held.scale = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.held.scale += 1
+        return x * self.held.scale
+
+
+def test_an_attribute_of_a_container_that_the_program_writes_is_refused_and_left_as_it_was() -> None:
+    model = CountsInATable()
+    with pytest.raises(CaptureError, match=r"writes 'scale' of self\.held, which is a Table of its modules"):
+        trace(model, (UP,))
+    assert model.held.scale == 0

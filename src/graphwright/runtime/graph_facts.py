@@ -34,7 +34,7 @@ _FORWARDS = "forwards"  # in the same place: the methods of classes, in the proc
 #   drawn    generators of random numbers in its attributes, from which the graph draws
 #   without  dicts in its attributes to which the program adds, by name: keys that it did not find there
 #   names    the attributes that it had, where the program looks for all; made: those that it makes itself
-#   tags     parameters, buffers and other tensors, by name: attributes of their own that it `has` and `lacks`
+#   tags     tensors and containers of classes of their own, by name: attributes of these that it `has` and `lacks`
 #   kept     what the program writes itself, by dotted path: the form of what calls leave there and find
 #   objects  plain objects in its attributes, by dotted path: of each its class and its values
 Facts = Mapping[str, Any]

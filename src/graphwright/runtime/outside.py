@@ -306,10 +306,15 @@ def _count(value: Any, most: int) -> int:
 
 
 class _Content(NamedTuple):
-    """What a container of a class of its own holds."""
+    """What a container of a class of its own holds, and its attributes."""
 
     kind: type
     held: Any
+    own: Any
+
+    @classmethod
+    def of(cls, value: Any, held: Any) -> _Content:
+        return cls(type(value), held, {name: _copied(item) for name, item in attributes_of(value).items()})
 
 
 def kept(value: Any) -> Any:
@@ -317,14 +322,14 @@ def kept(value: Any) -> Any:
     kind = type(value)
     if kind not in (dict, list, tuple, set) and isinstance(value, (dict, list, set, *_HELD, *_BYTES)):
         held = _held(value)
-        return None if held is None else _Content(kind, held)
+        return None if held is None else _Content.of(value, held)
     if kind is dict:
         return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, tuple):
         held = _held(value)
         if all(map(operator.is_, held, value)):
-            return None
-        return held if kind is tuple else _Content(kind, held)
+            return _Content.of(value, held) if kind is not tuple and attributes_of(value) else None
+        return held if kind is tuple else _Content.of(value, held)
     if kind is list:
         return [*map(_copied, value)]
     return set(value) if kind is set else None
@@ -370,7 +375,10 @@ def differs(now: Any, before: Any) -> bool:
         return False
     kind = type(now)
     if type(before) is _Content:
-        return kind is not before.kind or differs(_held(now), before.held)
+        if kind is not _Content and kind is not before.kind:
+            return True
+        now = now if kind is _Content else _Content.of(now, _held(now))
+        return now.kind is not before.kind or differs(now.held, before.held) or differs(now.own, before.own)
     if kind is not type(before):
         return True
     if kind in (list, tuple, dict) and has_the_very(now, before):

@@ -7,6 +7,7 @@ of modules have of their own, as `weight.is_frozen = True` makes them: these may
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from types import FunctionType
@@ -253,49 +254,66 @@ def _is_foreign(function: FunctionType) -> bool:
     return str(function.__module__).partition(".")[0] in _FOREIGN
 
 
-# ---- tags of tensors
+# ---- tags of tensors and containers
 
 
 class Tags:
-    """The tags that tensors had before the program ran; each tensor comes with its module's path and its name there."""
+    """The attributes that tensors had before the program ran, each at its module's path and its name there.
 
-    def __init__(self, tensors: Iterable[tuple[str, str, torch.Tensor]]) -> None:
-        self._before = [(path, name, tensor, dict(state_of(tensor))) for path, name, tensor in tensors]
+    And those of containers of classes of their own that modules have.
+    """
+
+    def __init__(self, tensors: Iterable[tuple[str, str, torch.Tensor]], root: nn.Module | None = None) -> None:
+        containers = () if root is None else _containers_of_users(root)
+        self._before = [(path, name, held, dict(state_of(held))) for path, name, held in (*tensors, *containers)]
 
     def refuse_written(self, names: frozenset[str], at: str) -> None:
         """Raise CaptureError where the program has changed a tag of which it mentions the name."""
-        for path, name, tensor, before in self._before:
-            for tag in _changed(tensor, before, names):
+        for path, name, held, before in self._before:
+            for tag in _changed(held, before, names):
                 of = ".".join(filter(None, ("self", path, name)))
+                kind = "tensor" if isinstance(held, torch.Tensor) else type(held).__qualname__
                 raise CaptureError(
-                    f"the program writes {tag!r} of {of}, which is a tensor of its modules",
+                    f"the program writes {tag!r} of {of}, which is a {kind} of its modules",
                     at=at,
                     fix=f"keep it in an attribute of the module: self.{tag}",
                 )
 
     def put_back(self, names: frozenset[str]) -> None:
-        """Give the tensors the tags that they had, those aside of which the program mentions no name."""
-        for *_, tensor, before in self._before:
-            for tag in _changed(tensor, before, names):
+        """Give all the tags that they had, those aside of which the program mentions no name."""
+        for *_, held, before in self._before:
+            for tag in _changed(held, before, names):
                 if tag in before:
-                    state_of(tensor)[tag] = before[tag]
+                    state_of(held)[tag] = before[tag]
                 else:
-                    del state_of(tensor)[tag]
+                    del state_of(held)[tag]
 
     def take(self, ledger: Ledger, names: frozenset[str], looked_for: frozenset[str]) -> None:
         """Take for granted the tags that the program may read, and that those are missing which it may look for."""
-        for path, name, tensor, before in self._before:
+        for path, name, held, before in self._before:
             plain = [
                 tag for tag in before if tag in names and (is_atom(before[tag]) or is_plain_container(before[tag]))
             ]
-            lacks = sorted(tag for tag in looked_for - before.keys() if not hasattr(type(tensor), tag))
+            lacks = sorted(tag for tag in looked_for - before.keys() if not hasattr(type(held), tag))
             if plain or lacks:
                 tags = {tag: spelled(before[tag]) for tag in plain}
                 ledger.module(path).setdefault("tags", {})[name] = {"has": tags, "lacks": lacks}
 
 
-def _changed(tensor: torch.Tensor, before: dict[str, Any], names: frozenset[str]) -> list[str]:
-    now = state_of(tensor)
+def _containers_of_users(root: nn.Module) -> Iterator[tuple[str, str, Any]]:
+    """The containers in attributes of modules whose classes are the user's, which may have attributes themselves."""
+    for path, module in root.named_modules():
+        for name, value in vars(module).items():
+            if type(value) not in _PLAIN and isinstance(value, _CONTAINERS) and not is_foreign_class(type(value)):
+                yield path, name, value
+
+
+_PLAIN = frozenset({bool, int, float, str, dict, list, tuple, set, type(None)})  # most of what modules hold
+_CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)
+
+
+def _changed(held: Any, before: dict[str, Any], names: frozenset[str]) -> list[str]:
+    now = state_of(held)
     if not now and not before:
         return []
     return [tag for tag in (before | now) if tag in names and now.get(tag, _MISSING) is not before.get(tag, _MISSING)]

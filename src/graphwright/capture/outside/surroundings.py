@@ -157,8 +157,7 @@ class World:
                             subject = f"{name!r} of a {type(module).__name__}"
                             self._of_modules.append((value, subject))
                             self._apart.note(value, subject, name, code, is_kept=True)
-                            hidden = f"a module that {type(module).__name__} has in {name!r}"
-                            self._apart.note_modules(value, hidden, name, own)
+                            self._apart.note_modules(value, f"a module that {type(module).__name__} has in {name!r}", name, own)
                             self._follow_held(value)
                             self._behind(value, subject, module)
                             self._asked_apart(value, subject)
@@ -300,6 +299,7 @@ class World:
             if isinstance(value, functools.partial):
                 value = value.func
             elif type(value) in (staticmethod, classmethod, MethodType):
+                self._follow(getattr(value, "__self__", None))
                 value = value.__func__
             elif type(value) is _CACHE:
                 value = value.__wrapped__

@@ -137,7 +137,8 @@ class Program:
     @functools.cached_property
     def tags(self) -> Tags:
         """What tensors of the modules have for attributes of their own, as the first pass starts."""
-        return Tags(() if self.subject.root_module is None else self.members.placed)
+        root = self.subject.root_module
+        return Tags(()) if root is None else Tags(self.members.placed, root)
 
     def copied(self) -> Callable[..., Any]:
         """A copy of the program, to be run on what it is captured for."""

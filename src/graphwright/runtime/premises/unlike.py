@@ -256,13 +256,13 @@ def _unlike_exact_classes(seen: _Seen) -> Told:
 
 
 def _unlike_tags(seen: _Seen) -> Told:
-    """Which attributes of their own tensors have otherwise than they had."""
+    """Which attributes of their own tensors, and containers of classes of their own, have otherwise than they had."""
     constants = seen.graph.constants
     for name, tags in seen.of("tags").items():
-        tensor, path = seen.held(name), seen.dotted(name)
-        if not isinstance(tensor, torch.Tensor):
+        tagged, path = seen.held(name), seen.dotted(name)
+        if tagged is None:
             continue
-        own = state_of(tensor)
+        own = state_of(tagged)
         for tag, was in tags["has"].items():
             held = own.get(tag, ABSENT)
             if held is ABSENT or not is_told(held, was, constants):
