@@ -308,7 +308,8 @@ def _containers_of_users(root: nn.Module) -> Iterator[tuple[str, str, Any]]:
                 yield path, name, value
 
 
-_PLAIN = frozenset({bool, int, float, str, dict, list, tuple, set, type(None)})  # most of what modules hold
+# Most of what modules hold.
+_PLAIN = frozenset({bool, int, float, str, dict, list, tuple, set, type(None), collections.OrderedDict})
 _CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)
 
 

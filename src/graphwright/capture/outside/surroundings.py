@@ -114,8 +114,7 @@ class World:
         self.looked_for: set[str] = set()  # attributes that may be missing where the program looks
         self.looked_up: set[str] = set()  # those of them that it may look for in the dict of an object
         self._lists = False  # whether it may do so with those of classes
-        self.sees_tables = False  # whether it may look at attributes in tables of them
-        self.walks = False  # whether it may go over the names of all attributes of something
+        self.sees_tables = self.walks = False  # whether it may look at attributes in tables, or go over all names
         self._attributes = dict.fromkeys(attributes, _NO_CODE)  # that are read or written of anything, and by whom
         self._pairs = Pairs()
         self._apart, self._missing, self._namespaces = HeldApart(), MissingModules(), Namespaces()
@@ -157,7 +156,8 @@ class World:
                             subject = f"{name!r} of a {type(module).__name__}"
                             self._of_modules.append((value, subject))
                             self._apart.note(value, subject, name, code, is_kept=True)
-                            self._apart.note_modules(value, f"a module that {type(module).__name__} has in {name!r}", name, own)
+                            hidden = f"a module that {type(module).__name__} has in {name!r}"
+                            self._apart.note_modules(value, hidden, name, own)
                             self._follow_held(value)
                             self._behind(value, subject, module)
                             self._asked_apart(value, subject)
