@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import array
 import copy
+import functools
 import itertools
 import pickle
 import queue
@@ -560,3 +561,29 @@ def test_a_dict_whose_class_raises_an_error_of_its_own_is_seen() -> None:
     names["NAMED"]["value"] = 3
     with pytest.raises(GuardError):
         gm(X)
+
+
+def scaled_by_default(x: Tensor, by: dict[str, int] = {"scale": 2}) -> Tensor:  # noqa: B006
+    return x * by["scale"]
+
+
+def scaled_by_its_own(x: Tensor, *, by: dict[str, int] = {"scale": 2}) -> Tensor:  # noqa: B006
+    return x * by["scale"]
+
+
+@pytest.mark.parametrize(
+    ("program", "held"),
+    [
+        pytest.param(functools.partial(scaled_by_default, by={"scale": 2}), lambda p: p.keywords["by"], id="partial"),
+        pytest.param(scaled_by_default, lambda p: p.__defaults__[0], id="default"),
+        pytest.param(scaled_by_its_own, lambda p: p.__kwdefaults__["by"], id="default by name"),
+    ],
+)
+def test_what_a_program_is_called_with_by_itself_is_told(program: Any, held: Callable[[Any], Any]) -> None:
+    gm = trace(program, X)
+    assert torch.equal(gm(X), X * 2)
+    held(program)["scale"] = 3
+    with pytest.raises(GuardError, match="of the program was"):
+        gm(X)
+    held(program)["scale"] = 2
+    assert torch.equal(gm(X), X * 2)

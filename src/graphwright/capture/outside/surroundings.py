@@ -14,7 +14,7 @@ import itertools
 import linecache
 import sys
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -113,11 +113,9 @@ class World:
         self._makable: set[type] = set()  # those whose constructors the program may call
         self.looked_for: set[str] = set()  # attributes that may be missing where the program looks
         self.looked_up: set[str] = set()  # those of them that it may look for in the dict of an object
-        self._lists = False  # whether it may do so with those of classes
-        self.sees_tables = self.walks = False  # whether it may look at attributes in tables, or go over all names
+        self._lists = self.sees_tables = self.walks = False  # whether it looks at those of classes, in tables, at all
         self._attributes = dict.fromkeys(attributes, _NO_CODE)  # that are read or written of anything, and by whom
-        self._pairs = Pairs()
-        self._apart, self._missing, self._namespaces = HeldApart(), MissingModules(), Namespaces()
+        self._pairs, self._apart, self._missing, self._namespaces = Pairs(), HeldApart(), MissingModules(), Namespaces()
         self._keeping: Keeping | None = None
         self._keep: list[Any] = []  # alive, so that no other object gets its id
         self._is_started = False
@@ -134,7 +132,7 @@ class World:
 
     def start(
         self,
-        functions: Iterable[Any],
+        functions: Sequence[Any],
         modules: Iterable[nn.Module],
         keeping: Keeping,
         leaves: Iterable[Any] = (),
@@ -162,6 +160,8 @@ class World:
                             self._behind(value, subject, module)
                             self._asked_apart(value, subject)
             try:
+                if isinstance(functions[0], functools.partial | FunctionType):  # the program itself
+                    self._reach(Reached(functions[0], "the program", (id(functions[0]), ""), ()), _NO_CODE)
                 for function in functions:
                     self._follow(function)
                 self._settle()
