@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import enum
 import functools
@@ -265,3 +266,23 @@ def test_methods_of_what_a_run_has_are_those_of_that_run() -> None:
     add, split, bit_length, numel = gm(torch.ones(4), 9)
     assert torch.equal(add(1), torch.full((4,), 2.0)) and len(split(2)) == 2
     assert bit_length() == 4 and numel() == 4
+
+
+class Keyed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor, y: Tensor) -> Any:
+        table = collections.Counter([x, y, y])
+        return {x: y, (y, 1): {x + 1: 2}}, table, {each: each.sum() for each in self.parameters()}
+
+
+def test_keys_that_are_tensors_are_those_of_the_call() -> None:
+    gm = trace(Keyed(), (torch.ones(2), torch.zeros(2)))
+    for module in (gm, copy.deepcopy(gm)):
+        x, y = torch.ones(3), torch.zeros(3)
+        first, counts, sums = module(x, y)
+        assert list(first) == [x, (y, 1)] and first[x] is y and counts[y] == 2
+        assert all(mine is its for mine, its in zip(sums, module.parameters(), strict=True))
+        assert [type(key) for key in first[y, 1]] == [Tensor]

@@ -21,7 +21,7 @@ from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import ATOMS, Argument, Node
 from graphwright.ops import generated, set_attribute
 from graphwright.runtime import attributes_of, is_object, new_object
-from graphwright.values import is_record, map_leaves
+from graphwright.values import is_record, leaves, map_leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import TypedCapture
@@ -85,6 +85,15 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
         f"cannot write {what} into the graph", "pass tensors, numbers, or tuples, lists, dicts and dataclasses of them"
     )
     return None
+
+
+def dict_with(recorder: TypedCapture, value: dict[Any, Any]) -> Argument:
+    """The argument for a dict: one like it, or a node that makes it, where tensors are among its keys."""
+    keys = [key for key in value if type(key) not in ATOMS]
+    if not any(isinstance(leaf, torch.Tensor) for key in keys for leaf in leaves(key)):
+        return {key: recorder.argument(item) for key, item in value.items()}
+    pairs = [(recorder.argument(key), recorder.argument(item)) for key, item in value.items()]
+    return recorder.node("call_function", dict, (pairs,), {}, "table")
 
 
 def _is_of_run(owner: Any, method: Any) -> bool:

@@ -19,7 +19,7 @@ from torch import nn
 
 from graphwright.capture.calls.ambient import Ambient
 from graphwright.capture.calls.answers import asked, converted_like, data_of, measure, read_property
-from graphwright.capture.calls.arguments import checks_items, drained, made_again, share
+from graphwright.capture.calls.arguments import checks_items, dict_with, drained, made_again, share
 from graphwright.capture.calls.converted_modules import convert_module
 from graphwright.capture.calls.dtypes import Dtypes
 from graphwright.capture.calls.facts import expect_structure, note_count
@@ -519,7 +519,7 @@ class Recorder:
             items = [self.argument(item) for item in value]
             return self.node("call_function", kind, tuple(items), {}) if checks_items(kind) else kind(*items)
         if kind is dict:
-            return {key: self.argument(item) for key, item in value.items()}
+            return dict_with(self, value)
         if is_growing(value):
             return value.node_of()
         if isinstance(value, OpenIterable):
