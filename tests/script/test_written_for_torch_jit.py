@@ -381,7 +381,17 @@ def asked_for_kind_twice(x, scale: Optional[Scale], y: Union[int, Tensor, None])
 
 @program([(X, 2), (X, None)])
 def unwrapped(x, n: Optional[int]):
-    return x + torch.jit._unwrap_optional(n)
+    if n is None:
+        n = 3
+    else:
+        n = torch.jit._unwrap_optional(n)
+    return x + n
+
+
+@program([(2,), (None,)])
+def unwrapped_unasked(n: Optional[int]):
+    m: int = torch.jit._unwrap_optional(n)
+    return m + 1, range(m)[0]
 
 
 @program([([1, 2], {"a": 1}), ([], {})])

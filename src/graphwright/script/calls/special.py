@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import operator
 import types
 import warnings
 from collections.abc import Callable
@@ -69,6 +70,12 @@ def special_function(
         handler = _BY_NAME.get(name) if is_jit else None
         if handler is _is_of_type:
             return _is_of_type(c, args, kwargs, node, named, function)
+        if is_jit and name == "_unwrap_optional" and len(args) == 1:  # which raises where it is None
+            kind = without_none(resolved(args[0].type))
+            if kind is resolved(args[0].type) and kind not in (ANY, NONE):
+                c.take_for_granted(args[0], operator.is_, (args[0], None), False, node)
+                return args[0]
+            return c.function(function, args, kind, node, named)
     return None if handler is None else handler(c, args, kwargs, node, named)
 
 
