@@ -99,6 +99,42 @@ def without_none(x: Tensor, value: Any) -> Any:
     return x, values
 
 
+def kept_by_object(x: Tensor, value: Any) -> Tensor:
+    kept = Adds()
+    kept.value = value
+    return x if kept.value is None else x + 1
+
+
+def kept_by_its_maker(x: Tensor, value: Any) -> Tensor:
+    kept = Adds(value)
+    return x if kept.value is None else x + 1
+
+
+def kept_by_name(x: Tensor, value: Any) -> Tensor:
+    kept = Adds()
+    setattr(kept, "value", value)  # noqa: B010  # on purpose
+    return x if kept.value is None else x + 1
+
+
+def kept_in_dict(x: Tensor, value: Any) -> Tensor:
+    kept = {}
+    kept["value"] = value
+    return x if kept["value"] is None else x + 1
+
+
+def kept_in_list(x: Tensor, value: Any) -> Tensor:
+    kept: list[Any] = []
+    kept.append(value)
+    return x if kept[-1] is None else x + 1
+
+
+def given_by_function(x: Tensor, value: Any) -> Tensor:
+    def inside() -> Any:
+        return value
+
+    return x if inside() is None or (lambda: value)() is None else x + 1
+
+
 PROGRAMS: list[tuple[Callable[..., Any], Any, Any]] = [
     (by_alias, X, None), (by_alias, 2, None), (by_items, [X, X], [X, None]), (by_items, (X, 2), (X, None)),
     (by_position, X, None), (by_pattern, {"mask": X}, {"mask": None}), (by_pattern, {"mask": X}, {}),
@@ -123,6 +159,9 @@ PROGRAMS: list[tuple[Callable[..., Any], Any, Any]] = [
     (lambda x, value: x + (None is value), X, None), (lambda x, value: x + (None is not value), 2, None),
     (lambda x, value: x + [value].count(None), 2, None), (lambda x, value: x + value.count(None), [2], [None]),
     (lambda x, value: x + [1, None].index(value), 1, None), (without_none, 2, None),
+    *[(program, example, None) for program in (
+        kept_by_object, kept_by_its_maker, kept_by_name, kept_in_dict, kept_in_list, given_by_function
+    ) for example in (X, 2)],
     (lambda x, value: x + (None in [value]), 2, None), (lambda x, value: x + ((value, 1) == (None, 1)), 2, None),
 ]  # fmt: skip
 

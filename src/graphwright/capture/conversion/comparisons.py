@@ -16,6 +16,7 @@ _LIBRARIES = frozenset({"torch", "F", "nn", "math", "np"})  # which make values 
 # An argument, and what of it is compared: "itself", "part", which it holds or gives, or "member", what is in it. What
 # a method reads of its own object is its name behind a dot: ".scale" of `self.scale`.
 Source = tuple[str, str]
+Given = dict[str, list[tuple[ast.expr | None, str]]]
 
 
 def compared_in(nodes: list[ast.AST], arguments: list[str], owner: str = "") -> frozenset[Source]:
@@ -60,10 +61,18 @@ def _is_of(value: ast.AST, owner: str) -> TypeGuard[ast.Attribute]:
     return isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == owner
 
 
-def _given_to(nodes: list[ast.AST], arguments: list[str]) -> dict[str, list[tuple[ast.expr | None, bool]]]:
-    """What each variable gets, and whether as it is, rather than as a part of it; None is what nobody knows."""
-    given: dict[str, list[tuple[ast.expr | None, bool]]] = {}
+def _given_to(nodes: list[ast.AST], arguments: list[str]) -> Given:
+    """What each variable gets: itself, a part of it, or as something that it holds; None is what nobody knows.
+
+    A function inside gives what it returns.
+    """
+    given: Given = {}
     for node in nodes:
+        for holder, held in _stored(node):
+            given.setdefault(holder, []).append((held, "held"))
+        if isinstance(node, ast.FunctionDef):
+            found = [(part.value, "itself") for part in walk(node) if isinstance(part, ast.Return) and part.value]
+            given.setdefault(node.name, []).extend(found)
         targets: list[ast.expr] = []
         value: ast.expr | None = getattr(node, "value", None)
         if isinstance(node, ast.Assign):
@@ -75,18 +84,36 @@ def _given_to(nodes: list[ast.AST], arguments: list[str]) -> dict[str, list[tupl
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             targets, value = [node.optional_vars], node.context_expr
         elif isinstance(node, ast.arg) and node.arg not in arguments:
-            given.setdefault(node.arg, []).append((None, False))
+            given.setdefault(node.arg, []).append((None, "part"))
         is_whole = isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign)
         for target in targets:
             for part in walk(target):
                 if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    given.setdefault(part.id, []).append((value, is_whole and part is target))
+                    given.setdefault(part.id, []).append((value, "itself" if is_whole and part is target else "part"))
     return given
+
+
+def _stored(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """The variables that hold something from then on, and that: `o.a = m`, `d["k"] = m`, `l.append(m)`."""
+    if isinstance(node, ast.Assign):
+        holders: list[ast.expr] = [each for each in node.targets if isinstance(each, ast.Attribute | ast.Subscript)]
+        values = [node.value]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        holders, values = [node.func], node.args
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setattr" and len(node.args) == 3:
+        holders, values = node.args[:1], node.args[2:]
+    else:
+        return
+    for holder in holders:
+        while isinstance(holder, ast.Attribute | ast.Subscript):
+            holder = holder.value
+        if isinstance(holder, ast.Name) and holder.id not in _LIBRARIES | {"self", "cls"}:
+            yield from ((holder.id, value) for value in values)
 
 
 def _sources(
     values: set[tuple[ast.expr, str]],
-    given: dict[str, list[tuple[ast.expr | None, bool]]],
+    given: Given,
     arguments: list[str],
     owner: str,
 ) -> frozenset[Source]:
@@ -100,13 +127,16 @@ def _sources(
         elif isinstance(value, ast.Name):
             if (value.id, how) not in seen:
                 seen.add((value.id, how))
-                waiting += [(each, how if as_it_is else "part") for each, as_it_is in given.get(value.id, ())]
+                hows = {"itself": how, "part": "part", "held": "itself"}
+                waiting += [(each, hows[as_what]) for each, as_what in given.get(value.id, ())]
         elif isinstance(value, ast.Call):  # which may give an argument back
             inner = [value.func.value] if isinstance(value.func, ast.Attribute) else []
             if inner and isinstance(inner[0], ast.Name) and inner[0].id in _LIBRARIES:
                 continue
             waiting += [(each, "part") for each in inner]
-            waiting += [(each, how) for each in (*value.args, *(keyword.value for keyword in value.keywords))]
+            waiting += [(each, how) for each in (value.func, getattr(value.func, "body", None)) if _is_function(each)]
+            held = (*value.args, *(keyword.value for keyword in value.keywords))
+            waiting += [(each, "itself" if how == "part" and _makes_holder(value.func) else how) for each in held]
         elif isinstance(value, ast.List | ast.Tuple | ast.Set):  # which are compared item by item
             waiting += [(each, "itself") for each in value.elts]
         elif isinstance(value, ast.IfExp):
@@ -163,6 +193,17 @@ def _is_number(value: ast.AST) -> bool:
 
 def _is_numbers(value: ast.AST) -> bool:
     return isinstance(value, ast.Tuple | ast.List | ast.Set) and all(map(_is_number, value.elts))
+
+
+def _makes_holder(function: ast.expr) -> bool:
+    """Tell whether what a call gives holds what it is given: a container, or an object of a class by its name."""
+    name = getattr(function, "id", getattr(function, "attr", ""))
+    return name[:1].isupper() or name in ("dict", "list", "tuple", "set", "deque", "defaultdict")
+
+
+def _is_function(value: ast.AST | None) -> bool:
+    """Tell whether something stands for what a function inside gives: its name, or the body of a lambda."""
+    return isinstance(value, ast.expr) and not isinstance(value, ast.Attribute | ast.Lambda)
 
 
 def _is_none(value: ast.AST) -> bool:
