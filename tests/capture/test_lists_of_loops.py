@@ -35,6 +35,32 @@ def test_what_is_enumerated_is_each_item_for_the_example() -> None:
         assert torch.equal(gm(*inputs), last_of(*inputs))
 
 
+def pairs(x: torch.Tensor) -> torch.Tensor:
+    first, second = [], []
+    for i in range(x.size(1) - 1):
+        for j in range(i + 1, x.size(1)):
+            first.append(i)
+            second.append(j)
+    return (x[:, first] * x[:, second]).sum(-1)
+
+
+def products_of_pairs(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    products = []
+    for i in range(x.size(0)):
+        for row in x[i + 1 :].unbind():
+            products.append(x[i] * row)
+    return torch.stack(products) + y  # there are as many pairs as there are rows of y
+
+
+def test_a_loop_inside_runs_as_often_as_the_one_around_it_says() -> None:
+    x = torch.randn(2, 5, 3)
+    assert torch.equal(trace(pairs, (x,))(x), pairs(x))
+    gm = trace(products_of_pairs, (torch.randn(4, 3), torch.randn(6, 1)))
+    for rows in (4, 3, 5):
+        inputs = torch.randn(rows, 3), torch.randn(rows * (rows - 1) // 2, 1)
+        assert torch.equal(gm(*inputs), products_of_pairs(*inputs))
+
+
 def mapped(x: torch.Tensor, steps: int = 3) -> list[torch.Tensor]:
     rows: list[torch.Tensor] = []
     for _ in range(steps):

@@ -132,7 +132,17 @@ class OpenRange(OpenIterable):
 
     def length(self) -> int | None:
         numbers = self.example()
-        return None if numbers is None else len(numbers)
+        if numbers is None or self._changes():
+            return None
+        return len(numbers)
+
+    def _changes(self) -> bool:
+        """Whether it may be longer or shorter in another iteration of a loop around it, as `range(i)` is.
+
+        A number of data that is known without the example's data is that of the first iteration.
+        """
+        symbols = [symbol for symbol in map(symbol_of, self._bounds) if symbol is not None]
+        return self.is_data and any(not symbol.recorder.examples.is_real for symbol in symbols)
 
     def _of_example(self) -> range:
         """The range of the example, which is checked: the program asks for all of it."""
