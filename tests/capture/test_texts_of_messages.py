@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphwright import symbolic_trace, trace
 
@@ -169,3 +169,49 @@ def test_a_message_is_that_of_the_run(program: Any, capture: Callable[[Any], Any
     captured = capture(program)
     for x in (-torch.ones(3, 4), torch.ones(3, 4), torch.ones(5, 4), torch.ones(6, 4)):
         assert told(captured, x) == told(program, x)
+
+
+class Held(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+        self.register_buffer("level", torch.tensor(2.0))
+        self.normal = torch.distributions.Normal(torch.tensor(0.0), torch.tensor(1.0))
+
+
+class RaisesIt(Held):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            raise ValueError(f"{self.level:.2f} {self.scale}" + "%s" % self.level + repr(self.level))
+        return x
+
+
+class GivesIt(Held):
+    def forward(self, x: Tensor) -> Any:
+        print(self.level, f"{self.level:.1f}")
+        text = f"{self.level}"
+        return x * len(text), text, str(self.scale)
+
+
+class Checks(Held):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.normal.log_prob(x)
+
+
+@pytest.mark.parametrize("kind", [RaisesIt, GivesIt])
+def test_the_text_of_a_tensor_that_a_module_holds_is_that_of_the_run(kind: Any, capsys: Any) -> None:
+    model = kind()
+    gm = trace(model, (-torch.ones(2),))
+    for level in (2.0, 7.25):
+        model.level.fill_(level)
+        for x in (-torch.ones(2), torch.ones(2)):
+            assert told(gm, x) == told(model, x)
+            out = capsys.readouterr().out.splitlines()
+            assert out[::2] == out[1::2]
+
+
+def test_an_error_inside_of_torch_is_that_of_the_run() -> None:
+    model = Checks()
+    gm = trace(model, (torch.ones(2),))
+    with pytest.raises(ValueError, match="Expected value argument"):
+        gm(torch.tensor([1.0, float("nan")]))

@@ -32,6 +32,9 @@ DATA_METHODS = names_in(Row.DATA)
 # Those of them that give plain numbers.
 NUMBER_METHODS = frozenset({"__bool__", "__int__", "__float__", "__index__", "item", "tolist"})
 
+# Those that give a text.
+TEXT_METHODS = frozenset({"__format__", "__repr__"})
+
 # Methods and functions that compare the data of tensors, and answer with a bool.
 TRUTHS = frozenset({"is_nonzero", "equal", "allclose"})
 

@@ -19,7 +19,6 @@ from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
-from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Argument, Node
 from graphwright.values import leaves
 
@@ -187,7 +186,7 @@ _PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype})
 
 
 def _is_open(value: Any) -> bool:
-    return is_symbolic(value) or type(value) is TensorProxy or isinstance(value, Proxy) or _stands_for_numpy(value)
+    return is_symbolic(value) or isinstance(value, torch.Tensor | Proxy) or _stands_for_numpy(value)
 
 
 def _stands_for_numpy(value: Any) -> bool:
@@ -284,7 +283,7 @@ def _is_data(values: Iterable[Any]) -> bool:
         if (
             leaf.is_data
             if type(leaf) is RunText
-            else type(leaf) is TensorProxy or (symbol is not None and symbol.is_data)
+            else isinstance(leaf, torch.Tensor) or (symbol is not None and symbol.is_data)
         ):
             return True
     return False
@@ -292,7 +291,7 @@ def _is_data(values: Iterable[Any]) -> bool:
 
 def _hint(value: Any) -> Any:
     """What a value is for the example."""
-    if is_growing(value) or isinstance(value, Proxy) or type(value) is TensorProxy or _stands_for_numpy(value):
+    if is_growing(value) or isinstance(value, torch.Tensor | Proxy) or _stands_for_numpy(value):
         return UNKNOWN
     if type(value) is RunText:
         return value.hint

@@ -59,10 +59,10 @@ def told_format(
 
 
 def _holds_of_run(value: Any) -> bool:
-    """Tell whether a value is one of the run, or holds one."""
+    """Tell whether a value is one of the run, or holds one; so is a tensor, also one that a module holds."""
     if type(value) in (list, tuple, dict):
         return any(map(_holds_of_run, value.values() if type(value) is dict else value))
-    return is_of_run(value)
+    return isinstance(value, torch.Tensor) or is_of_run(value)
 
 
 def _in_order(template: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, list[Any]]:
@@ -117,7 +117,8 @@ _PERCENT = re.compile(r"(?<!%)%([-0]?)(\d*)((?:\.\d+)?)([sdrifgexX])")
 
 
 def _is_shown(value: Any) -> bool:
-    is_of_run = type(value) is RunText or recorder_of(value) is not None
+    """Tell whether a run shows a value: one of the run, and a tensor that a module holds."""
+    is_of_run = isinstance(value, RunText | torch.Tensor) or recorder_of(value) is not None
     return is_of_run or is_growing(value) or holds_values((value,))
 
 

@@ -49,6 +49,7 @@ from graphwright.capture.proxies.calls_as_written import (
     IN_PLACE_FUNCTIONS,
     KIND_METHODS,
     NUMBER_METHODS,
+    TEXT_METHODS,
     SEEN,
     TRUTHS,
     CalledTargets,
@@ -299,6 +300,8 @@ class Recorder:
             args = (owner, *args[1])  # a tuple of numbers would be its data
         if name in NUMBER_METHODS:
             owner = self.value(owner)
+        if name in TEXT_METHODS and not isinstance(owner, TensorProxy):  # a tensor that a module holds
+            return getattr(self.value(owner), name)(*args[1:], **kwargs)
         if name in DATA_METHODS and isinstance(owner, TensorProxy):
             given = self.to_examples(args), self.to_examples(kwargs)
             return data_of(self, name, owner, lambda: self.examples.run(function, *given))
