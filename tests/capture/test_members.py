@@ -232,3 +232,24 @@ def test_a_function_that_says_it_is_of_numpy_is_the_one_that_runs() -> None:
 
     x = torch.ones(3, 4)
     assert torch.equal(graphwright.trace(program, (x, x))(x, x - 1), program(x, x - 1))
+
+
+class HiddenOnTheWay(nn.Module):
+    """Its parameters are known by the name of a method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [nn.Linear(4, 4)]
+        self.parameters = nn.ParameterList(self.layers[0].parameters())  # type: ignore[assignment]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers[0](x)  # type: ignore[no-any-return]
+
+
+def test_paths_go_on_from_what_a_method_hides() -> None:
+    model, x = HiddenOnTheWay(), torch.randn(2, 4)
+    gm = graphwright.trace(model, x)
+    gm.graph.lint()
+    for captured in (gm, copy.deepcopy(gm), graphwright.Interpreter(gm).run):
+        assert torch.equal(captured(x), model(x))
+    assert [*gm.state_dict()] == ["parameters.0", "parameters.1"]

@@ -12,7 +12,15 @@ from graphwright.ir.graph import Graph, NodeList
 from graphwright.ir.lint import CHECKS, lint, register_signature, register_writer
 from graphwright.ir.meta import EXAMPLES, Meta
 from graphwright.ir.methods import bind
-from graphwright.ir.names import Namespace, candidate_for, is_computed, is_reserved, snake_case, source_of
+from graphwright.ir.names import (
+    Namespace,
+    candidate_for,
+    is_computed,
+    is_reserved,
+    on_the_way,
+    snake_case,
+    source_of,
+)
 from graphwright.ir.nested import NestedGraph, first_operation, shared_operands
 from graphwright.ir.node import OPCODES, Argument, Node, Opcode, Target, bodies_of, map_arg, nodes_in
 from graphwright.ir.node_meta import (
@@ -77,6 +85,7 @@ __all__ = [
     "map_aggregate",
     "map_arg",
     "nodes_in",
+    "on_the_way",
     "qualified_name",
     "register_home",
     "register_signature",

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from graphwright.errors import GraphError
 from graphwright.ir.arguments import ATOMS
 from graphwright.ir.graph import Graph
-from graphwright.ir.names import has_reserved, is_computed, is_parameter, is_reserved
+from graphwright.ir.names import has_reserved, is_computed, is_parameter, is_reserved, on_the_way
 from graphwright.ir.node import OPCODES, Node, bodies_of, nodes_in
 from graphwright.ir.text import format_node
 
@@ -270,14 +270,15 @@ def _check_write(node: Node, owner: Any) -> None:
 def _check_target_exists(node: Node, target: str, owner: Any) -> None:
     """Follow the dotted path, saying which step of it is missing."""
     value = owner
-    for atom in target.split("."):
+    atoms = target.split(".")
+    for i, atom in enumerate(atoms, 1):
         if node._op == "get_attr" and is_computed(value, atom):
             return
         if not hasattr(value, atom):
             where = type(value).__name__
             fix = "correct the target, or add it: gm.add_submodule, register_parameter or register_buffer"
             _fail(8, node, f"Node {node} target {target} references nonexistent attribute {atom} of {where}", fix)
-        value = getattr(value, atom)
+        value = on_the_way(value, atom) if i < len(atoms) else getattr(value, atom)
     if node._op == "call_module" and not (callable(value) and hasattr(value, "forward")):
         _fail(8, node, f"Node {node} target {target} references {type(value).__name__}, which is not a module")
 

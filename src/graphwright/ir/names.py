@@ -47,6 +47,15 @@ def is_computed(holder: object, name: str) -> bool:
     return isinstance(inspect.getattr_static(kind, name), property)  # what is computed once may only say that it is one
 
 
+def on_the_way(holder: Any, name: str) -> Any:
+    """What a path goes on from: also a submodule before which something of its class stands, as in
+    `self.parameters = nn.ParameterList(...)`. Raises AttributeError where there is nothing.
+    """
+    if hasattr(type(holder), name) and name in getattr(holder, "_modules", ()):
+        return holder._modules[name]
+    return getattr(holder, name)
+
+
 def has_reserved(names: Iterable[str]) -> bool:
     """Tell whether one of the names is reserved."""
     return not _RESERVED.isdisjoint(names)

@@ -21,6 +21,7 @@ from graphwright.ir import (
     immutable_list,
     map_arg,
     nodes_in,
+    on_the_way,
     set_current_meta,
 )
 from graphwright.ops import enter_context, exit_context, is_attempt, is_region, set_attribute, write_attribute
@@ -295,7 +296,7 @@ class Interpreter:
         atoms = target.split(".")
         for i, atom in enumerate(atoms):
             try:
-                value = getattr(value, atom)
+                value = on_the_way(value, atom) if i + 1 < len(atoms) else getattr(value, atom)
             except AttributeError:
                 raise GraphError(
                     f"Node referenced nonexistent target {'.'.join(atoms[: i + 1])}",

@@ -40,6 +40,8 @@ class Paths:
         if self.table != "" and value is self._owner and not is_plain and atom in value._modules:
             self._reads_table = True
             return f"{self.table}[{quoted(atom)}]", inner, False
+        if isinstance(value, nn.Module) and atom in value._modules and hasattr(type(value), atom):  # hidden by its class
+            return f"{text}._modules[{quoted(atom)}]", value._modules[atom], False
         is_inside = value is not None and value is not self._owner and not atom.isidentifier()
         subscript = _subscript(value, atom) if is_inside else None
         if subscript:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.errors import MissingAttributeError
-from graphwright.ir import is_computed
+from graphwright.ir import is_computed, on_the_way
 from graphwright.runtime.inside import HOLDS
 
 MODULE_TABLES = frozenset(nn.Module().__dict__)  # the names of the attributes that every module has
@@ -26,10 +27,8 @@ def read_attribute(module: nn.Module, path: str) -> Any:
 
 def read_attributes(module: nn.Module, atoms: Iterable[str]) -> Any:
     """Follow a path given by its steps."""
-    value: Any = module
-    for atom in atoms:
-        value = getattr(value, atom)
-    return value
+    *above, name = atoms
+    return getattr(functools.reduce(on_the_way, above, module), name)
 
 
 def has_attribute(module: nn.Module, path: str) -> bool:
