@@ -183,3 +183,41 @@ def test_random_programs_compare_sizes_as_eager(seed: int) -> None:
         except RuntimeError:
             continue
         agrees(trace(program, (example, torch.ones(2, 3))), program)
+
+
+def dropout(x: torch.Tensor) -> torch.Tensor:
+    return x[:, :6]
+
+
+def expand(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def matmul(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+@pytest.mark.parametrize("function", [dropout, expand, matmul])
+def test_functions_that_are_named_like_operations_are_none(function: Any) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = function(x)
+        return y + 1 if y.shape[-1] == x.shape[-1] else y * 2
+
+    gm = trace(program, (torch.randn(2, 6),), leaf_functions=[function])
+    for x in (torch.randn(2, 6), torch.randn(3, 8)):
+        assert torch.equal(gm(x), program(x))
+
+
+@pytest.mark.parametrize("name", ["expand", "transpose", "matmul", "getitem", "squeeze_", "unbind"])
+def test_modules_that_are_named_like_operations_are_none(name: str) -> None:
+    class Named(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.add_module(name, torch.nn.LSTM(4, 4) if name == "unbind" else torch.nn.Linear(4, 4))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return getattr(self, name)(x)[0] + x
+
+    model, x = Named(), torch.randn(3, 4)
+    gm = trace(model, (x,))
+    assert torch.equal(gm(x), model(x))

@@ -159,7 +159,10 @@ SEEN = SeenFunctions()
 
 
 class Called(NamedTuple):
-    """What the target of a node is: its name, and whether a call of it writes to its first argument."""
+    """What the target of a node is: the name of the operation, and whether a call of it writes to its first argument.
+
+    A module, and a function that is not torch's, is no operation, whatever its name.
+    """
 
     name: str
     writes: bool
@@ -173,6 +176,8 @@ class CalledTargets(dict[tuple[str, Target], Called]):
     def __missing__(self, key: tuple[str, Target]) -> Called:
         op, target = key
         name = target if isinstance(target, str) else getattr(target, "__name__", "")
+        if op == "call_module" or (type(target) is FunctionType and not str(target.__module__).startswith("torch.")):
+            name = ""
         is_operator = getattr(target, "__module__", None) == "_operator"
         is_named_so = name.endswith("_") and not name.endswith("__") and not is_operator  # there is `operator.and_`
         writes = is_named_so or (op != "call_method" and target in IN_PLACE_FUNCTIONS)
