@@ -159,10 +159,7 @@ SEEN = SeenFunctions()
 
 
 class Called(NamedTuple):
-    """What the target of a node is: the name of the operation, and whether a call of it writes to its first argument.
-
-    A module, and a function that is not torch's, is no operation, whatever its name.
-    """
+    """What the target of a node is: its name, none of a module, and whether a call of it writes to its first argument."""
 
     name: str
     writes: bool
@@ -175,9 +172,7 @@ class CalledTargets(dict[tuple[str, Target], Called]):
 
     def __missing__(self, key: tuple[str, Target]) -> Called:
         op, target = key
-        name = target if isinstance(target, str) else getattr(target, "__name__", "")
-        if op == "call_module" or (type(target) is FunctionType and not str(target.__module__).startswith("torch.")):
-            name = ""
+        name = "" if op == "call_module" else name_of_target(target)
         is_operator = getattr(target, "__module__", None) == "_operator"
         is_named_so = name.endswith("_") and not name.endswith("__") and not is_operator  # there is `operator.and_`
         writes = is_named_so or (op != "call_method" and target in IN_PLACE_FUNCTIONS)
@@ -246,7 +241,9 @@ IN_PLACE_FUNCTIONS = frozenset({*_IN_PLACE.values(), operator.imatmul})
 
 
 def name_of_target(target: Target) -> str:
-    """The name of a function or method."""
+    """The name of an operation: a function or method; none of a function of the program, whatever its name."""
+    if type(target) is FunctionType and not str(target.__module__).startswith(("torch.", "graphwright.")):
+        return ""
     return target if isinstance(target, str) else getattr(target, "__name__", "")
 
 
