@@ -159,7 +159,7 @@ SEEN = SeenFunctions()
 
 
 class Called(NamedTuple):
-    """What the target of a node is: its name, none of a module, and whether a call of it writes to its first argument."""
+    """What the target of a node is: its name (a module has none), and whether a call writes to its first argument."""
 
     name: str
     writes: bool

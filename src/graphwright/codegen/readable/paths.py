@@ -21,26 +21,26 @@ class Paths:
         self._root = root
         self._owner = owner
         self._getter = getter
-        self._known: dict[str, tuple[str, Any, bool]] = {}
+        self._known: dict[tuple[str, bool], tuple[str, Any, bool]] = {}
         self._reads_table = False
 
-    def reached(self, target: str) -> tuple[str, Any, bool]:
-        """Write a path, and tell what is there and whether it ends with a name after a dot."""
-        known = self._known.get(target)
+    def reached(self, target: str, goes_on: bool = False) -> tuple[str, Any, bool]:
+        """Write a path, or one that `goes_on`, and tell what is there and whether it ends with a name after a dot."""
+        known = self._known.get((target, goes_on))
         if known is None:
             above, _, atom = target.rpartition(".")
-            text, value, _ = self.reached(above) if above else (self._root, self._owner, True)
-            known = self._known[target] = self._step(text, value, atom)
+            text, value, _ = self.reached(above, True) if above else (self._root, self._owner, True)
+            known = self._known[target, goes_on] = self._step(text, value, atom, goes_on)
         return known
 
-    def _step(self, text: str, value: Any, atom: str) -> tuple[str, Any, bool]:
+    def _step(self, text: str, value: Any, atom: str, goes_on: bool) -> tuple[str, Any, bool]:
         """Write an attribute of what has been written, which is this value."""
         inner = None if value is None or is_computed(value, atom) else getattr(value, atom, None)
         is_plain = is_plain_name(atom)
         if self.table != "" and value is self._owner and not is_plain and atom in value._modules:
             self._reads_table = True
             return f"{self.table}[{quoted(atom)}]", inner, False
-        if isinstance(value, nn.Module) and atom in value._modules and hasattr(type(value), atom):  # hidden by its class
+        if goes_on and hasattr(type(value), atom) and atom in getattr(value, "_modules", ()):  # its class hides it
             return f"{text}._modules[{quoted(atom)}]", value._modules[atom], False
         is_inside = value is not None and value is not self._owner and not atom.isidentifier()
         subscript = _subscript(value, atom) if is_inside else None
