@@ -314,3 +314,33 @@ def test_what_comes_after_a_loop_over_sizes_is_there_once(program: Any) -> None:
     assert not gm.report.forks and len(gm.graph.find_nodes(op="call_function", target=operator.mul)) == 1
     for sizes in ((4, 4), (3, 4), (8, 2), (2, 2)):
         assert torch.equal(gm(torch.ones(sizes)), program(torch.ones(sizes)))
+
+
+def of_level(n: int, h: torch.Tensor, x: torch.Tensor, levels: torch.Tensor, edges: torch.Tensor) -> None:
+    rows = levels == n
+    if n == 0:
+        found = x[rows]
+    else:
+        below = edges[levels[edges[:, 0]] == n]
+        counts = torch.unique_consecutive(below[:, 0], return_counts=True)[1]
+        found = torch.stack([part.sum(0) for part in torch.split(h[below[:, 1]], tuple(counts))])
+    if n == 0:
+        h[rows] = found * 2
+    else:
+        h[rows] = found + x[below[:1, 1]]  # which there is on this side alone
+
+
+def over_a_tree(x: torch.Tensor, levels: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    h = torch.zeros_like(x)
+    for n in range(levels.max() + 1):
+        of_level(n, h, x, levels, edges)
+    return h
+
+
+def test_no_guard_says_of_all_iterations_what_holds_in_the_first() -> None:
+    wide = torch.tensor([2, 1, 0, 0, 0]), torch.tensor([[0, 1], [0, 2], [1, 3], [1, 4]])
+    other = torch.tensor([0, 1, 2, 0, 0]), torch.tensor([[1, 0], [2, 1], [2, 3], [2, 4]])
+    gm = trace(over_a_tree, (torch.randn(5, 3), *wide))
+    for tree in (wide, other):
+        x = torch.randn(5, 3)
+        assert torch.equal(gm(x, *tree), over_a_tree(x, *tree))

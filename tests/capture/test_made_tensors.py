@@ -5,14 +5,16 @@ from __future__ import annotations
 import array
 import io
 from collections.abc import Callable
+from typing import Any
 
 import numpy
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import Variable
 
 import graphwright
-from graphwright import CaptureError, GuardError
+from graphwright import CaptureError, GuardError, trace
 
 
 def _saved() -> bytes:
@@ -197,3 +199,50 @@ def test_memory_of_which_nobody_tells_whose_it_is(maker: Callable[[], Tensor]) -
         graphwright.trace(lambda x: added(x, maker()), (torch.randn(2, 3),))
     gm = graphwright.trace(lambda x: x + maker(), (torch.randn(2, 3),))
     assert torch.equal(gm(torch.ones(2, 3)), 1 + maker().expand(2, 3))
+
+
+class Written(nn.Module):
+    """As programs were written before torch 0.4."""
+
+    def __init__(self, wrap: Any = None) -> None:
+        super().__init__()
+        self.scale, self.wrap = nn.Parameter(torch.randn(3)), wrap
+        self.register_buffer("shift", torch.randn(3))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        state = Variable(x.data.new(x.size(0), 3).zero_())
+        total = torch.FloatTensor(x) * Variable(self.scale) + torch.FloatTensor(self.shift) + torch.Tensor(self.scale)
+        leaf = Variable(x, requires_grad=True)
+        return total + state, leaf, leaf.requires_grad
+
+
+class Wraps(Written):
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.wrap(self.shift) * x
+
+
+def test_old_constructors_give_what_is_detached_and_views() -> None:
+    model, x = Written(), torch.randn(2, 3, requires_grad=True)
+    gm = trace(model, (x,))
+    model.shift, gm.shift = torch.ones(3), torch.ones(3)  # neither holds on to the one before
+    (total, leaf, needs), (own_total, own_leaf, own_needs) = gm(x), model(x)
+    assert torch.equal(total, own_total) and torch.equal(leaf, own_leaf) and needs is own_needs and leaf.is_leaf
+    ours, own = torch.autograd.grad(total.sum(), [gm.scale, x]), torch.autograd.grad(own_total.sum(), [model.scale, x])
+    assert all(map(torch.equal, ours, own))
+    with pytest.raises(GuardError, match="float64"):
+        gm(x.double())
+
+
+@pytest.mark.parametrize("wrap", [lambda x: Variable(x), lambda x: torch.Tensor(x)])
+def test_what_has_the_memory_of_a_buffer_unseen_is_refused(wrap: Any) -> None:
+    with pytest.raises(CaptureError, match="memory of a parameter or buffer"):
+        trace(Wraps(wrap), (torch.randn(3),))
+
+
+def test_what_had_the_memory_of_a_buffer_before_is_a_constant() -> None:
+    model = Wraps()
+    part = model.shift[:1]
+    model.wrap = lambda shift: part
+    gm = trace(model, (torch.randn(3),))
+    model.shift.fill_(5.0)
+    assert torch.equal(gm(torch.ones(3)), model(torch.ones(3)))

@@ -176,7 +176,7 @@ class Held(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(2))
         self.register_buffer("level", torch.tensor(2.0))
-        self.normal = torch.distributions.Normal(torch.tensor(0.0), torch.tensor(1.0))
+        self.normal = torch.distributions.Normal(torch.tensor(0.0), torch.tensor(1.0), validate_args=True)
 
 
 class RaisesIt(Held):

@@ -14,6 +14,7 @@ from graphwright.capture.state.running import stopping
 from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.capture.state.tracer_warnings import warn_tracer
+from graphwright.ir import Node
 from graphwright.runtime import expect
 
 if TYPE_CHECKING:
@@ -31,9 +32,12 @@ class Guards:
         """Take the answer of the example, and check when the program runs that it is this."""
         capture = self._capture
         questions = capture.questions
-        restart = questions.refusals.unroll_around("it asks for its counter") if comes_from_loop(symbol) else None
-        if restart is not None:  # the answer is another in other iterations
-            raise questions.restart(restart)
+        if comes_from_loop(symbol):  # the answer is another in other iterations
+            restart = questions.refusals.unroll_around("it asks for its counter")
+            if restart is not None:
+                raise questions.restart(restart)
+            if self._is_made_in_loop(symbol):
+                return questions.refusals.refuse_data(symbol)
         key, of_itself = ("guard", _key(symbol)), ("guard", symbol.key)
         known = [region.attributes for region in capture.region.all()]
         if not any(key in guards for guards in known):
@@ -46,6 +50,15 @@ class Guards:
         if symbol.kind is bool:
             capture.questions.knowledge.learn(symbol, bool(symbol.hint))
         return symbol.hint
+
+    def _is_made_in_loop(self, subject: Any) -> bool:
+        """Tell whether a node of the loop that runs, or of a branch in it, gives a number or what it is computed of."""
+        if isinstance(subject, Symbol):
+            return any(map(self._is_made_in_loop, subject.args))
+        regions = [*self._capture.region.all()]
+        loops = [i for i, region in enumerate(regions) if region.is_loop]
+        inside = regions[: loops[-1] + 1] if loops else []
+        return isinstance(subject, Node) and any(subject.graph is region.graph for region in inside)
 
     def guard_sizes(self, values: Iterable[Any]) -> None:
         """Take what these values are, short of their data, from the example: the program asked by a `try`."""

@@ -52,9 +52,13 @@ _FIX = "make it from the inputs: x.new_zeros(4), torch.zeros_like(x)"
 
 
 class Owner:
-    """What a constant lives on, as long as that is there: itself, or arrays that lend it their memory."""
+    """What a constant lives on, as long as that is there: itself, or arrays that lend it their memory.
 
-    def __init__(self, *arrays: Any, tensor: torch.Tensor | None = None) -> None:
+    One that `is_view` has the memory of a tensor of the modules.
+    """
+
+    def __init__(self, *arrays: Any, tensor: torch.Tensor | None = None, is_view: bool = False) -> None:
+        self.is_view = is_view
         self.arrays: list[Callable[[], Any]] = []
         self._others = 0  # what refers to an array besides the constants
         self._tensor = None if tensor is None else weakref.ref(tensor)
@@ -126,7 +130,7 @@ class MadeMeanwhile:
         self._changed = {name for name, version in then.items() if version != _version(graph.constants[name])}
         self._given = _Given(graph, module_of) if known else None
         kept = [name for name in known if name in self._changed or (self._given is not None and self._given.has(name))]
-        self._owners = {name: owners[name] for name in kept}
+        self._owners = {name: owners[name] for name in known if owners[name].is_view or name in kept}
         for name, owner in self._owners.items():
             if not owner.arrays:
                 with torch._C.DisableTorchFunction():
@@ -143,6 +147,9 @@ class MadeMeanwhile:
         for name, owner in self._owners.items():
             constants[name] = owner.tensor() if name not in made and not owner.arrays else constants[name]
         for name in sorted(made):
+            if self._owners[name].is_view:
+                what = "has the memory of a parameter or buffer, by a call that cannot be recorded"
+                raise CaptureError(_refused(constants[name], what), fix="make it by an operation: x.detach()")
             if name in self._changed:
                 raise CaptureError(_refused(constants[name], "is written to after the graph has read it"), fix=_FIX)
             if not self._owners[name].arrays and _lends_memory(constants[name]):

@@ -66,6 +66,7 @@ from graphwright.capture.python.number_calls import (
     tensor_of_class,
     tensor_of_range,
     truth,
+    variable,
 )
 from graphwright.capture.python.own_texts import own_format, own_text
 from graphwright.capture.python.substitutes import LOCK, is_refused, substitute, waited
@@ -190,6 +191,7 @@ _PYTHON_METHODS: dict[type, dict[str, Handlers]] = {
 _BY_TYPE: dict[type, Handlers] = {
     MethodDescriptorType: (unbound_method, number_method), WrapperDescriptorType: (unbound_method, number_method),
     **dict.fromkeys((type(torch.Tensor), type(torch.FloatTensor)), (tensor_of_class,)),
+    type(torch.autograd.Variable): (variable,),
 }  # fmt: skip
 
 

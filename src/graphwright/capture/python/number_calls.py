@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.calls.facts import dtype_of, take_dtype
 from graphwright.capture.containers.open_iterables import OpenRange
 from graphwright.capture.flow.deciding import held, recorder_of, told_by
 from graphwright.capture.numbers.broadcasting import broadcast_shapes, widest
@@ -93,7 +94,11 @@ def tensor_of_class(
     if kwargs or not (function is torch.Tensor or (is_typed and function.__module__ == "torch")):
         return NotImplemented
     given = args[0] if len(args) == 1 else None
-    if recorder_of(given) is not None and isinstance(given, torch.Tensor) and not is_typed:
+    if isinstance(given, torch.Tensor) and recorder.typed is not None:
+        if is_typed:
+            take_dtype(recorder.typed, given, None, recorder.where() or "")
+            if dtype_of(given) != function.dtype:
+                return NotImplemented  # an error
         return recorder.torch_function(torch.Tensor.view_as, (given, given), {})
     dtype = {"dtype": function.dtype} if is_typed else {}
     if (type(given) is list or type(given) is tuple) and any(map(is_symbolic, given)):
@@ -108,6 +113,15 @@ def tensor_of_class(
 
 
 _TYPED = type(torch.FloatTensor)
+
+
+def variable(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`Variable(x)`, as programs were written before torch 0.4: `x.detach()`."""
+    given, requires_grad = (*args, *[kwargs[name] for name in ("data", "requires_grad") if name in kwargs], False)[:2]
+    if not isinstance(given, torch.Tensor) or len(args) + len(kwargs) > 2 or not {*kwargs} <= {"data", "requires_grad"}:
+        return NotImplemented
+    made = recorder.torch_function(torch.Tensor.detach, (given,), {})
+    return recorder.torch_function(torch.Tensor.requires_grad_, (made,), {}) if requires_grad else made
 
 
 def complex_number(

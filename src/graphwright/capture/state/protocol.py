@@ -153,6 +153,7 @@ class Owner(Protocol):
 
     arrays: list[Callable[[], Any]]
     version: int | None
+    is_view: bool
 
     def tensor(self) -> torch.Tensor | None: ...
     def is_gone(self, constants: int) -> bool: ...

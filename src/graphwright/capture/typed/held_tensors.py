@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from graphwright.capture.state.ledger import Fact, join_dtypes
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 from graphwright.runtime import any_of
+from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state import protocol
@@ -96,14 +99,15 @@ class HeldTensors:
         recorder = self._recorder
         path = self._paths.get(id(tensor))
         if path is None:
-            self._refuse_made(tensor)
+            is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+            is_view = not is_wrapped and self._is_view(tensor)
+            self._refuse_made(tensor, is_view)
             constants = recorder.root.graph.constants
             path = f"_tensor_constant{len(constants)}"
-            is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
             with torch._C.DisableTorchFunction():  # it itself: it may be frozen, and its gradient is the user's
                 constants[path] = tensor.detach() if is_wrapped else tensor
                 if not is_wrapped and id(tensor) not in self._lasting:
-                    self.owners[path] = self._lenders.get(memory_of(tensor)) or Owner(tensor=tensor)
+                    self.owners[path] = self._lenders.get(memory_of(tensor)) or Owner(tensor=tensor, is_view=is_view)
             self._paths[id(tensor)] = path
             recorder.keep.append(tensor)
         known = recorder.region.attributes
@@ -118,11 +122,26 @@ class HeldTensors:
             if id(value) in self._paths and isinstance(value, torch.Tensor):
                 self.node(value)
 
-    def _refuse_made(self, tensor: torch.Tensor) -> None:
-        """Refuse what was computed of the program's tensors while it ran, by a call that was not recorded."""
+    def _is_view(self, tensor: torch.Tensor) -> bool:
+        """Tell whether a tensor that no module has has the memory of one that a module has."""
+        shells, memory = self._recorder.shells, memory_of(tensor)
+        if shells is None or memory == 0:
+            return False
+        held = itertools.chain(shells.root_module.parameters(), shells.root_module.buffers())
+        return any(memory_of(each) == memory for each in held)
+
+    def _refuse_made(self, tensor: torch.Tensor, is_view: bool) -> None:
+        """Refuse what was computed of the program's tensors while it ran, by a call that was not recorded.
+
+        A call of a converted function may be: start again with the one that runs, where it is not.
+        """
         with torch._C.DisableTorchFunction():
             made_by = tensor.grad_fn
-        if made_by is not None and made_by._sequence_nr() >= self._started:
+        is_made = made_by is not None and made_by._sequence_nr() >= self._started
+        if is_made or is_view:
+            staging = self._recorder.questions.staging
+            staging.convert_all(staging.convertible(user_frame(sys._getframe(1))))
+        if is_made:
             self._recorder.questions.refusals.refuse_here(
                 f"the program uses a tensor that it has made by a call which cannot be recorded ({made_by.name()})",
                 "keep the function that makes it one node: leaf_functions=[...]",
