@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -356,3 +357,24 @@ def test_what_is_given_a_function_around_values_loses_its_backward_with_a_warnin
         gm = trace(program, (torch.randn(3),))
     x = torch.randn(5)
     assert torch.equal(gm(x), program(x))
+
+
+class ByStep(nn.Module):
+    """Gives a number of NumPy's that each call has another of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = 0
+
+    def forward(self, x: Tensor) -> Any:
+        self.step += 1
+        return Reversed.apply(x, 2.0 / (1.0 + numpy.exp(-0.1 * self.step)) - 1)
+
+
+def test_what_only_a_run_has_is_given_to_the_backward() -> None:
+    model = ByStep()
+    gm = trace(copy.deepcopy(model), (torch.randn(2, 3),))
+    for _ in range(3):
+        ours, own = torch.ones(2, 3, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+        (gm(ours) * 2).sum().backward(), (model(own) * 2).sum().backward()
+        assert torch.equal(gm(ours), model(own)) and torch.equal(ours.grad, own.grad)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from graphwright.capture.calls.autograd_functions import is_apply
 from graphwright.capture.calls.given_functions import closes_over_values, path_of, what_is_shared
 from graphwright.capture.calls.opaque import holds_values, record_opaque
 from graphwright.capture.effects.contents_before import ContentsBefore
+from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.proxies.objects import constructor_fields
 from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import symbol_of
@@ -109,6 +110,8 @@ def _has_no_node(recorder: TypedCapture, value: Any) -> bool:
         return not path_of(recorder, value)
     if isinstance(value, functools.partial | FunctionType | MethodType):
         return _reaches_values(value) or (type(value) is FunctionType and what_is_shared(value) is not None)
+    if type(value) is ObjectProxy:
+        return False  # a node gives it
     return is_object(value) and not is_record(value) and constructor_fields(value) is None
 
 

@@ -137,11 +137,12 @@ class HeldTensors:
         """
         with torch._C.DisableTorchFunction():
             made_by = tensor.grad_fn
-        is_made = made_by is not None and made_by._sequence_nr() >= self._started
-        if is_made or is_view:
+        if made_by is not None and made_by._sequence_nr() < self._started:
+            made_by = None
+        if made_by is not None or is_view:
             staging = self._recorder.questions.staging
             staging.convert_all(staging.convertible(user_frame(sys._getframe(1))))
-        if is_made:
+        if made_by is not None:
             self._recorder.questions.refusals.refuse_here(
                 f"the program uses a tensor that it has made by a call which cannot be recorded ({made_by.name()})",
                 "keep the function that makes it one node: leaf_functions=[...]",
