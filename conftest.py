@@ -151,7 +151,7 @@ def prefer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     from graphwright.engines.measure import Measured
 
     def set_up(*names: str) -> None:
-        def chosen(calls: Mapping[str, Callable[[], Any]], seconds: float) -> Measured:
+        def chosen(calls: Mapping[str, Callable[[], Any]], seconds: float, before: Any = None) -> Measured:
             for call in calls.values():
                 call()
             return Measured(next((name for name in names if name in calls), next(iter(calls))), {})

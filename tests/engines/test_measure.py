@@ -56,3 +56,16 @@ def test_short_calls_are_warmed_up(clock: Clock) -> None:
 def test_time_is_kept(clock: Clock) -> None:
     assert fastest(clock.taking(here=0.01, close=0.0099), 0.2).best == "here"
     assert clock.counts["here"] == 2 + 11
+
+
+def test_calls_that_leave_something_start_from_the_same_each_time(clock: Clock) -> None:
+    found: list[int] = []
+
+    def call() -> None:
+        found.append(len(left))
+        left.append(0)
+        clock.now += 0.0001
+
+    left: list[int] = []
+    fastest({"here": call}, 0.01, before=left.clear)
+    assert len(found) >= 7 and set(found) == {0}

@@ -5,6 +5,7 @@ What is the fastest is not asked here: tests say which kernel or engine is to wi
 
 from __future__ import annotations
 
+import collections
 import copy
 import io
 import os
@@ -170,7 +171,7 @@ def test_what_is_measured_are_the_calls_of_a_kernel_alone(name: str, monkeypatch
     original = choosing._Now.packed
     monkeypatch.setattr(choosing._Now, "packed", lambda self, *args: packed.append("") or original(self, *args))
 
-    def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float) -> Measured:
+    def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float, before: Any = None) -> Measured:
         before = len(packed)
         expected = calls["torch"]()
         for kernel, call in calls.items():
@@ -661,6 +662,33 @@ def test_what_the_program_writes_is_as_it_was(names: tuple[str, ...], prefer: Ca
     torch.testing.assert_close(gm.state_dict(), twin.state_dict())
 
 
+class Keeps(nn.Module):
+    """Keeps something of each call, of which there are not many: places of an embedding run out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.places, self.place = nn.Linear(4, 4), nn.Embedding(20, 4), 0
+        self.last: collections.deque[float] = collections.deque(maxlen=3)
+        self.seen = collections.Counter[str]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last.append(x.mean().item())
+        self.seen["calls"] += 1
+        places = torch.arange(self.place, self.place + x.size(0))
+        self.place += x.size(0)
+        return self.linear(x) + self.places(places) + sum(self.last) / self.seen["calls"]
+
+
+def test_what_a_program_keeps_is_as_it_was_and_does_not_run_out() -> None:
+    model = Keeps().eval()
+    twin = copy.deepcopy(model)
+    gm: Any = optimize_for_inference(model, torch.ones(3, 4), engines=("torch",))
+    assert gm.place == model.place == 0 and not gm.last and not gm.seen
+    for i in range(5):
+        torch.testing.assert_close(gm(torch.full((3, 4), i / 2)), twin(torch.full((3, 4), i / 2)))
+    assert (gm.place, gm.last, gm.seen) == (15, twin.last, twin.seen)
+
+
 # ---- copies, processes, threads
 
 
@@ -1025,7 +1053,7 @@ def test_decisions_are_kept(prefer: Callable[..., None], tmp_path: Any, monkeypa
     (path,) = folder.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700 and path.stat().st_mode & 0o777 == 0o600
 
-    def only_programs(calls: Mapping[str, Any], seconds: float) -> Measured:
+    def only_programs(calls: Mapping[str, Any], seconds: float, before: Any = None) -> Measured:
         assert "inlined" in calls
         return Measured("torch", {})
 

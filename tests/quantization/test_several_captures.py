@@ -123,7 +123,7 @@ def test_a_weight_is_held_once(model: Decoder, monkeypatch: pytest.MonkeyPatch) 
         return Choice(min(times, key=times.__getitem__), tuple(times.items()))
 
     monkeypatch.setattr(optimizing, "choose", chosen)
-    monkeypatch.setattr(optimizing, "fastest", lambda forms, seconds: Measured("torch", dict.fromkeys(forms, 1.0)))
+    monkeypatch.setattr(optimizing, "fastest", lambda forms, *_, **given: Measured("torch", dict.fromkeys(forms, 1.0)))
     calls = graphwright.recorded_calls(model, run)
     reference = graphwright.quantize(model, weight_only_int8(), run, engine=None)
     report: Any = lower(reference, *calls[0], "torch", examples=calls[1:]).report

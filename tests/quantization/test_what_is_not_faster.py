@@ -31,7 +31,7 @@ def test_layers_without_a_faster_kernel_stay_in_float(
     prefer: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prefer("integers", "float weight", "torch")  # exact on every processor
-    monkeypatch.setattr(api, "fastest", lambda calls, _: Measured(next(iter(calls)), {}))
+    monkeypatch.setattr(api, "fastest", lambda calls, *_, **given: Measured(next(iter(calls)), {}))
     model = network(1)
     q = graphwright.quantize(model, static_int8(), BATCHES)
     assert [(row.path, row.decision) for row in q.quantization.rows] == [
@@ -62,7 +62,8 @@ def test_engines_that_are_passed_over_say_why(monkeypatch: pytest.MonkeyPatch) -
 def test_engines_that_are_slower_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
     r = convert(calibrate(prepare(network(), static_int8(), BATCHES[0]), BATCHES))
-    monkeypatch.setattr(lowering_by_engine, "fastest", lambda calls, _: Measured("torch", dict.fromkeys(calls, 2000.0)))
+    measured = lambda calls, *_, **given: Measured("torch", dict.fromkeys(calls, 2000.0))  # noqa: E731
+    monkeypatch.setattr(lowering_by_engine, "fastest", measured)
     q = lower(r, BATCHES[0], engine="auto")
     assert any(
         note.startswith("onnxruntime is not used: it took 2 ms") or "in its dialect" in note

@@ -9,6 +9,7 @@ Modules and example inputs come in, reports go out. Read comparing/verify.py fir
     effects/             what nodes read, write and keep in memory
     roles.py             what values are for: numbers, whole numbers, masks
     both_sides.py        a graph run on an example, and both sides of its branches
+    module_state.py      what runs leave behind, taken before and put back after them
     values.py            values as flat lists of facts, and their comparison
     tables.py            tables that people read
     report.py            what was found, as facts and as a table
@@ -21,9 +22,8 @@ from graphwright.analysis.channels.atoms import Atoms, Channels
 from graphwright.analysis.channels.grouping import ChannelGroup, ChannelGroups, Member, channel_groups
 from graphwright.analysis.channels.values import Knowledge, shape_of
 from graphwright.analysis.comparing.compare import Comparison, LayerComparison, compare
-from graphwright.analysis.comparing.module_state import ModuleState
 from graphwright.analysis.comparing.verify import verify
-from graphwright.analysis.costing.costs import Cost, CostReport, costs, undisturbed
+from graphwright.analysis.costing.costs import Cost, CostReport, costs
 from graphwright.analysis.costing.memory import MemoryReport, MemoryUse, memory, peak_memory
 from graphwright.analysis.costing.profile import Profile, ProfiledModule, ProfiledNode, profile, seconds_of_nodes
 from graphwright.analysis.costing.storages import Storages
@@ -31,6 +31,7 @@ from graphwright.analysis.costing.summary import ModuleSummary, Summary, summary
 from graphwright.analysis.effects.effects import Effects, Place
 from graphwright.analysis.effects.liveness import Liveness
 from graphwright.analysis.effects.writes import written_values
+from graphwright.analysis.module_state import ModuleState, state_kept, undisturbed, variables_kept, writes_state
 from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport, format_columns
 from graphwright.analysis.roles import ValueFact, ValueFacts, value_facts
@@ -105,6 +106,9 @@ __all__ = [
     "with_fake_tensors",
     "written_values",
     "same_randomness",
+    "state_kept",
+    "variables_kept",
+    "writes_state",
 ]
 
 # Sub-rooms and files, the top floor first: a file imports from its own floor and from those after it.
@@ -116,6 +120,7 @@ FLOORS = (
     "shapes",
     "effects",
     "both_sides",
+    "module_state",
     "values",
     "tables",
     "report",

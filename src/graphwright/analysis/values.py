@@ -12,7 +12,7 @@ import dataclasses
 import enum
 import math
 import types
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis.report import Difference
+
+CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict, Counter)  # that hold the values of programs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ from graphwright.engines.regions import ENGINES, Engine, Opened, installed, run_
 from graphwright.engines.reporting import OptimizedReport, RunsOn, add_notes
 from graphwright.engines.sites import Finder, FloatLayers, Found, Searched, together
 from graphwright.engines.specializing import reads_sizes
-from graphwright.engines.staging import Call, call_of, computes_gradients, has_form, has_several, writes_state
+from graphwright.engines.staging import Call, call_of, computes_gradients, has_form, has_several
 from graphwright.engines.written_tensors import TensorEffects
 
 __all__ = [
@@ -110,7 +110,6 @@ __all__ = [
     "run_region",
     "tensors_of",
     "together",
-    "writes_state",
 ]
 
 # Files, the top floor first: a file imports from those after it.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import ModuleState, tensors_in
+from graphwright.analysis import ModuleState, tensors_in, writes_state
 from graphwright.codegen import PythonCode, graph_to_readable_source
 from graphwright.engines.called_modules import Unchanged
 from graphwright.engines.fitting import facts_of
@@ -21,7 +21,7 @@ from graphwright.engines.optimized import Optimized, Plan, Prepared, held_for
 from graphwright.engines.pack import Held
 from graphwright.engines.recording import CUDA, Recorder, Recording, copied_with, nothing_is_written_to
 from graphwright.engines.specializing import by_parameter
-from graphwright.engines.staging import INLINED, bound_values, staged, writes_state
+from graphwright.engines.staging import INLINED, bound_values, staged
 from graphwright.errors import PassError, TrainingModeError
 from graphwright.ir import Graph, Node
 from graphwright.ops import is_impure, is_inplace, is_random, is_region, read_variable, unpack

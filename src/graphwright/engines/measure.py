@@ -30,8 +30,16 @@ class Measured:
     times_us: Mapping[str, float]
 
 
-def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float, margin: float = MARGIN) -> Measured:
+def fastest(
+    calls: Mapping[str, Callable[[], Any]],
+    seconds: float,
+    margin: float = MARGIN,
+    before: Callable[[], Any] | None = None,
+) -> Measured:
     """Measure calls against the first of them, for about so many seconds.
+
+    `before` runs before each call, and is not measured: what puts state back that calls leave, or they would not do the
+    same each time, or go on as far as they cannot.
 
     The first is kept, unless another one takes less than `1 - margin` of its time, in its typical and its best rounds.
     It ends before its time where one is faster than each other one by far in every round.
@@ -44,14 +52,14 @@ def fastest(calls: Mapping[str, Callable[[], Any]], seconds: float, margin: floa
     """
     names = list(calls)
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
-    once = {name: _sample(clock, calls[name], 1) for name in names}
-    counts = {name: max(1, math.ceil(_SAMPLE_S / max(once[name], 1e-7))) for name in names}
+    once = {name: _sample(clock, calls[name], 1, before=before) for name in names}
+    counts = {name: 1 if before else max(1, math.ceil(_SAMPLE_S / max(once[name], 1e-7))) for name in names}
     samples: dict[str, list[float]] = {name: [] for name in names}
     start, turn = time.monotonic(), 0
     while turn < _ROUNDS_AT_LEAST or (turn < _ROUNDS_AT_MOST and time.monotonic() - start < seconds):
         turned = turn % len(names)
         for name in (*names[turned:], *names[:turned]):
-            samples[name].append(_sample(clock, calls[name], counts[name], once[name] < _LONG_S))
+            samples[name].append(_sample(clock, calls[name], counts[name], once[name] < _LONG_S, before))
         turn += 1
         if turn == _ROUNDS_OF_ALL:
             names = _hopeful(names, samples)
@@ -91,10 +99,19 @@ def _typical(times: list[float]) -> float:
     return sorted(times)[len(times) // 4]
 
 
-def _sample(clock: Callable[[], float], call: Callable[[], Any], count: int, warm: bool = True) -> float:
+def _sample(
+    clock: Callable[[], float],
+    call: Callable[[], Any],
+    count: int,
+    warm: bool = True,
+    before: Callable[[], Any] | None = None,
+) -> float:
     """Seconds of one call, of so many in a row."""
+    before = before or int
     if warm:
+        before()
         call()  # for the caches
+    before()
     start = clock()
     for _ in range(count):
         call()

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import ModuleState, same_randomness, tensors_in
+from graphwright.analysis import same_randomness, state_kept, tensors_in
 from graphwright.capture import recorded_run, trace
 from graphwright.engines.alternatives import Convolution, Site
 from graphwright.engines.choosing import Choice, choose, choose_merged, numerics_of, reason_against
@@ -37,7 +37,6 @@ from graphwright.engines.staging import (
     has_form,
     has_several,
     staged,
-    writes_state,
 )
 from graphwright.errors import PassError
 from graphwright.ir import Node
@@ -197,7 +196,6 @@ class _Optimizing:
 
     def __init__(self, gm: GraphModule, calls: Sequence[Call], search: Search) -> None:
         self._staged = staged(inline(gm), is_saved=not search.again)
-        self._writes_state = writes_state(self._staged)
         self._calls, self._search = calls, search
         self._is_open = len(calls) > 1 and has_several(gm)
         self._notes: list[str] = []
@@ -206,15 +204,14 @@ class _Optimizing:
         self._looked: dict[bool, _Looked] = {}  # by whether inputs of other sizes are taken, too
 
     @contextlib.contextmanager
-    def _keeping_state(self, *modules: GraphModule) -> Iterator[None]:
-        """Leave the state of modules as it is, and what they print away, whatever runs."""
-        states = [ModuleState(module) for module in modules] if self._writes_state else []
-        try:
-            with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere if states else sys.stdout):
-                yield
-        finally:
-            for state in states:
-                state.restore()
+    def _keeping_state(self, *modules: GraphModule) -> Iterator[Callable[[], None] | None]:
+        """Leave the state of modules as it is, and what they print away, whatever runs; give what puts it back."""
+        with (
+            state_kept(self._staged, *modules) as put_back,
+            open(os.devnull, "w") as nowhere,
+            contextlib.redirect_stdout(nowhere if put_back else sys.stdout),
+        ):
+            yield put_back
 
     def result(self) -> GraphModule:
         """The fastest."""
@@ -233,8 +230,8 @@ class _Optimizing:
         if self._search.engines and not self._is_open and self._look(inputs).pieces:
             self._add_engines(forms, self._kernels(inputs, ())[0] if others else plan)
         calls = {name: self._call(form) for name, form in forms.items()}
-        with self._keeping_state(*forms.values()):
-            measured = fastest(calls, _SECONDS_A_PROGRAM)
+        with self._keeping_state(*forms.values()) as put_back:
+            measured = fastest(calls, _SECONDS_A_PROGRAM, before=put_back)
         best, result = measured.best, forms[measured.best]
         whole = self._numerics.get(best)
         program = RunsOn("program", best, tuple(measured.times_us.items()), tuple(self._notes), numerics=whole)

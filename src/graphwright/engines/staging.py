@@ -14,8 +14,7 @@ from torch import nn
 from graphwright.engines.inlining import Inlined
 from graphwright.engines.reporting import ReportOfOptimized
 from graphwright.errors import PassError
-from graphwright.ops import is_impure, written_attributes
-from graphwright.runtime import Entry, GraphModule, choose, entry_points_of, is_guard
+from graphwright.runtime import Entry, GraphModule, choose, entry_points_of
 
 INLINED = "forward_inlined"
 
@@ -31,16 +30,6 @@ def staged(gm: GraphModule, is_saved: bool = False) -> GraphModule:
     kind: Any = type(gm)
     kind._extra = {**kind._extra, "report": ReportOfOptimized()}
     return copy.copy(gm)
-
-
-def writes_state(module: GraphModule, aside: tuple[type[nn.Module], ...] = ()) -> bool:
-    """Tell whether a call of a program may leave something behind in its modules, those of some classes aside."""
-    graph = entry_points_of(module)["forward"].graph
-    if written_attributes(graph):
-        return True
-    calls = [node for node in graph.all_nodes() if node.op.startswith("call") and not is_guard(node)]
-    called = {node: module.get_submodule(str(node.target)) if node.op == "call_module" else None for node in calls}
-    return any(is_impure(node, each) for node, each in called.items() if not isinstance(each, aside))
 
 
 def computes_gradients(module: GraphModule) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import same_randomness
 from graphwright.capture import recorded_run
 from graphwright.engines import Call, calling_all, fastest, has_form, has_several
 from graphwright.errors import QuantizationError
@@ -142,9 +141,9 @@ def _with_float_layers(q: GraphModule, prepared: GraphModule, calls: Sequence[Ca
         mapping.set_module_name(path, None)
     (args, kwargs), *examples = calls
     other = lower(convert(with_mapping(prepared, mapping)), args, kwargs, engine, examples=examples)
-    with torch.no_grad(), same_randomness(), as_it_was(prepared, q, other):
+    with torch.no_grad(), as_it_was(prepared, q, other) as put_back:
         made = {"fewer": calling_all(other, calls), "all": calling_all(q, calls)}
-        if fastest(made, _SECONDS).best == "all":
+        if fastest(made, _SECONDS, before=put_back).best == "all":
             return q
     say(other, reasons, q.meta[QUANTIZED]["rows"])
     return other
@@ -152,9 +151,9 @@ def _with_float_layers(q: GraphModule, prepared: GraphModule, calls: Sequence[Ca
 
 def _unless_slower(q: GraphModule, model: nn.Module, prepared: GraphModule, calls: Sequence[Call]) -> GraphModule:
     """A quantized module; where it takes more time than the module that it was made of, that with float layers."""
-    with torch.no_grad(), same_randomness(), as_it_was(prepared, model, q):
+    with torch.no_grad(), as_it_was(prepared, model, q) as put_back:
         made = {"integers": calling_all(q, calls), "float": calling_all(model, calls)}
-        measured = fastest(made, _SECONDS)
+        measured = fastest(made, _SECONDS, before=put_back)
     if measured.best == "integers":
         return q
     ratio = measured.times_us["integers"] / measured.times_us["float"]

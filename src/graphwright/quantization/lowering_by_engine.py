@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphwright.analysis import same_randomness
 from graphwright.engines import ENGINES, Call, OptimizedReport, RunsOn, add_notes, calling_all, fastest
 from graphwright.errors import GraphwrightError
 from graphwright.quantization.dialects import example_of, in_dialect
@@ -108,8 +107,8 @@ def _fastest(
     best, against = "torch", list(against)
     if len(forms) > 1:
         calls = {name: calling_all(form, made) for name, form in forms.items()}
-        with torch.no_grad(), same_randomness(), as_it_was(r, *forms.values()):
-            measured = fastest(calls, _SECONDS)
+        with torch.no_grad(), as_it_was(r, *forms.values()) as put_back:
+            measured = fastest(calls, _SECONDS, before=put_back)
         best, times = measured.best, {name: f"{time / 1000:.3g} ms" for name, time in measured.times_us.items()}
         against += [
             f"{name} is not used: it took {times[name]}, and {best} {times[best]}" for name in forms if name != best

@@ -14,7 +14,7 @@ from graphwright.analysis.channels.layouts import LAYOUTS
 from graphwright.analysis.channels.modules import of_module
 from graphwright.analysis.channels.operator_rules import RULES as OPERATORS
 from graphwright.analysis.channels.values import Knowledge, shape_of, untracked
-from graphwright.analysis.randomness import same_randomness
+from graphwright.analysis.module_state import undisturbed
 from graphwright.analysis.report import format_columns
 from graphwright.errors import UnknownNameError, did_you_mean
 from graphwright.ir import Graph, Node, bodies_of
@@ -149,14 +149,8 @@ def channel_groups(gm: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | No
     """
     given, named = example_call(args, kwargs)
     walk = _Walk(gm)
-    buffers = {name: buffer.detach().clone() for name, buffer in gm.named_buffers()}
-    try:
-        with torch.no_grad(), same_randomness():
-            walk.run(*given, **named)
-    finally:
-        for name, buffer in gm.named_buffers():
-            if name in buffers:
-                buffer.data.copy_(buffers[name])
+    with undisturbed(gm):
+        walk.run(*given, **named)
     return ChannelGroups(gm, walk.known, given, named)
 
 

@@ -3,7 +3,6 @@
 Read verify.py first.
 
     verify.py        run both and compare everything that can be seen
-    module_state.py  the state of a module tree, put back after a run
     node_values.py   at which node something else is computed
     divergence.py    where in a graph two runs part
     compare.py       numbers beside each other, layer by layer

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis.comparing.counterparts import counterparts
-from graphwright.analysis.randomness import same_randomness
+from graphwright.analysis.module_state import undisturbed
 from graphwright.analysis.report import format_columns
 from graphwright.analysis.values import tensors_in
 from graphwright.errors import GraphError, MissingAttributeError
@@ -142,7 +141,7 @@ class _Seen:
 
 def _run_graph(gm: nn.Module, given: Any) -> dict[str, _Seen]:
     runner = _Recorder(gm)
-    with _left_alone(gm):
+    with undisturbed(gm):
         args, kwargs = copy.deepcopy(given)
         runner.run(*args, **kwargs)
     return runner.seen
@@ -179,25 +178,13 @@ def _run_modules(module: nn.Module, given: Any) -> dict[str, _Seen]:
         if path:
             handles.append(child.register_forward_hook(keep))
     try:
-        with _left_alone(module):
+        with undisturbed(module):
             args, kwargs = copy.deepcopy(given)
             module(*args, **kwargs)
     finally:
         for handle in handles:
             handle.remove()
     return {path: found for path, found in seen.items() if found.tensors}
-
-
-@contextlib.contextmanager
-def _left_alone(module: nn.Module) -> Iterator[None]:
-    """Run without gradients, from the same random state, and put buffers back."""
-    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-    try:
-        with torch.no_grad(), same_randomness():
-            yield
-    finally:
-        for buffer, before in buffers:
-            buffer.data.copy_(before)
 
 
 def _copies(value: Any) -> list[Tensor]:

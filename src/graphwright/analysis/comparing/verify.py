@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from graphwright.analysis.comparing.divergence import describe_divergence, describe_node, recorded_calls
-from graphwright.analysis.comparing.module_state import ModuleState, random_facts, seed_everything
 from graphwright.analysis.comparing.node_values import NodeValues, TensorsSeen, first_other_node
+from graphwright.analysis.module_state import ModuleState, random_facts, seed_everything
 from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.report import CaseReport, Difference, VerifyReport
 from graphwright.analysis.values import (

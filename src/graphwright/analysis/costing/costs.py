@@ -7,7 +7,6 @@ counts what the operators behind it count, a module of torch.nn included.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +15,12 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.module_tracker import ModuleTracker
 
-from graphwright.analysis.randomness import same_randomness
+from graphwright.analysis.module_state import undisturbed
 from graphwright.analysis.report import format_columns
 from graphwright.analysis.values import copied_inputs, tensors_in
 from graphwright.ir import Node
-from graphwright.ops import is_region, written_attributes
-from graphwright.runtime import (
-    Interpreter,
-    call_of,
-    captured_for,
-    delete_attribute,
-    graphs_of,
-    has_attribute,
-    read_attribute,
-)
+from graphwright.ops import is_region
+from graphwright.runtime import Interpreter, call_of, captured_for, read_attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +87,8 @@ class CostReport:
 def costs(gm_or_model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> CostReport:
     """Run a captured module once on these inputs, and report what each node and module costs.
 
-    A model that is not captured is captured for them. Nothing is left changed: the run is without gradients, and
-    buffers and attributes that the program writes are put back. Raises GraphError where `kwargs` are none.
+    A model that is not captured is captured for them. Nothing is left changed: the run is without gradients, and what
+    the program writes is put back. Raises GraphError where `kwargs` are none.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> report = costs(model, torch.ones(3, 4))
@@ -115,28 +106,6 @@ def count(gm: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Co
         given, named = copied_inputs((args, kwargs))
         counter.run(*given, **named)
     return counter
-
-
-@contextmanager
-def undisturbed(gm: nn.Module) -> Iterator[None]:
-    """A run of a captured module without gradients, after which it and the random state are what they were.
-
-    That is its buffers, and the attributes that the program writes.
-    """
-    buffers = [(buffer, buffer.detach().clone()) for buffer in gm.buffers()]
-    paths = {path for graph in graphs_of(gm) for path in written_attributes(graph)}
-    before = {path: read_attribute(gm, path) for path in paths if has_attribute(gm, path)}
-    try:
-        with torch.no_grad(), same_randomness():
-            yield
-    finally:
-        for path in paths:
-            if path in before:
-                Interpreter(gm).write_attribute(path, before[path])
-            elif has_attribute(gm, path):
-                delete_attribute(gm, path)
-        for buffer, value in buffers:
-            buffer.data.copy_(value)
 
 
 class _Flops(FlopCounterMode):

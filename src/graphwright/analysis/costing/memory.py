@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 from graphwright.analysis.costing.storages import Storages
+from graphwright.analysis.module_state import variables_kept
 from graphwright.analysis.report import format_columns
 from graphwright.analysis.shapes.fake_modules import with_fake_tensors
 from graphwright.analysis.shapes.fake_regions import is_raised_by_program, run_on_fake
@@ -106,7 +107,7 @@ def memory(
     gm = captured_for(gm_or_model, *given)
     run = _Run(gm, given)
     try:
-        with run.mode, run.storages, torch.set_grad_enabled(backward):
+        with variables_kept(gm), run.mode, run.storages, torch.set_grad_enabled(backward):
             result = run.run(*run.given[0], **run.given[1])
             run.settle()
         after_forward = run.storages.live
@@ -220,7 +221,7 @@ def _peaks_of_code(gm: nn.Module, given: Any, backward: bool) -> tuple[int, int]
         held = [*module.parameters(), *module.buffers(), *tensors_in((args, kwargs))]
         storages = _Deciding(held, denied)
         try:
-            with mode, storages, torch.set_grad_enabled(backward):
+            with variables_kept(gm), mode, storages, torch.set_grad_enabled(backward):
                 result = module(*args, **kwargs)
                 forward = storages.peak
                 if backward:

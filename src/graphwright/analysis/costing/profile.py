@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.analysis.costing.costs import FREE, Cost, count, undisturbed
+from graphwright.analysis.costing.costs import FREE, Cost, count
 from graphwright.analysis.costing.flame import flame_page
 from graphwright.analysis.costing.memory import MemoryUse, memory
+from graphwright.analysis.module_state import undisturbed
 from graphwright.analysis.tables import Table, bytes_as_text, number_as_text
 from graphwright.analysis.values import copied_inputs
 from graphwright.errors import GraphError
@@ -197,8 +198,9 @@ def seconds_of_nodes(
     Those of a branch or loop are without the nodes inside of it.
     """
     runs: list[dict[Node, float]] = []
-    with undisturbed(gm):
+    with undisturbed(gm) as put_back:
         for _ in range(repeats + 1):
+            put_back()
             timer = _Timer(gm)
             given, named = copied_inputs((args, kwargs))
             timer.run(*given, **named)
@@ -209,8 +211,9 @@ def seconds_of_nodes(
 def _time_of_call(gm: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], repeats: int) -> float:
     """Microseconds that a call of the generated code takes."""
     times = []
-    with undisturbed(gm):
+    with undisturbed(gm) as put_back:
         for _ in range(repeats + 1):
+            put_back()
             given, named = copied_inputs((args, kwargs))
             started = time.perf_counter()
             gm(*given, **named)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.shapes.evaluation import Evaluation
 from graphwright.analysis.shapes.stand_ins import StandIns
 from graphwright.analysis.shapes.value_facts import Gap, gap_in, public_part
@@ -126,7 +127,7 @@ class Shapes:
 
     def _update(self) -> None:
         if self._is_new or self._root.is_stale():
-            with torch.set_grad_enabled(self._grad), self._runner.mode:
+            with same_randomness(), torch.set_grad_enabled(self._grad), self._runner.mode:
                 self._root.run(self._inputs)
             self._is_new = False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +11,12 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from graphwright.analysis.shapes.fake_modules import with_fake_tensors
-from graphwright.analysis.values import tensors_in
+from graphwright.analysis.values import CONTAINERS, tensors_in
 from graphwright.ir import Graph, Node
 from graphwright.ops import owner_of, read_variable, set_attribute, write_variable
 from graphwright.runtime import Interpreter, read_attribute
 
 Facts = tuple[torch.Size, tuple[int, ...], bool, torch.dtype]  # shape, stride, requires_grad, dtype
-_CONTAINERS = (list, dict, set, OrderedDict, defaultdict, deque)
 
 
 class StandIns(Interpreter):
@@ -107,7 +105,7 @@ class StandIns(Interpreter):
 
     def _own(self, value: Any) -> Any:
         """What stands for a plain value in one run: a copy of a container, into which the program may put values."""
-        if type(value) not in _CONTAINERS:
+        if type(value) not in CONTAINERS:
             if type(value).__module__ != "builtins" and not callable(value):
                 self._outside[id(value)] = value
             return value

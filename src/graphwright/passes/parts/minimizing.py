@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.analysis import same_randomness, tensors_in
+from graphwright.analysis import tensors_in, undisturbed
 from graphwright.capture import trace
 from graphwright.errors import GraphwrightError, PassError
 from graphwright.ir import Graph, Node
@@ -130,7 +130,7 @@ def _failing_child(module: nn.Module, call: Call, fails: Callable[..., bool]) ->
     inner = [(name, child) for name, child in module.named_modules() if name]
     hooks = [child.register_forward_pre_hook(note(name), with_kwargs=True) for name, child in inner]
     try:
-        with torch.no_grad(), same_randomness():
+        with undisturbed(module):
             given, named = _copied(call)
             module(*given, **named)
     except Exception:  # where it fails by raising, what was called until then is known
@@ -152,7 +152,7 @@ def _fewer_nodes(path: str, gm: GraphModule, call: Call, fails: Callable[..., bo
     best = Minimized(path, gm, *call, len(graph_of(gm).nodes))
     try:
         values = _Values(gm)
-        with torch.no_grad(), same_randomness():
+        with undisturbed(gm):
             given, named = _copied(call)
             values.run(*given, **named)
     except Exception:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from graphwright.analysis import ChannelGroup, same_randomness
+from graphwright.analysis import ChannelGroup, undisturbed
 from graphwright.errors import PassError
 from graphwright.passes.parts.fitting import Fitting
 from graphwright.passes.parts.removed_channels import Removed
@@ -57,12 +57,8 @@ def prune(
     pruned = copy.deepcopy(gm)
     _shrink(pruned, known.slots, known.tensor, gone)
     fitting = Fitting(pruned, graph_of(gm), known, gone)
-    buffers = {name: buffer.detach().clone() for name, buffer in pruned.named_buffers()}
-    with torch.no_grad(), same_randomness():
+    with undisturbed(pruned):
         fitting.run(*source.args, **source.kwargs)
-    for name, buffer in pruned.named_buffers():
-        if name in buffers:
-            buffer.data.copy_(buffers[name])
     graph_of(pruned).lint()
     return pruned
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
-from graphwright.analysis import ModuleState, tensors_in
+from graphwright.analysis import same_randomness, state_kept, tensors_in, writes_state
 from graphwright.capture import one_of_each_form
-from graphwright.engines import Call, call_of, computes_gradients, has_several, writes_state
+from graphwright.engines import Call, call_of, computes_gradients, has_several
 from graphwright.errors import QuantizationError
 from graphwright.quantization.observers.observer import Observer
 from graphwright.runtime import GraphModule
@@ -25,11 +25,20 @@ _ONLOOKERS = Observer, Onlooker
 
 
 @contextlib.contextmanager
-def as_it_was(program: GraphModule, *modules: nn.Module) -> Iterator[None]:
-    """Leave the state of modules as it is, whatever runs, where a program writes state; observers go on to learn."""
-    states = [ModuleState(module) for module in modules] if writes_state(program, _ONLOOKERS) else []
+def as_it_was(program: GraphModule, *modules: nn.Module) -> Iterator[Callable[[], None] | None]:
+    """Leave random states, and those of modules that a program writes, as they are, whatever runs; observers learn.
+
+    It gives what puts the state back meanwhile, where there is any.
+    """
+    seen: list[Observer] = []
+    learned: list[dict[str, Any]] = []
     try:
-        yield
+        with same_randomness(), state_kept(program, *modules, aside=_ONLOOKERS) as put_back:
+            try:
+                yield put_back
+            finally:
+                seen += [each for one in modules for each in one.modules() if put_back and isinstance(each, Observer)]
+                learned += [copy.deepcopy(each.__dict__) for each in seen]
     except RuntimeError as error:
         if not computes_gradients(program):
             raise
@@ -38,10 +47,6 @@ def as_it_was(program: GraphModule, *modules: nn.Module) -> Iterator[None]:
             fix="quantize the layers alone, and compute the gradients outside of what is quantized",
         ) from error
     finally:
-        seen = [each for module in modules for each in module.modules() if states and isinstance(each, Observer)]
-        learned = [copy.deepcopy(each.__dict__) for each in seen]
-        for state in states:
-            state.restore()
         for each, now in zip(seen, learned, strict=True):
             each.__dict__.update(now)
 

@@ -58,8 +58,15 @@ _PLAIN = {checked: plain for plain, checked in _CHECKED.items()}
 
 
 def checked(value: Any) -> Any:
-    """What stands for a function or class in what was loaded from a file."""
-    return _CHECKED.get(value, value) if type(value).__hash__ is not None else value
+    """What stands for a function or class in what was loaded from a file; all else is its own.
+
+    >>> checked(([1],))
+    ([1],)
+    """
+    try:
+        return _CHECKED.get(value, value)
+    except TypeError:  # it has no hash, and is no function
+        return value
 
 
 def unchecked(value: Any) -> Any:

@@ -7,11 +7,12 @@ that share their parameters asks for all of that to be undone between the runs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import random
 import sys
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -19,9 +20,10 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis.values import Fact, facts_of
-from graphwright.ops import read_variable, write_variable
-from graphwright.runtime import GraphModule, graphs_of
+from graphwright.analysis.randomness import same_randomness
+from graphwright.analysis.values import CONTAINERS, Fact, facts_of
+from graphwright.ops import is_impure, read_variable, write_variable, written_attributes
+from graphwright.runtime import GraphModule, graphs_of, is_guard
 from graphwright.source import is_foreign_class
 
 _OF_TORCH = frozenset({"_parameters", "_buffers", "_modules"})
@@ -40,7 +42,7 @@ class ModuleState:
         self._containers: dict[int, tuple[Any, Any]] = {}  # by id: the container itself, and a shallow copy
         self._tensors: dict[str, tuple[Tensor, Tensor, Tensor]] = {}  # by name: itself, an alias, a copy
         self._variables: list[tuple[Any, str, Any]] = []  # outside of all modules
-        self._generators: list[Callable[[], Any]] = []  # what puts their states back
+        self._others: list[Callable[[], Any]] = []  # what puts generators and arrays back
         if not isinstance(root, nn.Module):
             return
         for path, module in root.named_modules():
@@ -67,9 +69,9 @@ class ModuleState:
                 self._include(value)
 
     def _include(self, value: Any, depth: int = _DEPTH) -> None:
-        """Include what is in a container or object of the user's, a tensor, or the state of a generator of numbers."""
+        """Include what is in a container, array or object of the user's, a tensor, or the state of a generator."""
         table = vars(value) if _has_attributes(value) else value
-        if type(table) in _CONTAINERS:
+        if type(table) in CONTAINERS:
             if id(table) not in self._containers:
                 self._containers[id(table)] = (table, table.copy())
                 items = [*table.values()] if isinstance(table, dict) else [*table]
@@ -77,19 +79,23 @@ class ModuleState:
                     self._include(item, depth - 1)
         elif type(value) is Tensor and value.layout is torch.strided and not (value.is_quantized or value.is_nested):
             self._tensors.setdefault(f"{id(value)}", (value, value.data, value.detach().clone()))
+        elif isinstance(value, numpy.ndarray) and value.flags.writeable:
+            self._others.append(functools.partial(numpy.copyto, value, value.copy()))
+        elif isinstance(value, bytearray):
+            self._others.append(functools.partial(value.__setitem__, slice(None), bytes(value)))
         elif isinstance(value, torch.Generator):
-            self._generators.append(functools.partial(value.set_state, value.get_state()))
+            self._others.append(functools.partial(value.set_state, value.get_state()))
         elif isinstance(value, random.Random):
-            self._generators.append(functools.partial(value.setstate, value.getstate()))
+            self._others.append(functools.partial(value.setstate, value.getstate()))
         elif isinstance(value, numpy.random.Generator):
             bits = value.bit_generator
-            self._generators.append(functools.partial(setattr, bits, "state", bits.state))
+            self._others.append(functools.partial(setattr, bits, "state", bits.state))
         elif isinstance(value, numpy.random.RandomState):
-            self._generators.append(functools.partial(value.set_state, value.get_state()))
+            self._others.append(functools.partial(value.set_state, value.get_state()))
 
     def restore(self) -> None:
         """Put everything back that has changed."""
-        for put_back in self._generators:
+        for put_back in self._others:
             put_back()
         for owner, name, value in self._variables:
             if read_variable(owner, name) is not value:
@@ -104,7 +110,7 @@ class ModuleState:
         for container, items in self._containers.values():
             if not _holds_the_same(container, items):
                 container.clear()
-                container.extend(items) if isinstance(container, list) else container.update(items)
+                container.extend(items) if isinstance(container, list | deque) else container.update(items)
         for tensor, alias, values in self._tensors.values():
             if _is_elsewhere(tensor, alias):
                 tensor.data = alias
@@ -146,9 +152,6 @@ class ModuleState:
         return id(value) in self._containers and not _holds_the_same(value, self._containers[id(value)][1])
 
 
-_CONTAINERS = (dict, list, set, OrderedDict, defaultdict)
-
-
 def _has_attributes(value: Any) -> bool:
     """Tell whether a value is an object of a class of the user's, or of one that has but what it is given."""
     kind = type(value)
@@ -181,6 +184,73 @@ def _has_changed(tensor: Tensor, before: Tensor) -> bool:
     if tensor.shape != before.shape or tensor.dtype != before.dtype:
         return True
     return not tensor.is_meta and not torch.equal(tensor.detach(), before)
+
+
+def writes_state(program: nn.Module, aside: tuple[type[nn.Module], ...] = ()) -> bool:
+    """Tell whether a call of a module may leave something behind in its modules, those of some classes aside.
+
+    Of modules that are not captured nobody can tell, and the answer is yes.
+
+    >>> from graphwright import trace
+    >>> writes_state(trace(nn.ReLU(), torch.ones(2))), writes_state(trace(nn.BatchNorm1d(2), torch.ones(3, 2)))
+    (False, True)
+    """
+    graphs = graphs_of(program) if isinstance(program, GraphModule) else []
+    if not graphs or any(map(written_attributes, graphs)):
+        return True
+    calls = [node for graph in graphs for node in graph.all_nodes() if node.op.startswith("call")]
+    called = [
+        (node, program.get_submodule(str(node.target)) if node.op == "call_module" else None)
+        for node in calls
+        if not is_guard(node)
+    ]
+    return any(is_impure(node, module) for node, module in called if not isinstance(module, aside))
+
+
+@contextlib.contextmanager
+def state_kept(
+    program: nn.Module, *modules: nn.Module, aside: tuple[type[nn.Module], ...] = ()
+) -> Iterator[Callable[[], None] | None]:
+    """Leave the state of modules as it is, whatever runs, where a program writes any; give what puts it back meanwhile.
+
+    What modules of the classes `aside` do is no reason to. None is given where nothing is written.
+    """
+    states = [ModuleState(module) for module in modules] if writes_state(program, aside) else []
+
+    def put_back() -> None:
+        for state in states:
+            state.restore()
+
+    try:
+        yield put_back if states else None
+    finally:
+        put_back()
+
+
+@contextlib.contextmanager
+def variables_kept(program: nn.Module) -> Iterator[None]:
+    """Leave what is outside of modules as it is while copies of them run: variables that they write, and randomness."""
+    state = ModuleState(None)
+    state.include_variables(program)
+    try:
+        with same_randomness():
+            yield
+    finally:
+        state.restore()
+
+
+@contextlib.contextmanager
+def undisturbed(module: nn.Module) -> Iterator[Callable[[], None]]:
+    """Runs of a module without gradients, after which it and all random states are what they were.
+
+    It gives what puts the state back between two runs.
+    """
+    with state_kept(module, module) as put_back, torch.no_grad(), same_randomness():
+        yield put_back or _nothing
+
+
+def _nothing() -> None:
+    return None
 
 
 # ---- random states
