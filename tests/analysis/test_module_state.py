@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from tests.torch_releases import HAS_ONNX
 from torch import Tensor, nn
 
 import graphwright
@@ -102,11 +103,38 @@ def test_a_run_leaves_the_program_and_what_is_outside_of_it_alone(
     torch.testing.assert_close(_world(gm), before, rtol=0, atol=0)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of sizes that cannot stay open
+@pytest.mark.parametrize("door", ["torch.export", "ONNX"])
+def test_a_program_is_exported_without_a_trace(door: str) -> None:
+    if door == "ONNX" and not HAS_ONNX:
+        pytest.skip("graphwright.onnx needs another release of torch")
+    gm: Any = trace(Cached().eval(), (X,))
+    if door == "ONNX":
+        graphwright.onnx.export(gm, (X,))
+    else:
+        graphwright.to_export(gm, (X,))
+    assert not gm.cache and not gm.last
+    assert torch.equal(gm(X), Cached.forward(gm, X))
+
+
 def test_a_page_is_made_without_a_trace(tmp_path: Path) -> None:
     gm: Any = trace(Keeps().eval(), (X,))
     before = _world(gm)
     graphwright.view(gm, tmp_path / "page.html", args=(X,))
     torch.testing.assert_close(_world(gm), before, rtol=0, atol=0)
+
+
+class Cached(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache: dict[int, Tensor] = {}
+        self.last: collections.deque[float] = collections.deque(maxlen=3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.size(0) not in self.cache:
+            self.cache[x.size(0)] = torch.tril(torch.ones(x.size(0), x.size(0)))
+        self.last.append(x.mean().item())
+        return self.cache[x.size(0)] @ x
 
 
 class Counts(nn.Module):

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
+from graphwright.analysis import state_kept
 from graphwright.capture import erase_unused
 from graphwright.errors import ExportError
 from graphwright.interop.calm import calmly, without_graphs
@@ -89,7 +90,7 @@ def _exported(
         runs: list[Exporting] = []
         patience = None if words == last else patience_for(graph_of(module))
         try:
-            with patience or contextlib.nullcontext(), calmly(), without_graphs():
+            with patience or contextlib.nullcontext(), state_kept(module, module), calmly(), without_graphs():
                 exported = torch.export.export(
                     _program(module, runs), args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
                 )

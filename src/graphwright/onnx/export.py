@@ -21,6 +21,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
+from graphwright.analysis import state_kept
 from graphwright.capture import trace
 from graphwright.errors import CaptureError, ExportError, GraphwrightError
 from graphwright.hierarchy import as_flat
@@ -196,7 +197,13 @@ class _Exporting:
         self._parts.clear()
         program = self._watched()
         try:
-            with self._patience or contextlib.nullcontext(), torch.no_grad(), calmly(), without_graphs():
+            with (
+                self._patience or contextlib.nullcontext(),
+                state_kept(self._module, self._module),
+                torch.no_grad(),
+                calmly(),
+                without_graphs(),
+            ):
                 return torch.export.export(program, tuple(tensors), dynamic_shapes=(shapes,), strict=False)
         except GraphwrightError:
             raise
