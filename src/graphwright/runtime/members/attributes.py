@@ -26,9 +26,9 @@ def read_attribute(module: nn.Module, path: str) -> Any:
 
 
 def read_attributes(module: nn.Module, atoms: Iterable[str]) -> Any:
-    """Follow a path given by its steps."""
-    *above, name = atoms
-    return getattr(functools.reduce(on_the_way, above, module), name)
+    """Follow a path given by its steps; without any it leads to the module itself."""
+    steps = [*atoms]
+    return getattr(functools.reduce(on_the_way, steps[:-1], module), steps[-1]) if steps else module
 
 
 def has_attribute(module: nn.Module, path: str) -> bool:
@@ -73,7 +73,12 @@ def add_constant(module: nn.Module, value: Any, name: str = "constant", persiste
 
 
 def delete_attribute(module: nn.Module, path: str) -> None:
-    """Remove what a dotted path names. Raises AttributeError where there is no such thing."""
+    """Remove what a dotted path names. Raises AttributeError where there is no such thing.
+
+    >>> module = nn.Linear(2, 3)
+    >>> delete_attribute(module, "bias"), hasattr(module, "bias")
+    (None, False)
+    """
     *parents, field = path.split(".")
     delattr(read_attributes(module, parents), field)
 
