@@ -111,7 +111,7 @@ class PythonDraws:
 
     def _ran(self, frame: FrameType, event: str, argument: Any) -> Any:
         self._refuse(frame)
-        self._last = frame, frame.f_lasti
+        self._last = frame, frame.f_lasti or 2  # what is at 0 stands for the function: source/positions.py
         return self._ran
 
     def _refuse(self, frame: FrameType | None = None) -> None:
