@@ -84,6 +84,7 @@ class First(nn.Module):
 
 
 def _language(name: str) -> tuple[nn.Module, list[Tensor]]:
+    declare_torchvision()
     model, _ = zoo_model("transformers", name)
     sizes = ((2, 7), (3, 5), (1, 9))
     return First(model), [torch.randint(0, 90, size) for size in sizes]
@@ -97,6 +98,7 @@ def _resnet() -> tuple[nn.Module, list[Tensor]]:
 
 
 def _vit() -> tuple[nn.Module, list[Tensor]]:
+    declare_torchvision()
     import timm
 
     model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2, num_classes=10)
