@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from tests.passes.checks import Program
 from torch import Tensor, nn
 
-from graphwright import symbolic_trace, verify
+from graphwright import symbolic_trace, trace, verify
 from graphwright.ops import is_inplace
 from graphwright.passes import RemoveInPlace, ShapeProp, UseInPlace
 from graphwright.passes.memory import remove_in_place as removing
@@ -254,3 +254,20 @@ def test_a_broken_twin_is_caught(
     monkeypatch.setattr(module, name, wrong)
     with pytest.raises((AssertionError, RuntimeError)):
         run(each, program or halved)
+
+
+@pytest.mark.parametrize("a_pass", [RemoveInPlace(), UseInPlace()], ids=lambda each: type(each).__name__)
+def test_versions_that_the_program_reads_stay(a_pass: Any) -> None:
+    def written(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        y = x.exp()
+        y.add_(1)
+        return y, y._version
+
+    def new(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        y = (x + 1).relu()
+        return y, y._version
+
+    for program in written, new:
+        gm = trace(program, (torch.ones(2),))
+        a_pass.run(gm)
+        assert gm(torch.ones(2))[1] == program(torch.ones(2))[1]

@@ -18,7 +18,7 @@ from graphwright.passes.memory.functional_setitem import functional_setitem
 from graphwright.passes.support.bodies import plain_graphs
 from graphwright.passes.support.ownership import Ownership
 from graphwright.passes.support.submodules import ModuleCalls
-from graphwright.passes.support.tensor_facts import gives_tensor, is_number, shape_and_dtype
+from graphwright.passes.support.tensor_facts import gives_tensor, is_number, is_version_read, shape_and_dtype
 from graphwright.runtime import GraphModule, graph_of
 
 
@@ -116,6 +116,8 @@ def _is_in_place(module: nn.Module) -> bool:
 def _may_go(written: Node, node: Node) -> bool:
     """Tell whether nothing but what comes after a node can see it write."""
     if not _is_fresh(written) or not (gives_tensor(written) or _is_of_tensors(node)):
+        return False
+    if is_version_read(written) or is_version_read(node):
         return False
     return all(user >= node or gives_fresh_value(user, module_called) for user in written.users)
 

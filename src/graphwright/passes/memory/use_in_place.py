@@ -15,7 +15,7 @@ from graphwright.ops import Call, call_of, gives_fresh_value, is_untouched, modu
 from graphwright.passes.support.bodies import plain_graphs
 from graphwright.passes.support.ownership import Ownership
 from graphwright.passes.support.submodules import ModuleCalls
-from graphwright.passes.support.tensor_facts import is_number, shape_and_dtype
+from graphwright.passes.support.tensor_facts import is_number, is_version_read, shape_and_dtype
 from graphwright.runtime import GraphModule, graph_of
 
 
@@ -57,7 +57,7 @@ class UseInPlace:
         for node in list(graph.nodes):
             for value in _overwritable(node, calls):
                 is_own = effects.are_together(value, node) and list(value.users) == [node]
-                is_own = is_own and sum(used is value for used in _nodes_in(node)) == 1
+                is_own = is_own and not is_version_read(node) and sum(used is value for used in _nodes_in(node)) == 1
                 if is_own and gives_fresh_value(value, module_called) and self._may_be_lost(value, calls):
                     effects.made([_overwrite(node, value, calls)], node)
                     count += 1

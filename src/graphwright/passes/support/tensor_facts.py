@@ -21,6 +21,11 @@ _FAR = 64  # so many operations are looked through
 _NOTES = ("tensor_meta", "val", "example_value")
 
 
+def is_version_read(value: Node) -> bool:
+    """Tell whether the program asks how often a tensor was written to, as autograd counts it: `x._version`."""
+    return any(user.target is getattr and user.args[1:] == ("_version",) for user in value.users)
+
+
 def noted(value: object, name: str) -> Any:
     """What passes have noted of a value under a name that tensors have: "dtype", "shape", "stride"; None for nothing.
 
