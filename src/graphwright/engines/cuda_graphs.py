@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphwright.analysis import ModuleState, tensors_in, writes_state
+from graphwright.analysis import state_kept, tensors_in
 from graphwright.codegen import PythonCode, graph_to_readable_source
 from graphwright.engines.called_modules import Unchanged
 from graphwright.engines.fitting import facts_of
@@ -264,18 +264,15 @@ class Recordings:
             with torch.no_grad():
                 return getattr(module, _LAUNCHING)(*positional, **named)
 
-        state = ModuleState(module) if writes_state(module) else None
         try:
-            self._warm_up(run, inputs, weights)
-            self._recording = Recording(run, inputs, weights, self._recorder)
+            with state_kept(module, module):
+                self._warm_up(run, inputs, weights)
+                self._recording = Recording(run, inputs, weights, self._recorder)
         except RuntimeError as error:
             if isinstance(error, PassError):
                 raise
             reason = str(error).partition("\n")[0]
             raise PassError(f"the program cannot be recorded: {reason}", fix="call the module as it is") from error
-        finally:
-            if state is not None:
-                state.restore()
         self.count += 1
 
     def _warm_up(self, run: Callable[[], Any], inputs: Sequence[Tensor], weights: Sequence[Tensor]) -> None:

@@ -107,12 +107,16 @@ def _sample(
     before: Callable[[], Any] | None = None,
 ) -> float:
     """Seconds of one call, of so many in a row."""
-    before = before or int
     if warm:
-        before()
+        _put_back(before)
         call()  # for the caches
-    before()
+    _put_back(before)
     start = clock()
     for _ in range(count):
         call()
     return (clock() - start) / count
+
+
+def _put_back(before: Callable[[], Any] | None) -> None:
+    if before is not None:
+        before()
