@@ -96,7 +96,8 @@ class Source:
         inside = {number for first, last in self._blocks for number in range(first, last + 1)}
         found: set[str] = set()
         for number, line in enumerate(self.lines, 1):
-            if line.lstrip().startswith(("import ", "from ")) and number not in inside:
+            may_import = "import " in line or "from " in line
+            if may_import and number not in inside and line.lstrip().startswith(("import ", "from ")):
                 found.update(_imported_by(self.lines[number - 1 : number - 1 + _LONGEST_IMPORT]))
         return frozenset(found)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import BuiltinFunctionType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -143,7 +143,7 @@ for _entry in (*_ENTRIES, *INFERENCE):
     stands_for(_entry[2], _entry[3])
 
 
-_LIBRARIES = ("torch", __name__.partition(".")[0])
+_LIBRARIES = {"torch", __name__.partition(".")[0], "__main__", *sys.stdlib_module_names}  # which have none, or ours
 _looked_at: set[str] = set()  # modules, by name
 
 
@@ -159,7 +159,7 @@ def modes_of(function: Callable[..., Any]) -> list[Entry]:
         for name, module in list(sys.modules.items()):
             if name not in _looked_at:
                 _looked_at.add(name)
-                is_program = name != "__main__" and name.partition(".")[0] not in _LIBRARIES
+                is_program = name.partition(".")[0] not in _LIBRARIES
                 spaces += [getattr(module, "__dict__", None) or {}] if is_program else []
     known = {(id(names), name) for names, name, *_ in _ENTRIES}
     for space in {id(space): space for space in spaces}.values():
@@ -168,5 +168,10 @@ def modes_of(function: Callable[..., Any]) -> list[Entry]:
 
 
 def _found_in(names: dict[str, Any]) -> list[Entry]:
-    held = [(name, value) for name, value in list(names.items()) if type(value) is BuiltinFunctionType]
-    return [(names, name, value, _STANDING[value]) for name, value in held if value in _STANDING]
+    if _IDS.isdisjoint(map(id, list(names.values()))):
+        return []
+    held = [(name, value) for name, value in list(names.items()) if id(value) in _IDS]
+    return [(names, name, value, _STANDING[value]) for name, value in held]
+
+
+_IDS = frozenset(map(id, _STANDING))

@@ -68,10 +68,13 @@ def _given_to(nodes: list[ast.AST], arguments: list[str]) -> Given:
     """
     given: Given = {}
     for node in nodes:
+        if not isinstance(node, _GIVING):
+            continue
         for holder, held in _stored(node):
             given.setdefault(holder, []).append((held, "held"))
         if isinstance(node, ast.FunctionDef):
-            found = [(part.value, "itself") for part in walk(node) if isinstance(part, ast.Return) and part.value]
+            inside = nodes if node is nodes[0] else walk(node)
+            found = [(part.value, "itself") for part in inside if isinstance(part, ast.Return) and part.value]
             given.setdefault(node.name, []).extend(found)
         targets: list[ast.expr] = []
         value: ast.expr | None = getattr(node, "value", None)
@@ -91,6 +94,12 @@ def _given_to(nodes: list[ast.AST], arguments: list[str]) -> Given:
                 if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                     given.setdefault(part.id, []).append((value, "itself" if is_whole and part is target else "part"))
     return given
+
+
+_GIVING = (
+    ast.Assign, ast.Call, ast.arg, ast.FunctionDef, ast.NamedExpr, ast.AnnAssign, ast.AugAssign, ast.For,
+    ast.comprehension, ast.withitem,
+)  # fmt: skip
 
 
 def _stored(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:

@@ -238,7 +238,9 @@ def asks_of_owner(code: CodeType) -> bool:
 @by_code
 def attributes_asked(code: CodeType) -> frozenset[str]:
     """The attributes of which a method of the program asks of its object what they are, or has functions ask."""
-    return frozenset() if code.co_filename.startswith(_LIBRARIES) else asked_in(definition_of(code)).attributes
+    if code.co_filename.startswith(_LIBRARIES) or not code.co_argcount or code.co_varnames[0] not in ("self", "cls"):
+        return frozenset()
+    return _all_asked(code).attributes
 
 
 @by_code
@@ -247,7 +249,12 @@ def _asked(code: CodeType) -> Asked:
         not _OF_CLASSES.isdisjoint(names_in(code))
         or any(not _ASKING.isdisjoint(part.co_code[::2]) for part in codes_of(code))
     )
-    return asked_in(definition_of(code) if may_ask else None)
+    return _all_asked(code) if may_ask else asked_in(None)
+
+
+@by_code
+def _all_asked(code: CodeType) -> Asked:
+    return asked_in(definition_of(code))
 
 
 @by_code

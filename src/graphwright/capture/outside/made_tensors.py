@@ -20,7 +20,6 @@ import numpy
 import torch
 from torch import nn
 
-from graphwright.analysis import written_values
 from graphwright.capture.containers.methods import DEQUE, DICT, HEAP, LIST, SET, Part
 from graphwright.capture.outside.overheard import Heard, overhear
 from graphwright.capture.proxies.object_proxy import ObjectProxy
@@ -242,6 +241,8 @@ def _all_in(memory: Mapping[Node, frozenset[Node]], values: list[Node]) -> froze
 
 def _values_given(node: Node, module_of: Callable[[Node], nn.Module | None]) -> list[Node]:
     """The values that a node writes to, keeps, or gives back as the output."""
+    from graphwright.analysis import written_values  # a room that captures seldom need
+
     known = operator_of(node) if node.op in ("call_function", "call_method") else None
     keeps = node.op == "output" or (known is not None and known.acts) or node.target in _KEEP
     return node.all_input_nodes if keeps else written_values(node, module_of)

@@ -12,6 +12,7 @@ import gc
 import itertools
 import os
 import sys
+import weakref
 from collections.abc import Callable, Collection, Iterable
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -255,64 +256,85 @@ class Unnamed:
 
     def __init__(self, modules: Collection[Any]) -> None:
         self._modules, self._known = modules, 0
-        self._of_classes: OfClasses = {}
+        self._heard = NamesOfHeard()
         self._names = frozenset[str]()  # the attributes by which modules lead there
 
     def look(self) -> None:
         """Look at the modules, where there is more to be heard of than there was."""
         if len(_by_original) != self._known:
-            self._known = len(_by_original)
-            self._names = frozenset(names_of_heard(self._modules, self._of_classes))
+            self._known, self._heard = len(_by_original), NamesOfHeard()
+            self._names = self._heard.of_all(self._modules)
 
     def __call__(self, code: CodeType, names: dict[str, Any], own: dict[str, Any]) -> bool:
         mentioned = mentions(code)
         there = [value for path in mentioned.paths if type(value := names.get(path[0])) not in _BY_NAME]
-        found = names_of_heard([*own.values(), *there], self._of_classes)
+        found = self._heard.of_all([*own.values(), *there])
         return "" in found or not mentioned.attributes.isdisjoint(found | self._names)
 
 
-OfClasses = dict[type, dict[str, Any]]  # what classes have that may lead to what is to be heard of, by name
-
-
-def names_of_heard(values: Iterable[Any], of_classes: OfClasses) -> set[str]:
+class NamesOfHeard:
     """The attributes by which values lead to what is to be heard of; "" where they are that, or contain it.
 
-    `of_classes` keeps what is found of classes, for as long as a capture lasts.
+    What is found is kept, for as long as a capture lasts.
 
     >>> import types
     >>> overhear(os, ("getpid",), Heard.original)
-    >>> names_of_heard([[os.getpid]], {}), names_of_heard([types.SimpleNamespace(own=os.getpid, other=3)], {})
-    ({''}, {'own'})
+    >>> sorted(NamesOfHeard().of_all([[os.getpid], types.SimpleNamespace(own=os.getpid, other=3)]))
+    ['', 'own']
     """
-    found, seen = set[str](), dict[tuple[str, int], Any]()
-    waiting: list[tuple[str, Any, int]] = [("", value, 0) for value in values]
-    while waiting:
-        name, value, depth = waiting.pop()
+
+    def __init__(self) -> None:
+        self._of_classes: dict[type, dict[str, Any]] = {}  # what classes have that may lead there, by name
+        self._nowhere: set[Any] = {*_LEAD_NOWHERE}  # the classes of what leads nowhere
+        # By an object, and how deep it is; none is kept alive, since programs may see when it goes.
+        self._found: dict[tuple[int, int], tuple[frozenset[str], weakref.ref[Any]]] = {}
+
+    def of_all(self, values: Iterable[Any], depth: int = 0) -> frozenset[str]:
+        """All that several values lead to."""
+        found = _NO_NAMES
+        for value in values:
+            if type(value) not in self._nowhere:
+                found |= self._of(value, depth)
+        return found
+
+    def _of(self, value: Any, depth: int) -> frozenset[str]:
+        known = self._found.get((id(value), depth))
+        return known[0] if known is not None and known[1]() is value else self._look(value, depth)
+
+    def _look(self, value: Any, depth: int) -> frozenset[str]:
         kind = type(value)
-        if kind in _LEAD_NOWHERE or depth > _DEEPEST or kind.__module__.startswith(_OF_NO_PROGRAM):
-            continue  # what stands for a value of the run is not asked
+        if kind.__module__.startswith(_OF_NO_PROGRAM):
+            self._nowhere.add(kind)  # what stands for a value of the run is not asked
+            return _NO_NAMES
         known = _by_original.get(id(value))
-        if known is not None and known[0] is value:
-            found.add(name)
-        if (name, id(value)) in seen:
-            continue
-        seen[name, id(value)] = value
+        found = _ITSELF if known is not None and known[0] is value else _NO_NAMES
         if kind in (functools.partial, staticmethod):
-            waiting.append((name, value.func if kind is functools.partial else value.__func__, depth))
-        elif kind in _CONTAINERS:
+            return found | self._of(value.func if kind is functools.partial else value.__func__, depth)
+        if depth == _DEEPEST:
+            return found
+        if kind in _CONTAINERS:
             items = value.values() if kind is dict else value
-            waiting += [(name, item, depth + 1) for item in itertools.islice(items, _MOST_ITEMS)]
-        elif not issubclass(kind, type) and (issubclass(kind, nn.Module) or is_object(value)):
-            if kind not in of_classes:
-                all_of = [pair for base in reversed(kind.__mro__) for pair in vars(base).items()]
-                of_classes[kind] = {
-                    key: item for key, item in all_of if type(item) in _OF_CLASS and key not in _OF_TYPING
-                }
-            held = of_classes[kind] | attributes_of(value)
-            waiting += [(key, item, depth + 1) for key, item in held.items() if key not in MODULE_TABLES]
-    return found
+            return found | self.of_all(itertools.islice(items, _MOST_ITEMS), depth + 1)
+        if issubclass(kind, type) or not (issubclass(kind, nn.Module) or is_object(value)):
+            return found
+        for name, item in (self._of_class(kind) | attributes_of(value)).items():
+            if type(item) not in self._nowhere and name not in MODULE_TABLES:
+                led = self._of(item, depth + 1)
+                found |= led if "" not in led else led - _ITSELF | {name}
+        if kind.__weakrefoffset__:
+            self._found[id(value), depth] = found, weakref.ref(value)
+        return found
+
+    def _of_class(self, kind: type) -> dict[str, Any]:
+        if kind not in self._of_classes:
+            all_of = [pair for base in reversed(kind.__mro__) for pair in vars(base).items()]
+            self._of_classes[kind] = {
+                key: item for key, item in all_of if type(item) in _OF_CLASS and key not in _OF_TYPING
+            }
+        return self._of_classes[kind]
 
 
+_NO_NAMES, _ITSELF = frozenset[str](), frozenset({""})
 _OF_NO_PROGRAM = ("graphwright.", "logging", "dataclasses")  # loggers and fields, which many a function names
 _BY_NAME = frozenset({FunctionType, BuiltinFunctionType, type, ModuleType})  # heard of where a module has them
 _LEAD_NOWHERE = frozenset({bool, int, float, str, type(None), torch.Tensor, nn.Parameter, torch.dtype, ModuleType})

@@ -39,7 +39,7 @@ from graphwright.capture.outside.torch_generators import METHODS
 from graphwright.capture.proxies.recording import MOST_OPERATIONS, NO_END
 from graphwright.capture.proxies.uncertain import is_input
 from graphwright.capture.python.calls import call
-from graphwright.capture.python.reached import asking_from, asking_in
+from graphwright.capture.python.reached import Reached
 from graphwright.capture.python.transforms import BY_CODE, MADE
 from graphwright.capture.state.plan import Restart
 from graphwright.capture.state.running import BOUNDARIES, RUN, again, refusal, refused
@@ -66,7 +66,7 @@ class Callers:
         self._recorded: dict[tuple[int, int], int] = {}  # by function and instruction
         self._last: FrameType | None = None
         self._globals = Globals()
-        self._world, self._unnamed = World(), Unnamed(())
+        self._world, self._unnamed, self._reached = World(), Unnamed(()), Reached()
         self._outside = WatchedOutside(self._world.variables)
         self.generators, self.overheard = self._globals.generators, self._globals.overheard
         self.closing = self._globals.closing
@@ -89,26 +89,26 @@ class Callers:
         self._last = None
         self._recorder.attempts.forget()
 
-    def anticipate(self, function: Callable[..., Any]) -> None:
+    def anticipate(self, function: Callable[..., Any], reached: Reached) -> None:
         """Have a function converted before the program runs that asks what Python answers, or calls what does."""
         owner, inner = getattr(function, "__self__", None), getattr(function, "__func__", function)
         if type(inner) is FunctionType:
-            plan = self._recorder.plan
-            plan.converted |= self._convertible(asking_in(inner, owner, _asks, plan.asking))
+            self._recorder.plan.converted |= self._convertible(reached.asking_in(inner, owner, _asks))
 
-    def start(self, function: Callable[..., Any], world: World, unnamed: Unnamed) -> None:
+    def start(self, function: Callable[..., Any], world: World, unnamed: Unnamed, reached: Reached) -> None:
         """Note the global variables of the program before it runs: of the function itself, and of its modules.
 
         Raises Restart where functions are to run converted from the start.
         """
         self._world, self._outside = world, WatchedOutside(world.variables)
+        self._unnamed, self._reached = unnamed, reached
         shells = self._recorder.shells
         functions = [function, *([] if shells is None else [shell.forward for _, shell, _ in shells.all()])]
         plain = dict.fromkeys([getattr(each, "__func__", each) for each in functions])
         first = next(iter(plain))
         if type(first) is FunctionType:  # it may record nothing
             owner = getattr(function, "__self__", None)
-            self._may_ask |= asking_in(first, owner, _asks_of_inputs, self._recorder.plan.asking)
+            self._may_ask |= reached.asking_in(first, owner, _asks_of_inputs)
         for each in plain:
             if type(each) is not FunctionType:
                 continue
@@ -119,15 +119,18 @@ class Callers:
                 self._globals.note(each.__code__, each.__globals__)
         for names in {id(each.__globals__): each.__globals__ for each in world.functions.values()}.values():
             self._globals.hear_in(names)
-        self._unnamed, plan, found = unnamed, self._recorder.plan, set[CodeType]()
+        plan, found = self._recorder.plan, set[CodeType]()
         unnamed.look()
+
+        def is_unknown(code: CodeType, names: dict[str, Any], own: dict[str, Any]) -> bool:
+            return code in world.unknown
+
         for each in functions:
             owner, inner = getattr(each, "__self__", None), getattr(each, "__func__", each)
             if type(inner) is FunctionType:
-                found |= asking_in(inner, owner, unnamed, plan.asking)
+                found |= reached.asking_in(inner, owner, unnamed)
             if type(inner) is FunctionType and world.unknown:
-                ways = asking_in(inner, owner, lambda code, names, own: code in world.unknown, {})
-                plan.converted |= self._convertible(ways)
+                plan.converted |= self._convertible(reached.asking_in(inner, owner, is_unknown))
         if found := self._convertible(found):
             raise plan.convert(found)
 
@@ -221,16 +224,15 @@ class Callers:
 
     def _look_for_askers(self, frame: FrameType) -> None:
         """Have a function converted that asks whether two tensors are one, or of what class, or that calls such."""
-        known = self._recorder.plan.asking
-        codes = asking_from(frame, _asks, known) | asking_from(frame, self._unnamed, known)
+        codes = self._reached.asking_from(frame, _asks) | self._reached.asking_from(frame, self._unnamed)
         if codes:
             self._have_converted(codes | self._recorder.questions.staging.convertible(frame))
 
-    def _have_converted(self, codes: set[CodeType]) -> None:
+    def _have_converted(self, codes: Collection[CodeType]) -> None:
         if self._recorder.pending is None:
             self._recorder.questions.staging.convert_all(self._convertible(codes))
 
-    def _convertible(self, codes: set[CodeType]) -> set[CodeType]:
+    def _convertible(self, codes: Collection[CodeType]) -> set[CodeType]:
         """Those that are to be converted and are not yet."""
         plan = self._recorder.plan
         if not codes or plan.control_flow != "stage":
@@ -271,7 +273,7 @@ class Callers:
             elif how == "itself" and is_input(value):
                 ledger.ask_of_input(value, "class")
         if not ledger.asks_kinds:
-            self._may_ask |= asking_from(frame, _asks_of_inputs, self._recorder.plan.asking)
+            self._may_ask |= self._reached.asking_from(frame, _asks_of_inputs)
 
     def settle_questions(self) -> None:
         """The program has ended: of what kind inputs are is asked by functions, too, in which it recorded nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -12,71 +13,96 @@ from graphwright.source import held_by, is_internal, mentions
 _DEEPEST = 4  # calls on the way to the function that asks
 _MOST_OWNERS = 8  # objects whose methods are looked at, in one function
 _OWNS_NONE = (str, int, float, tuple, list, dict)
+_NONE = frozenset[CodeType]()
 
-
-Known = dict[tuple[int, ...], tuple[Any, Any]]  # what was found, and what keeps the ids of its key
 # Of code, its global variables, and those that it has when it starts: those it closes over, and arguments.
 Asks = Callable[[CodeType, dict[str, Any], dict[str, Any]], bool]
 
 
-def asking_in(function: FunctionType, owner: Any, asks: Asks, known: Known) -> set[CodeType]:
-    """The functions on the ways from a function to those that ask: itself among them, and none without such.
+class Reached:
+    """What functions may call, and which of these ask, as it was found: for as long as a capture lasts."""
 
-    `owner` is what it is a method of. `known` keeps what was found, for as long as a capture lasts.
+    def __init__(self) -> None:
+        self._functions: dict[tuple[int, int], _Reaching] = {}  # by the function, and the class of what it belongs to
+        self._running: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # by what asks, code, and the same class
+        self._called: dict[tuple[int, ...], tuple[Any, ...]] = {}
+
+    def asking_in(self, function: FunctionType, owner: Any, asks: Asks) -> frozenset[CodeType]:
+        """The functions on the ways from a function to those that ask: itself among them, and none without such.
+
+        `owner` is what it is a method of.
+        """
+        return self._ways(self.function(function, owner), asks, _DEEPEST)
+
+    def asking_from(self, frame: FrameType, asks: Asks) -> frozenset[CodeType]:
+        """The same for a function that is running."""
+        code = frame.f_code
+        held = frame.f_locals  # made anew each time
+        first = held.get(code.co_varnames[0]) if code.co_argcount else None
+        key = id(asks), id(code), id(type(first))
+        if key not in self._running:
+            names = (*code.co_freevars, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+            own = {name: held[name] for name in names if name in held}
+            ways = self._ways(_Reaching(code, frame.f_globals, own, first), asks, _DEEPEST)
+            self._running[key] = ways, asks, code, type(first)
+        return self._running[key][0]  # type: ignore[no-any-return]
+
+    def function(self, function: FunctionType, owner: Any) -> _Reaching:
+        """What is known of a function."""
+        key = id(function), id(type(owner))
+        if key not in self._functions:
+            code, defaults = function.__code__, function.__defaults__ or ()
+            names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+            own = {**dict(zip(names, defaults, strict=True)), **(function.__kwdefaults__ or {}), **held_by(function)}
+            held = function, type(owner)
+            self._functions[key] = _Reaching(code, function.__globals__, own, owner, held)
+        return self._functions[key]
+
+    def _ways(self, at: _Reaching, asks: Asks, depth: int) -> frozenset[CodeType]:
+        key = id(asks), depth
+        if key not in at.ways:
+            found = set[CodeType]()
+            for inner in self._calls(at) if depth else ():
+                found |= self._ways(inner, asks, depth - 1)
+            if found or asks(at.code, at.names, at.own):
+                found.add(at.code)
+            at.ways[key] = asks, frozenset(found) if found else _NONE
+        return at.ways[key][1]
+
+    def _calls(self, at: _Reaching) -> list[_Reaching]:
+        """What it may call; functions of one code share it, where they see the same."""
+        if at.calls is None:
+            first = at.first()
+            free = {name: at.own[name] for name in at.code.co_freevars if name in at.own}
+            key = id(at.code), id(at.names), id(type(first)), *map(id, free.values())
+            if key not in self._called:
+                called = [self.function(each, owner) for owner, each in _called(at.code, at.names, free, first)]
+                self._called[key] = called, at.code, at.names, free, type(first)
+            at.calls = self._called[key][0]
+        return at.calls
+
+
+class _Reaching:
+    """A function: its code, the variables it sees, what it is a method of, and what was found of it.
+
+    `held` are those that tell it from others by their ids. What it is a method of is not kept alive by it, where that
+    can be: programs may see when it goes.
     """
-    key = id(asks), id(function), id(type(owner))
-    if key not in known:
-        known[key] = function, _of_function(function, owner, asks, _DEEPEST, set(), known)
-    return known[key][1]  # type: ignore[no-any-return]
 
+    __slots__ = ("calls", "code", "first", "held", "names", "own", "ways")
 
-def asking_from(frame: FrameType, asks: Asks, known: Known) -> set[CodeType]:
-    """The same for a function that is running."""
-    code = frame.f_code
-    first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-    key = id(asks), id(code), id(type(first))
-    if key not in known:
-        names = (*code.co_freevars, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-        own = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
-        known[key] = code, _ways(code, frame.f_globals, own, first, asks, _DEEPEST, set(), known)
-    return known[key][1]  # type: ignore[no-any-return]
-
-
-def _of_function(
-    function: FunctionType, owner: Any, asks: Asks, depth: int, seen: set[CodeType], known: Known
-) -> set[CodeType]:
-    code, defaults = function.__code__, function.__defaults__ or ()
-    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-    own = {**dict(zip(names, defaults, strict=True)), **(function.__kwdefaults__ or {}), **held_by(function)}
-    return _ways(code, function.__globals__, own, owner, asks, depth, seen, known)
-
-
-def _ways(
-    code: CodeType,
-    names: dict[str, Any],
-    own: dict[str, Any],
-    first: Any,
-    asks: Asks,
-    depth: int,
-    seen: set[CodeType],
-    known: Known,
-) -> set[CodeType]:
-    seen.add(code)
-    found = {code} if asks(code, names, own) else set()
-    if depth == 0:
-        return found
-    free = {name: own[name] for name in code.co_freevars if name in own}
-    key = id(code), id(names), id(type(first)), *map(id, free.values())
-    if key not in known:
-        known[key] = (code, names, free), [*_called(code, names, free, first)]
-    for owner, function in known[key][1]:
-        inner = function.__code__
-        if inner in seen:
-            continue
-        further = _of_function(function, owner, asks, depth - 1, seen, known)
-        if further:
-            found |= {code} | further
-    return found
+    def __init__(
+        self,
+        code: CodeType,
+        names: dict[str, Any],
+        own: dict[str, Any],
+        first: Any,
+        held: Any = None,
+    ) -> None:
+        self.code, self.names, self.own, self.held = code, names, own, held
+        self.first = weakref.ref(first) if type(first).__weakrefoffset__ else lambda: first
+        self.calls: list[_Reaching] | None = None
+        self.ways: dict[tuple[int, int], tuple[Asks, frozenset[CodeType]]] = {}  # by what asks, and how deep
 
 
 def _called(

@@ -80,6 +80,11 @@ class _Fakes(FakeTensorMode):
 
     quietly: Callable[[Callable[[], Any]], Any] | None = None
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether torch has torch.compile switched off around each operation: it runs in no function compiled."""
+        return False
+
     @functools.cached_property
     def avoid_device_init(self) -> bool:
         """Whether no device is to be looked for, which the mode asks each time that it is entered."""

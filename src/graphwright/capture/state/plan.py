@@ -146,9 +146,6 @@ class Plan:
     has_rests: bool = False  # whether both sides of some branch have what follows it
     outlined: set[Any] = dataclasses.field(default_factory=set)  # functions (their code) and modules (their path)
     entered: set[str | type] = dataclasses.field(default_factory=set)  # modules and autograd functions, no nodes
-    asking: dict[tuple[int, ...], tuple[Any, Any]] = dataclasses.field(
-        default_factory=dict
-    )  # functions on the ways to questions
     answers: tuple[bool, ...] = ()
     looks_into_arguments: bool = False  # whether objects and containers may hold tensors that may be None
     guards_starts: bool = False  # whether calls that start with None in an attribute go the example's way

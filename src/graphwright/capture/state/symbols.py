@@ -18,7 +18,7 @@ import torch
 
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import stopping
-from graphwright.source import user_frame
+from graphwright.source import is_internal
 from graphwright.values import UNKNOWN, leaves
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class _Number:
     def _class_asked(self) -> None:
         """Who reads the class of a number is told that of the example; where it is the program, that is noted."""
         frame = sys._getframe(2)
-        if self.node.recorder.is_running and user_frame(frame) is frame:
+        if self.node.recorder.is_running and not is_internal(frame.f_code.co_filename):
             self.node.recorder.numbers.class_read(self.node, frame)
 
     @property

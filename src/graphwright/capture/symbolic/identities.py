@@ -7,7 +7,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from graphwright.capture.conversion.conversion import asks_identity, can_convert
-from graphwright.capture.python.reached import asking_in
+from graphwright.capture.python.reached import Reached
 
 
 def asking_for_identity(functions: Iterable[Callable[..., Any] | None], owner: Any) -> set[CodeType]:
@@ -16,10 +16,10 @@ def asking_for_identity(functions: Iterable[Callable[..., Any] | None], owner: A
     Nobody hears of `a is b` otherwise: no method of a proxy is called for it.
     """
     found: set[CodeType] = set()
-    known: dict[tuple[int, ...], tuple[Any, Any]] = {}
+    reached = Reached()
     for function in functions:
         if type(function) is FunctionType:
-            found |= asking_in(function, owner, _asks, known)
+            found |= reached.asking_in(function, owner, _asks)
     return found if all(map(can_convert, found)) else {code for code in found if can_convert(code)}
 
 

@@ -30,10 +30,10 @@ _CONTAINERS = _MAPPINGS | _SETS | _SEQUENCES
 _APART = frozenset({
     ("examples",), ("typed",), ("keep",), ("callers", "_recorded"), ("callers", "_last"), ("scope",), ("calls",),
     ("repeats",), ("shells",), ("members",), ("region",), ("attempts", "_frame"), ("attempts", "_without_handlers"),
-    ("plan", "asking"), ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"), ("reads", "_objects"),
+    ("ledger", "modules"), ("module_calls",), ("dtypes", "handed"), ("reads", "_objects"),
     ("reads", "_containers"), ("reads", "_live"),
     ("keeping", "_tables"), ("keeping", "_of_module"), ("keeping", "_containers"), ("keeping", "_of_variables"),
-    ("callers", "_outside"), ("callers", "_may_ask"),
+    ("callers", "_outside"), ("callers", "_may_ask"), ("callers", "_reached"), ("callers", "_unnamed"),
     ("callers", "asked_attributes"),
 })  # fmt: skip
 # Tables of what the capture has met, to which each operation may add.

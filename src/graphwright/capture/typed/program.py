@@ -38,6 +38,7 @@ from graphwright.capture.outside.world import watch_world
 from graphwright.capture.python.cached_calls import check_results
 from graphwright.capture.python.entering import convert_methods
 from graphwright.capture.python.higher_order import watch_higher_order
+from graphwright.capture.python.reached import Reached
 from graphwright.capture.state.examples import Examples
 from graphwright.capture.state.interception import (
     ExportFlags,
@@ -114,6 +115,7 @@ class Program:
         self.held: HookEffects | None = None  # what hooks of modules hold, likewise
         self.world = World([] if subject.root_module is None or method == "forward" else [method])
         self.unnamed = Unnamed([subject.root] if subject.root_module is None else self.members.entered)
+        self.reached = Reached()
         self.draws: PythonDraws | None = None  # likewise
         self.standing: tuple[StandIns, ...] = ()  # likewise
         self.name = subject.name(method)
@@ -334,7 +336,7 @@ class Program:
         watch_lent_memory()
         watch_process_state()
         watch_higher_order()
-        recorder.callers.start(function, self.world, self.unnamed)
+        recorder.callers.start(function, self.world, self.unnamed, self.reached)
         return keeping
 
     def _refuse_written(self, recorder: Recorder) -> None:
@@ -426,7 +428,7 @@ class Program:
     def _entry(self, recorder: Recorder) -> tuple[Callable[..., Any], inspect.Signature]:
         signature = self.subject.signature(self.method)
         if self.subject.root_module is None:
-            recorder.callers.anticipate(self.subject.root)
+            recorder.callers.anticipate(self.subject.root, self.reached)
             return self.subject.root, signature
         root, tree = self.subject.root_module, self.members.tree
         shells = Shells(root, recorder.call_module, tree=tree, waiting=self.members.waiting(recorder.plan))
@@ -443,7 +445,7 @@ class Program:
             seen.add(key)
             if not is_leaf:
                 recorder.questions.staging.anticipate(forward)
-            recorder.callers.anticipate(forward)
+            recorder.callers.anticipate(forward, self.reached)
         convert_methods(shells, recorder.plan.converted)
         # Not by calling the shell: the hooks of the captured module itself run when it is called, as for any module.
         return self.subject.function(shells.root, self.method), signature

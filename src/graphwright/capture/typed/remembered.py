@@ -32,7 +32,7 @@ _MOST_OBJECTS = 10_000
 # What belongs to one pass or one capture alone.
 _OF_ONE_CAPTURE = frozenset({
     "control_flow", "max_paths", "dynamic", "leaves", "enters_libraries", "is_one_of_several", "leaves_copies",
-    "answers", "paths", "log", "cached", "cached_results", "sets", "undo", "put_back", "asking", "is_remembered",
+    "answers", "paths", "log", "cached", "cached_results", "sets", "undo", "put_back", "is_remembered",
 })  # fmt: skip
 _HELD = frozenset({"generators", "overheard", "obstacles"})  # what makes it impossible to remember a plan
 _SCALARS = ATOMS | {torch.dtype, torch.device, torch.layout, torch.memory_format}
