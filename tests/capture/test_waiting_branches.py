@@ -294,3 +294,81 @@ def test_lists_and_dicts_that_nobody_else_holds(body: str, names: set[str]) -> N
     assert isinstance(definition, ast.FunctionDef)
     found = unshared(definition)
     assert found - {"more"} == names - {"more"} and ("more" in names) <= ("more" in found)
+
+
+class EarlyExits(nn.Module):
+    """Layers of which each may be the last, as the values decide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(3)])
+
+    def forward(self, x: torch.Tensor, least: float) -> tuple[torch.Tensor, int]:
+        for number, layer in enumerate(self.layers):
+            x = layer(x)
+            if x.sum() > least:
+                return x, number
+        return x.relu(), -1
+
+
+def test_each_exit_of_a_loop_over_layers_returns_what_it_has() -> None:
+    torch.manual_seed(0)
+    program, x = EarlyExits(), torch.randn(2, 3)
+    gm = trace(program, (x, 0.0))
+    assert "returned" not in gm.code and "None" not in gm.code, gm.code
+    exits = set()
+    for least in (-9.0, -1.0, 0.0, 0.5, 1.0, 9.0):
+        (expected, number), (given, at) = program(x, least), gm(x, least)
+        torch.testing.assert_close(given, expected, rtol=0, atol=0)
+        assert number == at
+        exits.add(number)
+    assert len(exits) > 2
+
+
+def asked_before_a_write(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    asked = bool(flag)
+    flag.logical_not_()
+    if asked:
+        return x + 1 if flag else x + 2
+    return x + 3
+
+
+def chosen_before_a_write(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    y = x * 2 if flag else x * 3
+    flag.logical_not_()
+    if flag:
+        return y + 10
+    return y + 20
+
+
+def chosen_and_written(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    one, other = x * 2, x * 3
+    y = one if flag else other
+    one.add_(1)
+    if flag:
+        y.mul_(2)
+        return y + one
+    return y + other
+
+
+def chosen_in_a_loop(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    step = 1 if flag else 2
+    for _ in range(3):
+        if flag:
+            x = x + step
+            flag = flag & (x.sum() < 5)
+        else:
+            x = x - step
+    return x
+
+
+@pytest.mark.parametrize("program", [asked_before_a_write, chosen_before_a_write, chosen_and_written, chosen_in_a_loop])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_branch_gave_is_that_of_its_side_only_while_its_condition_is_the_same(
+    program: Callable[..., torch.Tensor], first: bool
+) -> None:
+    gm = trace(program, (torch.ones(2), torch.tensor(first)))
+    for value in (True, False):
+        x, flag, other = torch.tensor([1.0, 2.0]), torch.tensor(value), torch.tensor(value)
+        torch.testing.assert_close(gm(x, flag), program(x, other), rtol=0, atol=0)
+        assert flag == other

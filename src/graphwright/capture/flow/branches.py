@@ -98,7 +98,7 @@ def _joined(
     can_wait: bool,
 ) -> Any:
     """Write the branch, give the state its values after it, and return the branch's own."""
-    going = [side for side in sides if not side.raised]
+    going = [side for side in sides if not side.raised] if sides[0].raised or sides[1].raised else sides
     if not going:
         _finish(recorder, test, sides, [])
         raise Raised
@@ -111,8 +111,10 @@ def _joined(
     else:
         _settle(sides)
         _write_new_attributes(recorder, sides, state, place)
-        containers = [id(now) for now, _ in state._containers]
-        join = Join(recorder, [dict(zip(containers, side.values[count:], strict=True)) for side in sides])
+        join = Join(recorder)
+        if state._containers:
+            containers = [id(now) for now, _ in state._containers]
+            join = Join(recorder, [dict(zip(containers, side.values[count:], strict=True)) for side in sides])
         first, *more = zip(sides[0].values, sides[1].values, strict=True)
         made = [_join_results(recorder, test.subject, *first, join)]
         made += [
@@ -338,7 +340,7 @@ def _finish(
         results.append(given)
     origin = recorder.site()
     wishes = [(names or {}).get(i) or ("cond" if len(leaves) == 1 else "value") for i in range(len(leaves))]
-    regions = [side.region for side in sides]
+    regions = [sides[0].region, sides[1].region]
     has_rest = recorder.plan.ways.get(sides[0].region.place) == "wait"
 
     def make(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Node:
@@ -353,6 +355,8 @@ def _finish(
         recorder.joining.value(test.subject, pair, made, place, raised)
         for pair, made in zip(leaves, nodes, strict=True)
     ]
+    if leaves and not raised and not sides[1].raised:
+        recorder.region.note_given(nodes, sides, results)
     if not test.is_data:
         for value in values:
             recorder.questions.knowledge.conditions.note_decider(value, place)

@@ -32,12 +32,16 @@ class Knowledge:
         """The truth of a condition, whose key is given, as far as that is known; a number of modules is."""
         if self._capture.typed is not None and isinstance(subject, Symbol) and subject.firmness:
             return self._capture.typed.numbers.firm(subject)
-        known = self._capture.region.known
+        region = self._capture.region
+        known = region.known
         if not known:
             return None
         truth = known.get(key)
         if truth is not None:
             return truth
+        if isinstance(subject, Symbol) and subject.function == "branch":
+            given = region.settled(subject.args[0])
+            return given if type(given) is bool else None
         truth = known.get(self._subjects.opposite(subject))
         return None if truth is None else not truth
 
@@ -78,11 +82,12 @@ class Conditions:
     def facts(self, subject: QuestionSubject, value: bool) -> dict[Any, bool]:
         """What is known where a condition has this truth, by the keys of what it says something about."""
         found = {self._key_of(subject): value}
-        if type(subject) is TensorProxy:
-            return found
-        symbol = _symbol(subject)
+        symbol = None if type(subject) is TensorProxy else _symbol(subject)
         if symbol is None:
             return found
+        if symbol.function is bool:  # of a tensor: as that was when it was asked
+            of = symbol.args[0]
+            return found | (self.facts(of, value) if isinstance(of, Symbol) else {symbol.key[1:]: value})
         if symbol.function is operator.not_:
             return found | self.facts(symbol.args[0], not value)
         is_and, parts = self._parts.get(symbol.key, (not value, []))

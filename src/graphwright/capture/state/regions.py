@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from graphwright.capture.state.symbols import Symbol
-from graphwright.ir import Graph, NestedGraph, Node
+from graphwright.ir import ATOMS, Graph, NestedGraph, Node, map_arg
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -23,6 +23,16 @@ def made_once(make: Callable[[], Node]) -> Callable[[], Node]:
         return made[-1]
 
     return get
+
+
+UNTOLD = object()  # what only the side of a branch has
+
+
+class Side(Protocol):
+    """A side of a branch that was captured: its graph, and what is known there."""
+
+    region: Region
+    facts: dict[Any, bool]
 
 
 class Region(NestedGraph):
@@ -49,6 +59,8 @@ class Region(NestedGraph):
         self.is_data = True  # whether data decides the branch
         # What holds here, by what it is about: the side of a branch knows more than what is around it.
         self.known: dict[Any, bool] = {} if outer is None else outer.known
+        # What branches have given: what must not be known where it is that of a side, and that, for both sides.
+        self.given: dict[Node, tuple[Any, ...]] = {} if outer is None else outer.given
         self.attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
         self.numbers: dict[Symbol, Node] = {}
 
@@ -58,6 +70,44 @@ class Region(NestedGraph):
         while region is not None:
             yield region
             region = region.outer
+
+    def note_given(self, nodes: Sequence[Node], sides: Sequence[Side], results: Sequence[Sequence[Any]]) -> None:
+        """Note what a branch gives on its sides, where the graph around has that as well, and what is known on each."""
+        found: list[Any] = [nodes]
+        for side, values in zip(sides, results, strict=True):
+            outside, told, denied = side.region.lifted, [], set()
+            for value in values:
+                if type(value) is Node:
+                    value = next((node for node in outside if outside[node] is value), UNTOLD)
+                told.append(value)
+            for key, truth in side.facts.items():
+                denied.add((key, not truth))
+            found += [frozenset(denied)] * len(values), told
+        for node, *given in zip(*found, strict=True):
+            self.given[node] = tuple(given)
+
+    def settled(self, node: Node) -> Any:
+        """What a value is here: that of the side, where it is known which side of a branch has given it."""
+        value: Any = node
+        while type(value) is Node and value in self.given:
+            denies_one, one, denies_other, other = self.given[value]
+            known = self.known.items()
+            side = one if not denies_other.isdisjoint(known) else other if not denies_one.isdisjoint(known) else UNTOLD
+            if side is UNTOLD:
+                break
+            value = side
+        return value
+
+    def settled_in(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Some arguments with what each value in them is here."""
+        found, given = [], self.given
+        for item in arguments:
+            if type(item) is Node:
+                item = self.settled(item) if item in given else item
+            elif type(item) not in ATOMS:
+                item = map_arg(item, self.settled)
+            found.append(item)
+        return tuple(found)
 
     def is_in_loop(self) -> bool:
         """Tell whether this is the body of a loop, or inside one."""

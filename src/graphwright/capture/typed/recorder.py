@@ -211,7 +211,7 @@ class Recorder:
         graph = self.graph
         last = graph._root.prev
         value = write_unwritten(self, changes, result)
-        output = graph.create_node("output", "output", (value,))
+        output = graph.create_node("output", "output", (self.lifted(value),))
         output.origin = last.origin if is_returned(last) else None
 
     @contextlib.contextmanager
@@ -436,6 +436,8 @@ class Recorder:
     def _create(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None) -> Node:
         region = self.region
         try:
+            if region.given and region.known and not self.writes.counts:
+                args, kwargs = region.settled_in(args), kwargs and map_arg(kwargs, region.settled)
             if region.outer is not None:
                 args, kwargs = region.lifted_in(args), region.lifted_in(kwargs)
             node = region.graph.create_node(op, target, args, kwargs, name)
@@ -587,7 +589,11 @@ class Recorder:
 
     def lifted(self, argument: Argument) -> Argument:
         """An argument as the region that is being written to knows it."""
-        return self.region.lifted_in(argument)
+        region = self.region
+        # Where the program writes in place, another value is not as good: what was written may be told by the node.
+        if region.given and region.known and not self.writes.counts:
+            argument = region.settled(argument) if type(argument) is Node else map_arg(argument, region.settled)
+        return region.lifted_in(argument)
 
     def example(self, tensor: torch.Tensor) -> torch.Tensor:
         """The example of a tensor of the program."""
