@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphwright.quantization import calibrate, convert, prepare, sqnr, static_int8
+from graphwright.quantization import calibrate, convert, prepare, quantization_of, sqnr, static_int8
 
 
 class Readers(nn.Module):
@@ -45,3 +45,16 @@ def test_what_is_chosen_loses_no_more_than_the_range_of_all_values(name: str) ->
         expected, given = (torch.cat([each(x) for x in batches]).detach() for each in (model, converted))
         lost[observer] = sqnr(expected, given)
     assert lost["histogram"] > max(lost["minmax"] - 0.3, 30.0)
+
+
+def test_small_batches_say_as_much_as_large_ones() -> None:
+    model = nn.Linear(16, 4).eval()
+    torch.manual_seed(0)
+    batches = [torch.randn(1, 16).clamp(-1, 1) for _ in range(3)] + [torch.randn(1, 16) for _ in range(12)]
+    calibrated = calibrate(prepare(model, static_int8(smooth=False, correct_bias=False), batches[0]), batches)
+    converted = convert(calibrated)
+    lost = [sqnr(model(x).detach(), converted(x).detach()) for x in batches]
+    assert min(lost) > 28.0
+    together = sqnr(*(torch.cat([each(x) for x in batches]).detach() for each in (model, converted)))
+    told = next(row.sqnr for row in quantization_of(converted).rows)
+    assert told is not None and abs(told - together) < 1.0

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graphwright.ir import Node
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import ValueGrid, grid_of_input
-from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
+from graphwright.quantization.improving.watching import Batches, Sampled, See, run_until_enough, watching
 from graphwright.runtime import GraphModule
 
 _EXACT = 300.0  # dB: there is no error
@@ -31,12 +31,12 @@ def sqnr(expected: Tensor, given: Tensor) -> float:
     return loss.sqnr
 
 
-class Loss:
+class Loss(Sampled):
     """What was seen of the outputs of a layer: the power of the signal and of its error."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._signal = self._noise = 0.0
-        self.count = 0  # of outputs
 
     def see(self, expected: Tensor, given: Tensor) -> None:
         """Add an output of the layer, and what its quantized form gives."""
@@ -64,7 +64,7 @@ def losses_of_layers(
     grids: Mapping[Node, ValueGrid],
     batches: Batches,
 ) -> dict[Node, Loss]:
-    """What each layer that is quantized loses by that alone, fed with float inputs of the first batches."""
+    """What each layer that is quantized loses by that alone, fed with float inputs of the first batches, of all if they are small."""
     losses = {node: Loss() for node in layers}
     functions = {
         node: _seeing(layer, grid_of_input(decisions[node], grids), losses[node])
@@ -73,7 +73,7 @@ def losses_of_layers(
         and not node.kwargs  # without states of the program's
     }
     with watching(gm, functions):
-        run_batches(gm, list(batches)[:2])
+        run_until_enough(gm, batches, losses.values())
     return {node: each for node, each in losses.items() if each.count}
 
 

@@ -18,14 +18,13 @@ from graphwright.quantization.algorithms.input_rows import linear_rows, some_row
 from graphwright.quantization.backends import Backend
 from graphwright.quantization.decide import Decision
 from graphwright.quantization.grids import Range, activation_scheme, grid_for
-from graphwright.quantization.improving.watching import Batches, See, run_batches, watching
+from graphwright.quantization.improving.watching import Batches, Sampled, run_until_enough, watching
 from graphwright.quantization.observers.observer import Observer
 from graphwright.runtime import GraphModule
 
 _RATIOS = (1.0, 0.9, 0.75, 0.6, 0.45, 0.3)  # of the range of all values
-_BATCHES, _ROWS, _PLACES, _SIDE = 2, 1024, 4096, 32  # errors are estimated from; a side of the middle of images
+_ROWS, _PLACES, _SIDE = 1024, 4096, 32  # of a batch, errors are estimated from; a side of the middle of images
 
-Errors = dict[Range, float]  # the squared error in outputs for each range that is tried
 
 
 def refine_ranges(
@@ -45,17 +44,16 @@ def refine_ranges(
         is_searched = config.activation.observer == "histogram"
         if isinstance(value, Node) and value in observers and value in ranges and is_searched:
             readers.setdefault(value, []).append(node)
-    tries = {value: dict.fromkeys(_candidates(observers[value], ranges[value]), 0.0) for value in readers}
-    functions = {
-        nodes[0]: _trying([decisions[node] for node in nodes], tries[value], backend)
+    tried = {
+        value: _Tried(_candidates(observers[value], ranges[value]), [decisions[node] for node in nodes], backend)
         for value, nodes in readers.items()
     }
-    if functions:
-        with watching(gm, functions):
-            run_batches(gm, list(batches)[:_BATCHES])
-    for value, errors in tries.items():
-        if any(errors.values()):
-            ranges[value] = min(errors, key=lambda each: errors[each])
+    if tried:
+        with watching(gm, {readers[value][0]: each.see for value, each in tried.items()}):
+            run_until_enough(gm, batches, tried.values())
+    for value, each in tried.items():
+        if any(each.errors.values()):
+            ranges[value] = min(each.errors, key=lambda found, errors=each.errors: errors[found])
 
 
 def _candidates(observer: Observer, found: Range) -> list[Range]:
@@ -73,23 +71,29 @@ def _longer_by(found: Range, low: float, high: float, ratio: float) -> Range:
     return dataclasses.replace(found, low=low, high=high * ratio)
 
 
-def _trying(decisions: Sequence[Decision], errors: Errors, backend: Backend) -> See:
-    """What adds up the errors that layers make together which read one value."""
-    config = decisions[0].config
-    assert config is not None
-    scheme = activation_scheme(config, backend)
-    modules: list[Any] = [decision.site.module for decision in decisions]
-    weights = [module.weight.detach() for module in modules if isinstance(module, nn.Linear)]
-    readers: list[_Reader] = [_Convolution(module) for module in modules if not isinstance(module, nn.Linear)]
-    readers += [_Product(torch.cat(weights))] if weights else []
+class _Tried(Sampled):
+    """Ranges of a value: the errors that layers make together which read it."""
 
-    def see(x: Tensor, y: Tensor) -> None:
-        for reader in readers:
+    def __init__(self, candidates: Sequence[Range], decisions: Sequence[Decision], backend: Backend) -> None:
+        super().__init__()
+        config = decisions[0].config
+        assert config is not None
+        self.errors = dict.fromkeys(candidates, 0.0)
+        self._scheme = activation_scheme(config, backend)
+        modules: list[Any] = [decision.site.module for decision in decisions]
+        weights = [module.weight.detach() for module in modules if isinstance(module, nn.Linear)]
+        self._readers: list[_Reader] = [_Convolution(each) for each in modules if not isinstance(each, nn.Linear)]
+        self._readers += [_Product(torch.cat(weights))] if weights else []
+
+    def see(self, x: Tensor, y: Tensor) -> None:
+        """Add the errors for an input."""
+        if self.has_enough:
+            return
+        self.count += x.numel()
+        for reader in self._readers:
             sample = reader.sample(x)
-            for each in errors:
-                errors[each] += reader.cost(grid_for(each, scheme).rounded(sample).sub_(sample))
-
-    return see
+            for each in self.errors:
+                self.errors[each] += reader.cost(grid_for(each, self._scheme).rounded(sample).sub_(sample))
 
 
 class _Product:

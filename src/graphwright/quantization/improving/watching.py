@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import torch
@@ -53,6 +53,33 @@ def watching(gm: GraphModule, functions: Mapping[Node, See]) -> Iterator[None]:
         if made:
             del gm.watches
         gm.recompile()
+
+
+_ENOUGH, _FEWEST = 8192, 2  # numbers that were seen of a value, and batches
+
+
+class Sampled:
+    """What is estimated from some of the data; counts the numbers that were seen."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether more data would tell little."""
+        return self.count >= _ENOUGH
+
+
+def run_until_enough(gm: GraphModule, batches: Batches, seen: Collection[Sampled]) -> None:
+    """Run a program on the first batches, until enough was seen of each: few of large ones, all of small ones."""
+
+    def needed() -> Iterator[Call]:
+        for i, call in enumerate(batches):
+            if i >= _FEWEST and all(each.has_enough for each in seen):
+                return
+            yield call
+
+    run_batches(gm, needed())
 
 
 def run_batches(gm: GraphModule, batches: Batches) -> int:
