@@ -121,3 +121,19 @@ def test_a_function_that_takes_none_gets_none() -> None:
             assert (given is None) == (wanted is None)
             if wanted is not None:
                 torch.testing.assert_close(given, wanted)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Conv1d(2, 3, 3).double(), lambda: nn.Conv1d(2, 3, 3).bfloat16()])
+def test_what_onnx_runtime_has_no_kernels_for_is_told(make) -> None:  # type: ignore[no-untyped-def]
+    model = make().eval()
+    x = torch.randn(2, 2, 8, dtype=model.weight.dtype)
+    with pytest.warns(UserWarning, match="ONNX Runtime cannot run the model"):
+        program = export(model, x)
+    with pytest.raises(ExportError, match="ONNX Runtime cannot run the model"):
+        program(x)
+
+
+def test_sizes_that_the_model_has_not_are_told() -> None:
+    program = export(nn.Linear(3, 2).eval(), torch.randn(4, 3))
+    with pytest.raises(ExportError, match="invalid dimensions"):
+        program(torch.randn(4, 5))

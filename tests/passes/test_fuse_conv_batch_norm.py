@@ -449,3 +449,20 @@ def test_fused_layers_are_saved(tmp_path: Path) -> None:
     assert any(isinstance(module, ConvReLU) for module in gm.modules())
     save(gm, tmp_path / "fused.gw")
     assert torch.equal(load(tmp_path / "fused.gw")(x), gm(x))
+
+
+class Optional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        return x if self.norm is None else self.norm(x)
+
+
+def test_a_norm_that_the_program_asks_for_goes_like_others() -> None:
+    model, x = settled(nn.Sequential(Optional(), nn.ReLU())), torch.randn(2, 3, 4, 4)
+    gm = trace(model, x)
+    assert fuse_conv_batch_norm(gm) == 2
+    assert verify(model, gm, [x], **CLOSE).ok

@@ -31,6 +31,7 @@ from graphwright.quantization import (
     dynamic_int8,
     fake_quantize_by,
     grid_of_range,
+    sqnr,
     static_int8,
     weight_only_int8,
 )
@@ -224,3 +225,26 @@ def test_weights_alone_pass_gradients_on() -> None:
     q = graphwright.quantize(model.eval(), weight_only_int8(), args=(x,), engine=None)
     one, other = torch.autograd.grad(q(x).sum(), x)[0], torch.autograd.grad(model(x).sum(), x)[0]
     assert 0 < (one - other).abs().max() < 0.1
+
+
+TRANSPOSED: dict[str, Any] = {
+    "T": lambda x, weight, bias: x @ weight.T + bias,
+    "mT": lambda x, weight, bias: torch.matmul(x, weight.mT),
+    "t": lambda x, weight, bias: x.mm(weight.t()),
+    "transpose": lambda x, weight, bias: x @ weight.transpose(-1, 0),
+    "addmm": lambda x, weight, bias: torch.addmm(bias, x, weight.T),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_products_with_transposed_parameters_are_layers(name: str) -> None:
+    class Product(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            made: Tensor = TRANSPOSED[name](x, self.weight, self.bias)
+            return made
+
+    torch.manual_seed(0)
+    model, x = nn.Sequential(Product(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), torch.randn(64, 8)
+    q = graphwright.quantize(model, static_int8(), [x], engine=None)
+    assert [row.decision for row in q.quantization.rows if row.op == "linear"] == ["static", "static"]
+    assert sqnr(model(x), q(x)) > 30

@@ -104,6 +104,9 @@ def _spread(value: Any) -> Any:
     return [item for each in value for item in (each.tensor.unbind() if isinstance(each, Collected) else (each,))]
 
 
+_FIX = "see program.report for sizes; what it has no kernels for, bfloat16 say, cast before the export: model.float()"
+
+
 class OnnxProgram:
     """A model in ONNX: `model` of onnx_ir, and `report` on what became of the program.
 
@@ -148,7 +151,10 @@ class OnnxProgram:
         return sum(value.const_value.nbytes for value in values if value.const_value is not None) > LARGEST
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model in ONNX Runtime. Raises ExportError for sizes of 0 at which it is not known to be right."""
+        """Run the model in ONNX Runtime.
+
+        Raises ExportError for sizes of 0 at which it is not known to be right, and for what ONNX Runtime cannot run.
+        """
         tensors, objects = self.arguments.apart(args, kwargs)
         places = empty_places([tensor.shape for tensor in tensors])
         fixed = [
@@ -160,7 +166,12 @@ class OnnxProgram:
                 f"{self.input_names[i]}.shape[{dim}] is 0, and the model is not known to be right there",
                 fix="see program.report, and call the program itself for what has no items",
             )
-        return closed(self._outputs.nested(self.run(tensors)), objects)[0]
+        try:
+            given = self.run(tensors)
+        except Exception as error:  # of classes that ONNX Runtime has no public names for
+            said = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ExportError(f"ONNX Runtime cannot run the model on this: {said}", fix=_FIX) from error
+        return closed(self._outputs.nested(given), objects)[0]
 
     def result_of(self, tensors: Sequence[torch.Tensor]) -> tuple[Any, list[str]]:
         """The program's result that these outputs stand for, and which output each tensor of them is."""

@@ -92,7 +92,7 @@ def _against(site: Site, program: Program, mode: str, config: QConfig, backend: 
     if site.kind in _FLOAT_ALWAYS:
         return ": ".join(filter(None, (_FLOAT_ALWAYS[site.kind], site.trouble)))
     if site.kind in _PRODUCTS:
-        return f"products of two activations stay in float on {backend.name}"
+        return f"products of two values that the program computes stay in float on {backend.name}"
     if site.trouble:
         return site.trouble
     if site.module is None:

@@ -319,7 +319,7 @@ def forget_module(graph: Graph, path: str) -> None:
     """Take nothing for granted any more of a module, and of those in it: another one takes its place, or none does."""
     facts = facts_of_modules(graph)
     left = {key: of_one for key, of_one in facts.items() if key != path and not key.startswith(f"{path}.")}
-    _forget_at(graph, path, left, ("kinds", "exact"))
+    _forget_at(graph, path, left, ("is_none", "kinds", "exact"))
 
 
 def forget_tensor(graph: Graph, path: str) -> None:

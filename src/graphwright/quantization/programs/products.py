@@ -1,10 +1,11 @@
-"""Products with a weight of (in, out), as in GPT-2, made linear layers, whose weight is (out, in)."""
+"""Products with parameters made linear layers, whose weight is (out, in): of (in, out), as in GPT-2, and transposed."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from graphwright.ir import Node
@@ -33,13 +34,57 @@ def use_linear_layers(gm: GraphModule) -> int:
     products: dict[str, list[_Product]] = {}
     for node in [node for graph in graphs_of(gm) for node in graph.all_nodes() if node.op.startswith("call")]:
         found = _product(node, calls)
-        if found is not None:
+        if found is not None and found.weight.op == "get_attr":
             products.setdefault(str(found.weight.target).rpartition(".")[0], []).append(found)
     return sum(_change(gm, owner, found) for owner, found in products.items())
 
 
+def use_linear_functions(gm: GraphModule) -> int:
+    """Call F.linear where a program multiplies by the transpose of a parameter: `x @ weight.T`; gives how many.
+
+    >>> import graphwright
+    >>> class Product(nn.Linear):
+    ...     def forward(self, x):
+    ...         return x @ self.weight.T + self.bias
+    >>> gm = graphwright.trace(nn.Sequential(Product(3, 2)), torch.ones(1, 3))
+    >>> use_linear_functions(gm), [str(node.target) for node in gm.graph.nodes if node.op == "get_attr"]
+    (1, ['0.weight', '0.bias'])
+    """
+    calls, count = Calls(gm), 0
+    for node in [node for graph in graphs_of(gm) for node in graph.all_nodes() if node.op.startswith("call")]:
+        found = _product(node, calls)
+        if found is None or not _is_matrix(gm, transposed := _transposed(found.weight, calls)):
+            continue
+        assert transposed is not None
+        bias = () if found.bias is None else (found.bias,)
+        if not all(read_attribute(gm, str(each.target)).dim() == 1 for each in bias):
+            continue
+        node.op, node.target, node.args, node.kwargs = "call_function", F.linear, (found.x, transposed, *bias), {}
+        if not found.weight.users:
+            found.weight.graph.erase_node(found.weight)
+        count += 1
+    return count
+
+
+def _transposed(node: Node, calls: Calls) -> Node | None:
+    """What a node swaps the two dimensions of, if it reads a tensor of a module."""
+    call = calls.of(node) if node.op.startswith("call") else None
+    given = dict(call.arguments) if call is not None else {}
+    read = given.pop("input", None)
+    if call is None or not isinstance(read, Node) or read.op != "get_attr":
+        return None
+    if call.key == "transpose":
+        return read if {dim % 2 for dim in given.values() if type(dim) is int} == {0, 1} else None
+    return read if call.key in ("numpy_T", "mT", "t") and not given else None
+
+
+def _is_matrix(gm: GraphModule, read: Node | None) -> bool:
+    value = read_attribute(gm, str(read.target)) if read is not None else None
+    return isinstance(value, nn.Parameter) and value.dim() == 2
+
+
 class _Product(NamedTuple):
-    """A node that multiplies a value by a parameter, and adds another one."""
+    """A node that multiplies a value by another, and adds one that it reads of a module."""
 
     node: Node
     x: Node
@@ -77,7 +122,7 @@ def _change(gm: GraphModule, owner: str, products: list[_Product]) -> int:
 
 
 def _product(node: Node, calls: Calls) -> _Product | None:
-    """The product that a node is: what it multiplies, by which parameter, and what it adds to that."""
+    """The product that a node is: what it multiplies, by what, and what it adds to that."""
     call = calls.of(node)
     if call is None or call.key not in ("addmm", "mm", "matmul"):
         return None
@@ -89,7 +134,7 @@ def _product(node: Node, calls: Calls) -> _Product | None:
     else:
         x, weight, bias = given.get("input"), given.get("other", given.get("mat2")), None
     parts: tuple[Any, ...] = (x, weight) if call.key != "addmm" else (x, weight, bias)
-    if not all(isinstance(each, Node) for each in parts) or any(each.op != "get_attr" for each in parts[1:]):
+    if not all(isinstance(each, Node) for each in parts) or any(each.op != "get_attr" for each in parts[2:]):
         return None
     return _Product(node, x, weight, bias)  # type: ignore[arg-type]
 

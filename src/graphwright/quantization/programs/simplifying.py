@@ -22,7 +22,7 @@ from graphwright.passes import (
     substitute,
     take_parameter_out,
 )
-from graphwright.quantization.programs.products import use_linear_layers
+from graphwright.quantization.programs.products import use_linear_functions, use_linear_layers
 from graphwright.quantization.sites import LAYERS
 from graphwright.runtime import GraphModule, graphs_of, has_attribute, read_attribute
 
@@ -87,6 +87,7 @@ def simplify_in_both_modes(gm: GraphModule, calls: Sequence[Call]) -> None:
             node.meta["tensor_meta"] = shapes[node]
     RemoveInPlace().run(gm)
     RemoveNoOps().run(gm)
+    use_linear_functions(gm)
     UseModules(LAYERS).run(gm)
     for node in gm.graph.all_nodes():
         if node._meta:
