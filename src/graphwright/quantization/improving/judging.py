@@ -64,7 +64,7 @@ def losses_of_layers(
     grids: Mapping[Node, ValueGrid],
     batches: Batches,
 ) -> dict[Node, Loss]:
-    """What each layer that is quantized loses by that alone, fed with float inputs of the first batches, of all if they are small."""
+    """What each layer that is quantized loses by that alone, fed with float inputs of the first batches."""
     losses = {node: Loss() for node in layers}
     functions = {
         node: _seeing(layer, grid_of_input(decisions[node], grids), losses[node])

@@ -26,7 +26,6 @@ _RATIOS = (1.0, 0.9, 0.75, 0.6, 0.45, 0.3)  # of the range of all values
 _ROWS, _PLACES, _SIDE = 1024, 4096, 32  # of a batch, errors are estimated from; a side of the middle of images
 
 
-
 def refine_ranges(
     gm: GraphModule,
     decisions: Mapping[Node, Decision],
@@ -53,7 +52,7 @@ def refine_ranges(
             run_until_enough(gm, batches, tried.values())
     for value, each in tried.items():
         if any(each.errors.values()):
-            ranges[value] = min(each.errors, key=lambda found, errors=each.errors: errors[found])
+            ranges[value] = min(each.errors, key=each.errors.__getitem__)
 
 
 def _candidates(observer: Observer, found: Range) -> list[Range]:
