@@ -31,7 +31,7 @@ from graphwright.runtime.entries import (
 )
 from graphwright.runtime.foreign import how_to_read, prepared_for_script
 from graphwright.runtime.graph_facts import forget_module, is_conditional
-from graphwright.runtime.guards import Guard, guards_of, summed_up
+from graphwright.runtime.guards import Guard, guards_of, summed_up, tensors_from_outside
 from graphwright.runtime.members.attributes import add_constant, assign_attribute, copy_attributes, has_attribute
 from graphwright.runtime.members.hooks import register
 from graphwright.runtime.members.shells import class_unseen, copy_slots, memo_of_results
@@ -428,6 +428,7 @@ class GraphModule(nn.Module):
         (copied.__dict__.update if own is self.__dict__ else copied.__setstate__)(made)
         copied_state = copy.deepcopy(state, memo)
         copied_state.is_lazy = state.is_lazy
+        copied._buffers |= tensors_from_outside(self, [entry.graph for entry in state.entries.values()])
         _adopt(copied, copied_state)
         for hook in copied_state.hooks.deepcopy:
             hook(copied)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch import nn
 
 from graphwright.errors import GraphError, GuardError, on_screen
 from graphwright.ir import Graph, Node
@@ -330,6 +331,16 @@ def expect_outside(where: str, outside: Outside, **inputs: Any) -> None:
             at=where,
             fix="put it back, or capture again",
         )
+
+
+def tensors_from_outside(module: nn.Module, graphs: Iterable[Graph]) -> dict[str, torch.Tensor]:
+    """The buffers of a module that are tensors which its program finds outside, and which a copy of it finds, too."""
+    constants = {name: value for name, value in module._buffers.items() if name.startswith("_tensor_constant")}
+    if not constants:
+        return {}
+    lines = [line for graph in graphs for line in graph.find_nodes(op="call_function", target=expect_outside)]
+    found = {key for line in lines for key in line.args[1].tensors()}
+    return {name: value for name, value in constants.items() if id(value) in found and value is not None}
 
 
 @has_no_side_effect

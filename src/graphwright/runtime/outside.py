@@ -22,7 +22,7 @@ import torch
 
 from graphwright.runtime.graph_facts import code_of_function
 from graphwright.runtime.objects import MOST_BYTES, attributes_of, slots_of, state_of
-from graphwright.runtime.plain_values import has_the_very
+from graphwright.runtime.plain_values import has_the_very, tensors_inside
 
 _EXACT = (int, float, bool, str, bytes, complex)
 _BOUND = frozenset({MethodType, staticmethod, classmethod})
@@ -473,6 +473,10 @@ class Outside:
     def subject_of(self, value: Any) -> str | None:
         """What a value is, if it is one of the `objects` that no argument was when the program was captured."""
         return next((subject for known, subject in self.objects if known is value), None)
+
+    def tensors(self) -> set[int]:
+        """The ids of the tensors that were found, in containers too."""
+        return {id(tensor) for each in self.found for tensor in tensors_inside(each.value)}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Outside:
         return self

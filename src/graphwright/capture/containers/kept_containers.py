@@ -21,6 +21,8 @@ from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.methods import CONTAINS, DEQUE, DICT, ITEM, KEPT_SET, KEY, LIST, Given, Row, only
 from graphwright.capture.containers.row_engine import Container, with_methods
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE
+from graphwright.capture.proxies.contents import content as content_of
+from graphwright.capture.proxies.contents import is_unchanged
 from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.proxies.run_keys import TEXT, Blank, example_of_key, form_of_key, may_be
 from graphwright.capture.state.protocol import with_examples
@@ -50,6 +52,7 @@ class _Kept(Container):
 
     plain: Any  # the class that holds what there is for the example; `base` is the one of the program's
     as_of_run: Callable[[], Any]
+    _is_past = False  # whether a function in C was seen to have changed it
 
     def __init__(
         self,
@@ -68,6 +71,26 @@ class _Kept(Container):
         )
         self.kinds, self._items = kinds, items  # of all items of a list; by the key of a dict
         self._start(name, recorder, read, give_up)
+        self._show()
+
+    def _show(self, method: str = "", *args: Any) -> None:
+        """Have what there is for the example changed by a method of the plain class."""
+        if method:
+            getattr(self.plain, method)(self, *args)
+        self._shown = self._held_now()
+
+    def _held_now(self) -> Any:
+        whole: Any = self
+        return content_of(whole)
+
+    def is_past_methods(self) -> bool:
+        """Tell whether a function in C has changed it that does not call its methods, as those of `heapq` do not."""
+        self._is_past |= not is_unchanged(self._shown, self._held_now())
+        return self._is_past
+
+    def before_refill(self, held: Any) -> None:
+        self.is_past_methods()
+        self._shown = held
 
     def length(self) -> Any:
         """How many items there are: a number of the program."""
@@ -191,7 +214,7 @@ class KeptSequence(_Kept):
         if ITEM in row.takes:
             self._taken_in(None, given[-1][1])
         if method in _ADDING:
-            getattr(self.plain, _ADDING[method])(self, given[-1][1])
+            self._show(_ADDING[method], given[-1][1])
 
 
 _ADDING = {"append": "append", "insert": "append", "appendleft": "appendleft"}  # how the example shows it
@@ -249,7 +272,7 @@ class _KeptSet(_Kept, set):  # type: ignore[type-arg]
     def _change(self, method: str, row: Row, given: Given) -> None:
         self._items.note_change()
         if method == "add":
-            set.add(self, example_of_key(given[0][1]))
+            self._show("add", example_of_key(given[0][1]))
 
 
 @with_methods(only(DICT, "__setitem__", "__delitem__", "clear", "move_to_end"), dict, collections.OrderedDict)
@@ -297,7 +320,7 @@ class KeptDict(_Kept, dict):  # type: ignore[type-arg]
     def popitem(self, last: bool = True) -> Any:
         item = _of_run("popitem")(self, *(() if last is True else (last,)))
         if dict.__len__(self):
-            dict.__delitem__(self, [*dict.keys(self)][-1 if last is True else 0])
+            self._show("__delitem__", [*dict.keys(self)][-1 if last is True else 0])
         return item
 
     def _kind_of(self, key: Hashable) -> Kind | None:
@@ -344,7 +367,7 @@ class KeptDict(_Kept, dict):  # type: ignore[type-arg]
                 self._make(key)
             return self._there(key, self._kind_of(key))
         if kind is None or not dict.__contains__(self, example_of_key(key)):
-            dict.__setitem__(self, example_of_key(key), self._factory())
+            self._show("__setitem__", example_of_key(key), self._factory())
             self.held.append((form_of_key(key), dict.__getitem__(self, example_of_key(key))))
         if kind is None:  # a later pass knows it
             return dict.__getitem__(self, example_of_key(key))
@@ -399,7 +422,7 @@ class KeptDict(_Kept, dict):  # type: ignore[type-arg]
                 self.held.append((form_of_key(key), value))
             else:
                 self._taken_in(form_of_key(key), value)
-            dict.__setitem__(self, example_of_key(key), value)
+            self._show("__setitem__", example_of_key(key), value)
 
 
 def kept_container(content: Iterable[Any], kind: Kind, *start: Any) -> Any:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +31,7 @@ from graphwright.values import ConstantKind, Kind, MappingKind, RecordKind, Sequ
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.regions import Region
 
 CLASSES: dict[type, Any] = {}  # what stands for a list, dict, set or deque of the run: each puts itself here
 _WATCHED = (list, set, collections.deque, *DICTS)
@@ -103,8 +104,11 @@ class Holder(Container):
     def _admit_given(self, given: Given) -> None:
         roles = [role for role, _ in given]
         if ITEM in roles:
+            self._see_new(given[-1][1])
             self._admit(*[arg for role, arg in given if role in (KEY, ITEM)])
         if ITEMS in roles:
+            for item in () if isinstance(given[-1][1], Holder) else given[-1][1]:
+                self._see_new(item)
             self._admit_all(given[-1][1])
 
     def _admit(self, *entering: Any) -> None:
@@ -172,6 +176,9 @@ class Holder(Container):
 
     def joined_with(self, value: Any) -> Any:
         """This one, with what is in it of the kinds that another one has, too. Raises Unlike."""
+        inner = [*_containers_in(value)][1:]
+        if len({*map(id, inner)}) < len(inner) or any(map(self._is_elsewhere, inner)):
+            raise Unlike(f"{self.name or 'a list'} gets what is elsewhere, too")
         kind = joined_kinds(self.recorder.joining, self.kind, self._kind_of_all(value), self.name)
         return self if kind is self.kind else self.on(self.node, kind)
 
@@ -203,11 +210,29 @@ class Holder(Container):
 
     def _watch(self, item: Any) -> None:
         """Remember what a list or dict holds that becomes an item: the program may change it later on."""
-        if type(item) in _WATCHED:
-            self.recorder.at_end.append(functools.partial(_check_item, self, item, content(item)))
-        held = item.values() if type(item) in DICTS else item if type(item) in (list, tuple, collections.deque) else ()
-        for part in held:
-            self._watch(part)
+        for each in _containers_in(item):
+            check = functools.partial(_check_item, self, each, content(each), self.recorder.region)
+            self.recorder.at_end.append(check)
+
+    def _see_new(self, item: Any) -> None:
+        """See that no list or dict which becomes an item is elsewhere, too: it would be another one there."""
+        for each in _containers_in(item):
+            if self._is_elsewhere(each):
+                what = f"{self.name or 'a list'} gets a {type(each).__name__} that is elsewhere, too"
+                raise self._unlike(Unlike(what))
+
+    def _is_elsewhere(self, item: Any) -> bool:
+        """Tell whether a list or dict is an item already, or one for all iterations of a loop: no display is that."""
+        recorder = self.recorder
+        if any(state.is_loop and state.watches(item) for state in recorder.states):
+            return True
+        around = [*recorder.region.all()]
+        for check in recorder.at_end:
+            if type(check) is functools.partial and check.func is _check_item and check.args[1] is item:
+                where = check.args[3]
+                if where in around or recorder.region in where.all():  # else on two sides of a branch
+                    return True
+        return False
 
     def give_up(self) -> None:
         """An item was changed by a name of its own: start again without this list, where that can be."""
@@ -337,7 +362,16 @@ def _of_kind(
     return value_of_kind(recorder, kind, node, name, place, (), give_up, noted)
 
 
-def _check_item(owner: Holder, container: Any, before: Any) -> None:
+def _containers_in(item: Any) -> Iterator[Any]:
+    """The lists, dicts, sets and deques of the program's among an item and what it holds."""
+    if type(item) in _WATCHED:
+        yield item
+    held = item.values() if type(item) in DICTS else item if type(item) in (list, tuple, collections.deque) else ()
+    for part in held:
+        yield from _containers_in(part)
+
+
+def _check_item(owner: Holder, container: Any, before: Any, where: Region) -> None:
     """See that a list, dict or set was not changed since it became an item of one of which a node knows the items."""
     now = content(container)
     if isinstance(before, set):

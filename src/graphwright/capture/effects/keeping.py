@@ -40,7 +40,9 @@ from graphwright.capture.effects.kept_items import KeptItems
 from graphwright.capture.effects.kept_kinds import (
     ATTRIBUTE,
     PLAIN,
+    Choice,
     Grows,
+    Unreadable,
     adds_to,
     has_a_kind,
     is_cache,
@@ -234,7 +236,7 @@ class Keeping:
         if type(value) is set and place not in self._live and adds_to(table.kind, place[0].rpartition(".")[2]):
             self._live[place] = Grows(SequenceKind(None, set), is_assumed=True)
         if self._live.get(place, PLAIN) is not PLAIN:
-            started = self._started(place, table.name(key), value)
+            started = self._started(place, table.name(key), value) if not self._is_started(place, value) else value
             self._ends[place] = table, key
             if type(value) in HOLDERS:
                 self._started_of[id(value)] = started
@@ -286,6 +288,12 @@ class Keeping:
             put_back(container, held)
 
     # ---- live values at the start
+
+    def _is_started(self, place: Place, value: Any) -> bool:
+        """Tell whether an object that is state, too, has a value that says more of what calls leave than the place."""
+        if isinstance(value, Unreadable):
+            return not isinstance(self._live[place], Choice)  # each of which is checked for
+        return isinstance(value, TensorProxy) and value.optional is not None
 
     def _started(self, place: Place, name: str, value: Any) -> Any:
         """The value that a call starts with."""
@@ -408,6 +416,7 @@ class Keeping:
         has_met = bool(touched(self._tables) or self._recorder.told_apart) and self._apart.learn(self._tables)
         ends = {place: held_by(table.now).get(key) for place, (table, key) in self._ends.items() if plan.at_first}
         changed |= self._starts.first.learn_ends(ends, self._items.joined)
+        self._refuse_below_class()
         if self._missing.learn(made, self._live, self._kind) or changed or has_met:
             raise Restart("the program writes attributes")
 
@@ -419,6 +428,25 @@ class Keeping:
         self._recorder.plan.before_class[place] = before
         self._become_live(place, before, value)
         return True
+
+    def _refuse_below_class(self) -> None:
+        """Refuse a program that writes what a class has, and what starts from that and then stands before it."""
+        live = [
+            (table, name)
+            for table in self._of_variables.values()
+            if isinstance(table.now.owner, type)
+            for name in table.now.names
+            if table.place(name) in self._live
+        ]
+        before = [(table, name) for table, name in live if not table.now.has_own(name)]
+        for place in self._recorder.plan.before_class if live else ():
+            before += [(table, name) for table in self._tables if (name := key_in(table, *place)) is not None]
+        for table, name in before:
+            kind = table.now.owner if isinstance(table.now, Variables) else table.kind
+            for base, other in live:
+                if base is not table and other == name and issubclass(kind, base.now.owner):
+                    what = f"writes {name!r} on {table.owner} and on its class {base.owner}, where it starts from"
+                    self._refuse(table, name, what, "give one of the two another name, or set both in __init__")
 
     def _become_live(self, place: Place, before: Any, now: Any) -> None:
         """Have an attribute be state from the next pass on, which this run is the first to write."""

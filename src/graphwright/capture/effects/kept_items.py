@@ -35,8 +35,9 @@ class KeptItems:
         value_of: Callable[[Kind, Node, str], Any],
     ) -> None:
         self.recorder, self._live = recorder, recorder.plan.kept
-        self.kept_container, self._kind_of, self.value_of = kept_container, kind_of, value_of
+        self._kept_container, self._kind_of, self.value_of = kept_container, kind_of, value_of
         self._grown: dict[Place, Any] = {}
+        self._started: list[Any] = []
         self._fixed: list[tuple[Place, str, Any, Any]] = []  # containers that went in or came out, and their content
 
     def start(self, place: Place, name: str, value: Any, read: Callable[[], Node]) -> Any:
@@ -45,10 +46,15 @@ class KeptItems:
         value = kind.empty() if value is None else value
         give_up = (lambda: self._live.__setitem__(place, PLAIN)) if kind.is_assumed else None
         items = Items(self, place, kind.are_growing)
-        grown = self.kept_container(value, kind.held, name, self.recorder, read, items, give_up)
+        grown = self.stand_in(value, kind.held, name, read, items, give_up)
         if type(value) is not set:
             self._grown[place] = grown
         return grown
+
+    def stand_in(self, value: Any, held: Kind, name: str, read: Callable[[], Node], items: Items, *give_up: Any) -> Any:
+        """What stands for a container with items of some kind."""
+        self._started.append(self._kept_container(value, held, name, self.recorder, read, items, *give_up))
+        return self._started[-1]
 
     def fix(self, place: Place, name: str, value: Any) -> None:
         """A value has gone into a container, or come out of it."""
@@ -109,6 +115,11 @@ class KeptItems:
     def learn(self) -> bool:
         """Learn what kinds of values lists and dicts hold that grow. Tell whether they were others than was known."""
         changed = self._learn_fixed()
+        for grown in self._started:
+            if grown.is_past_methods():
+                what = f"a function in C, or one without source, changes {grown.name}, to which the program adds"
+                fix = "call the methods of it, in a function whose source can be read"
+                self.recorder.questions.refusals.refuse(CaptureError(f"{what}, past its methods", fix=fix), "attribute")
         for place, grown in self._grown.items():
             known = self._live[place]
             kind = _with(known, self.kind(grown, grown.held, known.are_growing))
@@ -141,7 +152,7 @@ class Items:
     def make(self, kind: Kind | None, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a kind, where it is read."""
         if self.are_growing and isinstance(kind, SequenceKind | RecordKind) and kind.kind in HOLDERS:
-            return self.kept.kept_container(emptied(kind), kind, name, self.kept.recorder, lambda: node, self)
+            return self.kept.stand_in(emptied(kind), kind, name, lambda: node, self)
         value = Unreadable(name) if kind is None else self.kept.value_of(kind, node, name)
         self.note(name, value)
         return value

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from graphwright.ops import Names
 
 Owner: TypeAlias = "dict[str, Any] | type | FunctionType | CellType"
+Argument: TypeAlias = "str | Names | type | FunctionType | CellType"
 
 MISSING = EMPTY
 _DEPTH = 3  # how far inside of each other the containers are that are put back
@@ -24,7 +25,7 @@ class Variables:
     `argument` is the owner as nodes name it; `title` is what it is called in messages.
     """
 
-    def __init__(self, owner: Owner, argument: str | Names | type | FunctionType | CellType, title: str) -> None:
+    def __init__(self, owner: Owner, argument: Argument, title: str) -> None:
         self.owner: Any = owner
         self.argument, self.title = argument, title
         self.path = f"{title}[{id(owner)}]:"
@@ -60,9 +61,22 @@ class Variables:
             return vars(self.owner).get(name, MISSING)
         return next((base.__dict__[name] for base in self.owner.__mro__ if name in base.__dict__), MISSING)
 
+    def has_own(self, name: str) -> bool:
+        """Tell whether a class had a variable itself when it was first looked at, not a base of it."""
+        return name in self._own
+
+    def base_with(self, name: str) -> type | None:
+        """The base that has what a class has under a name, None where that is the class itself, or no class."""
+        if not isinstance(self.owner, type) or name in vars(self.owner):
+            return None
+        return next((base for base in self.owner.__mro__ if name in vars(base)), None)
+
     def read(self) -> dict[str, Any]:
-        """What the variables hold now, those that are not set left out."""
-        found = {name: self.value(name) for name in self._before}
+        """What the variables hold now, those that are not set left out; what a base has is a variable of the base."""
+        found = {
+            name: before if self.base_with(name) is not None else self.value(name)
+            for name, before in self._before.items()
+        }
         return {name: value for name, value in found.items() if value is not MISSING}
 
     def __setitem__(self, name: str, value: Any) -> None:

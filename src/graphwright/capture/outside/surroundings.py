@@ -31,7 +31,7 @@ from graphwright.capture.conversion.conversion import (
     searches_globals,
 )
 from graphwright.capture.effects.asked_modules import Asker, asker_of, chooser
-from graphwright.capture.effects.variables import MISSING, Owner, Variables
+from graphwright.capture.effects.variables import MISSING, Argument, Owner, Variables
 from graphwright.capture.outside.closures import names_behind
 from graphwright.capture.outside.held_apart import HeldApart, modules_in
 from graphwright.capture.outside.missing_modules import MissingModules
@@ -68,7 +68,6 @@ from graphwright.capture.outside.pairs import Pairs
 from graphwright.capture.outside.unknown_calls import tells_by_calls
 from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.state.plan import Restart
-from graphwright.ops import Names
 from graphwright.runtime import (
     ABSENT,
     NAMES,
@@ -248,7 +247,8 @@ class World:
     def _ways_to(self, key: tuple[int, str], found: Found) -> list[tuple[str, Keys]]:
         """The paths of the variables in which something was found, and where in what they hold."""
         variables, first = self._variables.get(key[0]), self._first.get(id(found.value))
-        ways = [*([] if variables is None else [(variables, key[1])]), *([] if first is None else [first])]
+        base = None if variables is None else self._variables.get(id(variables.base_with(key[1])))
+        ways = [(each, key[1]) for each in (variables, base) if each is not None] + ([] if first is None else [first])
         found_on: list[tuple[str, Keys]] = [(each.path + name, ()) for each, name in ways]
         if owner := self._first.get(key[0]):  # the variable that holds the object of which this is an attribute
             found_on.append((owner[0].path + owner[1], (key[1],)))
@@ -616,14 +616,7 @@ class World:
 
     # ---- variables
 
-    def _watch(
-        self,
-        owner: Owner,
-        argument: str | Names | type | FunctionType | CellType,
-        title: str,
-        name: str,
-        code: CodeType,
-    ) -> None:
+    def _watch(self, owner: Owner, argument: Argument, title: str, name: str, code: CodeType) -> None:
         """See whether a pass changes a variable, or the containers in it."""
         variables = self._variables.get(id(owner))
         if variables is None:
@@ -633,6 +626,9 @@ class World:
             variables.codes.append(code)
         if name in variables.names or any(v.owner is owner and other == name for v, other, *_ in self._others):
             return
+        base = variables.base_with(name)
+        if base is not None and not is_foreign_class(base):
+            self._watch(base, base, base.__qualname__, name, code)
         value = variables.value(name)
         first = self._first.get(id(value)) if has_state(value) else None
         if first is not None:

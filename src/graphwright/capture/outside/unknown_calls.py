@@ -13,7 +13,15 @@ from __future__ import annotations
 import collections
 import functools
 import sys
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.outside.said import first_told
@@ -109,12 +117,16 @@ def tells_by_calls(code: CodeType, names: dict[str, Any]) -> bool:
         module = sys.modules.get(name)
         if isinstance(module, ModuleType):
             found += [vars(module).get(each) for each in (*taken, *mentioned.attributes)]
+    found += [getattr(_PLAIN[path[0]], path[1], None) for path in mentioned.paths if path[0] in _PLAIN and path[1:]]
     return any(unknown_call(value) is not None or _goes_past(value) for value in found)
+
+
+_PLAIN: dict[str, type] = {kind.__name__: kind for kind in (list, dict, set)}  # which are no global names
 
 
 def _goes_past(function: Any) -> bool:
     """Tell whether a function in C reads and writes containers past the methods that a stand-in of one has."""
-    if type(function) is MethodDescriptorType:
+    if type(function) in (MethodDescriptorType, WrapperDescriptorType):
         return function.__objclass__ in (list, dict, set, collections.deque)
     return type(function) is BuiltinFunctionType and function.__module__ in ("_heapq", "_bisect")
 

@@ -106,6 +106,9 @@ def is_still(container: Container, held: Any) -> bool:
 
 def refill(container: Container, held: Any) -> None:
     """Give a container what another one held, without touching one that holds it."""
+    whole: Any = container
+    if is_growing(whole):
+        whole.before_refill(held)
     if isinstance(container, dict):
         if not is_still(container, held):
             methods = _methods(container)

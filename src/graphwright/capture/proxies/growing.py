@@ -49,6 +49,9 @@ class Growing:
         self.name, self.recorder, self._read, self._give_up = name, recorder, read, give_up
         self._home = recorder.region  # where it was made
 
+    def before_refill(self, held: Any) -> None:
+        """What there is for the example is about to become what was there before."""
+
     def stands_for(self) -> type:
         """The class that the program takes it to be of."""
         return self.base  # type: ignore[no-any-return]
