@@ -135,3 +135,124 @@ def test_a_copy_finds_the_very_tensors_outside() -> None:
     want = story(model)
     TABLE.fill_(1)
     assert all(map(torch.equal, story(gm), want))
+
+
+def shape_of(value: Any) -> str:
+    """How values hold each other: each list, dict and tensor with a number, the same where it is the same one."""
+    numbers: dict[int, int] = {}
+
+    def told_of(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(map(told_of, part))
+        if not isinstance(part, list | dict | torch.Tensor):
+            return part
+        number = numbers.setdefault(id(part), len(numbers))
+        if isinstance(part, torch.Tensor):
+            return number, part.tolist()
+        return number, [told_of(item) for item in part.items()] if isinstance(part, dict) else [*map(told_of, part)]
+
+    return str(told_of(value))
+
+
+class Keeps(nn.Module):
+    def __init__(self, run: Any) -> None:
+        super().__init__()
+        self.run = run
+        self.table: dict[Any, Any] = {}
+        self.rows: list[Any] = []
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.run(self, x)
+
+
+def under_two_keys(self: Keeps, x: torch.Tensor) -> Any:
+    self.table["a"] = self.table["b"] = [x * 1]
+    return x
+
+
+def twice(self: Keeps, x: torch.Tensor) -> Any:
+    row = [x * 1]
+    self.rows.append(row)
+    self.rows.append(row)
+    return x
+
+
+def in_two_containers(self: Keeps, x: torch.Tensor) -> Any:
+    row = {"x": x * 1}
+    self.rows.append(row)
+    self.table["a"] = row
+    return x
+
+
+def also_returned(self: Keeps, x: torch.Tensor) -> Any:
+    row = [x * 1]
+    self.rows.append(row)
+    return x, row
+
+
+def also_returned_by_one_side(self: Keeps, x: torch.Tensor) -> Any:
+    row = [x * 1]
+    if x.sum() > 0:
+        self.rows.append(row)
+    else:
+        self.table[x.shape[0]] = row
+    return x, row
+
+
+@pytest.mark.parametrize(
+    "program", [under_two_keys, twice, in_two_containers, also_returned, also_returned_by_one_side]
+)
+def test_a_list_that_is_kept_in_several_places_is_one_list(program: Any) -> None:
+    def story(model: Any) -> list[str]:
+        return [shape_of((model(x), model.table, model.rows)) for x in (UP, -UP, torch.ones(3), UP)]
+
+    found = told(lambda: Keeps(program), story)
+    assert found.startswith("loud: the program keeps a list in several" if "side" in program.__name__ else "same")
+    assert found == "same" or "row" in found
+
+
+def filled_with_one(x: torch.Tensor) -> Any:
+    row, rows = [x * 1], []
+    for _ in range(x.shape[0]):
+        rows.append(row)
+    return rows
+
+
+def filled_under_two_keys(x: torch.Tensor) -> Any:
+    table = {}
+    for i in range(x.shape[0]):
+        row = [x * i]
+        table["a"] = row
+        table["b"] = row
+    return table
+
+
+def made_anew_with_one(x: torch.Tensor) -> Any:
+    row: list[Any] = []
+    table: dict[str, Any] = {}
+    i = 0
+    while True:
+        i += 1
+        table = {"a": row, "b": row}
+        if x.shape[0] > 2 or i > 4:
+            break
+    table["a"].append(x)
+    return table
+
+
+def made_anew_of_two(x: torch.Tensor) -> Any:
+    rows: list[Any] = []
+    for i in range(x.shape[0]):
+        row = [x * i]
+        rows = [row, row]
+    return rows
+
+
+@pytest.mark.parametrize("program", [filled_with_one, filled_under_two_keys, made_anew_with_one, made_anew_of_two])
+def test_a_list_that_a_loop_puts_into_several_places_is_one_list(program: Any) -> None:
+    gm = gw.trace(program, (UP,))
+    for x in (UP, -UP, torch.ones(3), torch.ones(1)):
+        try:
+            assert shape_of(gm(x)) == shape_of(program(x))
+        except gw.GuardError:
+            assert x.shape != UP.shape

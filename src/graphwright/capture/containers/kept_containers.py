@@ -113,6 +113,9 @@ class _Kept(Container):
     def __contains__(self, key: Hashable) -> bool:
         return bool(self.has(key))
 
+    def _written(self, value: Any) -> Any:
+        return self._items.placed(value)
+
     def _admit_given(self, given: Given) -> None:
         """The kinds are learned from all that is there in the end."""
 

@@ -565,7 +565,7 @@ class Keeping:
 
     def held(self) -> dict[int, Callable[[], Node]]:
         """How the graph reads the containers and objects that the program leaves where they are, by their ids."""
-        return self._apart.held(self._tables)
+        return {**self._apart.held(self._tables), **self._items.held()}
 
     def write_at_end(self) -> None:  # what an error leaves is written, too
         write_unwritten(self._recorder, self.changes_of_inputs())

@@ -7,6 +7,7 @@ program changes it later on, it becomes one to which the program adds, too, and 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,15 @@ from graphwright.capture.proxies.contents import DICTS, HOLDERS, changeable, con
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.run_keys import form_of_key
 from graphwright.capture.state.plan import Restart
+from graphwright.capture.state.running import refusal
 from graphwright.errors import CaptureError
 from graphwright.values import ConstantKind, Kind, RecordKind, SequenceKind, join
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
-    from graphwright.ir import Node
+    from graphwright.capture.state.regions import Region
+    from graphwright.ir import Argument, Node
 
 
 class KeptItems:
@@ -38,6 +41,7 @@ class KeptItems:
         self._kept_container, self._kind_of, self.value_of = kept_container, kind_of, value_of
         self._grown: dict[Place, Any] = {}
         self._started: list[Any] = []
+        self._placed: dict[int, tuple[Any, Argument, Region, str | None]] = {}  # items, their nodes, and where
         self._fixed: list[tuple[Place, str, Any, Any]] = []  # containers that went in or came out, and their content
 
     def start(self, place: Place, name: str, value: Any, read: Callable[[], Node]) -> Any:
@@ -55,6 +59,36 @@ class KeptItems:
         """What stands for a container with items of some kind."""
         self._started.append(self._kept_container(value, held, name, self.recorder, read, items, *give_up))
         return self._started[-1]
+
+    def placed(self, value: Any) -> Argument:
+        """The argument for an item: a list, dict or set is made once, for all places where it is."""
+        recorder, kind, known = self.recorder, type(value), self._placed.get(id(value))
+        if kind not in HOLDERS:
+            return recorder.argument(value)
+        around = recorder.region.all()
+        if known is not None and known[2] not in around and recorder.region not in known[2].all():
+            known = None  # it was on the other side of a branch
+        if known is None:
+            made = recorder.argument(value)
+            if kind in (list, dict):
+                made = recorder.node("call_function", kind, (made,), {}, kind.__name__)
+            self._placed[id(value)] = value, made, recorder.region, recorder.where()
+        if any(state.is_loop and state.watches(value) for state in recorder.states):
+            return self._refuse_placed(value)
+        return self._again(value)
+
+    def _again(self, value: Any) -> Argument:
+        """The node that has made a container which is an item."""
+        _, made, region, _ = self._placed[id(value)]
+        return made if region in self.recorder.region.all() else self._refuse_placed(value)
+
+    def _refuse_placed(self, value: Any) -> Any:
+        what = f"the program keeps a {type(value).__name__} in several places, of which some are in a branch or loop"
+        raise refusal(CaptureError(what, at=self._placed[id(value)][3], fix="keep a copy of it in each"))
+
+    def held(self) -> dict[int, Callable[[], Any]]:
+        """How the graph reads the containers that are items, by their ids."""
+        return {key: functools.partial(self._again, value) for key, (value, *_) in self._placed.items()}
 
     def fix(self, place: Place, name: str, value: Any) -> None:
         """A value has gone into a container, or come out of it."""
@@ -156,6 +190,10 @@ class Items:
         value = Unreadable(name) if kind is None else self.kept.value_of(kind, node, name)
         self.note(name, value)
         return value
+
+    def placed(self, value: Any) -> Argument:
+        """The argument for an item."""
+        return self.kept.placed(value)
 
     def learn(self) -> None:
         """Start again if what this pass has put there tells of which kinds it is, before all of it is looked at."""
