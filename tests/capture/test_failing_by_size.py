@@ -58,3 +58,37 @@ def test_an_index_that_the_example_does_not_have_leaves_a_branch_a_branch(index:
     for size in (3, 7):
         x = torch.rand(size, size)
         assert torch.equal(gm(x), program(x))
+
+
+def written_in_place(x: torch.Tensor) -> torch.Tensor:
+    try:
+        x[:, 0] += 1
+    except RuntimeError:
+        return x - 1
+    return x
+
+
+def as_an_array(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * float(x.numpy().sum())
+    except RuntimeError:
+        return x
+
+
+def differentiated(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.autograd.grad((x * x).sum(), x)[0]
+    except RuntimeError:
+        return x
+
+
+@pytest.mark.parametrize("wants_gradient", [True, False])
+@pytest.mark.parametrize("program", [written_in_place, as_an_array, differentiated])
+def test_what_fails_by_gradients_is_guarded_by_them(program: Any, wants_gradient: bool) -> None:
+    gm = trace(program, (torch.ones(2, 3).requires_grad_(wants_gradient),))
+    for wants in (True, False):
+        want, x = (torch.full((2, 3), 2.0).requires_grad_(wants) for _ in range(2))
+        try:
+            assert torch.equal(gm(x), program(want)) and torch.equal(x, want)
+        except GuardError:
+            assert wants is not wants_gradient

@@ -11,7 +11,7 @@ import functools
 import operator
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from graphwright.capture.conversion.conversion import compares_with_flag, is_con
 from graphwright.capture.numbers.keys import is_fixed
 from graphwright.capture.proxies.object_proxy import ObjectProxy
 from graphwright.capture.state.running import refused
-from graphwright.capture.state.symbols import UNKNOWN, as_number
+from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 from graphwright.runtime import expect
@@ -112,6 +112,19 @@ def read_at_the_call(recorder: TypedCapture, name: str, tensor: torch.Tensor) ->
         )
     recorder.keep.append(tensor)  # known by its id
     return _number(recorder, node, value, key)
+
+
+def guard_gradients(recorder: TypedCapture, values: Iterable[Any], error: Exception) -> None:
+    """Where an error is one of gradients, have the mode and what tensors want of them be as for the example."""
+    if "grad" not in str(error):
+        return
+    read = [read_mode(recorder, torch.is_grad_enabled, torch.is_grad_enabled())]
+    for tensor in values:
+        if isinstance(tensor, torch.Tensor):
+            read += [read_at_the_call(recorder, name, tensor) for name in ("requires_grad", "is_leaf")]
+    for number in read:
+        if (symbol := symbol_of(number)) is not None:
+            recorder.questions.guards.guard(symbol)
 
 
 def read_mode(recorder: TypedCapture, function: Callable[..., bool], value: bool) -> Any:

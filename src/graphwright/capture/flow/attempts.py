@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.errors_raised import Errors, errors_of, fails_by_data
+from graphwright.capture.calls.gradients import guard_gradients
 from graphwright.capture.calls.refusals import is_refused_value
 from graphwright.capture.effects.unwritten import Since
 from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion, Open
@@ -244,8 +245,7 @@ class Attempts(MadeErrors):
     ) -> Any:
         """An operation has failed for the example: run it with other indices, where these are not the example's.
 
-        Else raises the error. Where the program catches it, the sizes are guarded, unless it tells of the signature; on
-        real values, data may decide.
+        Else raises the error. If a handler gets it, sizes or gradients are guarded; on real values, data may decide.
         """
         recorder = self._recorder
         frame = user_frame(sys._getframe(1)) if recorder.is_running else None
@@ -265,6 +265,7 @@ class Attempts(MadeErrors):
         if recorder.questions.raises.is_caught_outside():
             if not _is_of_signature(error):
                 self._guard((args, kwargs), recorder.examples.is_real and fails_by_data(recorder, run, args))
+                guard_gradients(recorder, _parts((args, kwargs)), error)
         elif recorder.questions.raises.is_left_by_it():
             self._guard((args, kwargs), is_by_data=False)
         elif recorder.examples.is_real and any(region.is_data for region in other_ways):
