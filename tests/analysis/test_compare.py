@@ -14,6 +14,7 @@ import graphwright
 from graphwright import GraphError
 from graphwright.analysis import compare
 from graphwright.passes import FuseConvBatchNorm
+from graphwright.quantization import static_int8
 
 
 class Model(nn.Module):
@@ -194,3 +195,14 @@ def test_whole_numbers_from_one_place_are_not_those_before_them() -> None:
         other.origin, sin.args = exp.origin, (back,)
     report = compare(gm, changed, torch.ones(3))
     assert {layer.name: layer.other for layer in report.in_order} == {"clone": "float_1", "sin": "sin"}
+
+
+@pytest.mark.parametrize("engine", [None, "torch"])
+def test_a_model_beside_what_was_made_of_it(engine: Any) -> None:
+    model, x = models()
+    model = nn.Sequential(nn.Sequential(model), nn.ReLU()).eval()  # whose container is no call of the other
+    made = graphwright.quantize(model, static_int8(), [x], engine=engine)
+    report = compare(model, made, x)
+    assert {("norm1", "conv1"), ("norm2", "conv2")} <= {(layer.name, layer.other) for layer in report.in_order}
+    assert 20 < report.worst.sqnr < math.inf
+    assert compare(model, graphwright.trace(model, x), x).worst.sqnr == math.inf

@@ -17,7 +17,7 @@ from graphwright.analysis.report import format_columns
 from graphwright.analysis.values import tensors_in
 from graphwright.errors import GraphError, MissingAttributeError
 from graphwright.ir import Node
-from graphwright.runtime import Interpreter, graphs_of
+from graphwright.runtime import Interpreter, captured_for, graphs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ def compare(
 
     Of two captured modules, nodes are compared. They belong together by their names, and where rewriting has put one in
     the place of several, it belongs to the last of these; where names are others, by what was put in the place of what
-    (`node.replace_with` and rules note that), else by their places in the user's program. Of other modules, the
-    submodules that have the same path are compared. Both run in the modes that they are in, without gradients and with
+    (`node.replace_with` and rules note that), else by their places in the user's program. A model beside a captured one
+    is captured for these inputs. Of two others, the submodules that have the same path are compared. Both run in the modes that they are in, without gradients and with
     the same random numbers; nothing is left changed. The values of both are kept meanwhile. Raises GraphError where
     nothing belongs together.
 
@@ -97,7 +97,9 @@ def compare(
     ([False, False, True], True)
     """
     given = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
-    both_captured = _is_captured(original) and _is_captured(changed)
+    if _is_captured(original) != _is_captured(changed):
+        original, changed = (captured_for(each, *given) for each in (original, changed))
+    both_captured = _is_captured(original)
     run = _run_graph if both_captured else _run_modules
     values, others = run(original, given), run(changed, given)
     if both_captured:

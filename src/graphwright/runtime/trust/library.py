@@ -22,6 +22,7 @@ import torch.nn.functional
 import torch.nn.utils.rnn
 import torch.utils.checkpoint
 from torch import nn
+from torch.nn.utils.parametrizations import _OrthMaps
 
 from graphwright import ops
 from graphwright.ir import NodeSource, NodeSourceAction
@@ -49,7 +50,7 @@ _CLASSES = (
     bool, bytes, complex, dict, enumerate, float, frozenset, int, list, object, range, reversed, set, slice, str, tuple,
     zip, types.SimpleNamespace, torch.Tensor, torch.Size, torch.device, torch.dtype, torch.finfo, torch.iinfo,
     torch.Generator, torch.layout, torch.memory_format, nn.Buffer, nn.Parameter, nn.utils.rnn.PackedSequence,
-    torch.nn.attention.SDPBackend, NodeSource, NodeSourceAction, TensorMetadata, *CONTAINERS,
+    torch.nn.attention.SDPBackend, _OrthMaps, NodeSource, NodeSourceAction, TensorMetadata, *CONTAINERS,
 )  # fmt: skip
 _OPERATORS = frozenset({
     "abs", "add", "and_", "concat", "contains", "countOf", "delitem", "eq", "floordiv", "ge", "getitem", "gt", "iadd",
