@@ -739,3 +739,30 @@ def test_the_one_value_that_a_module_gets_is_its_one_parameter() -> None:
     (call,) = nested.graph.find_nodes(op="call_module")
     assert len(call.args) == 1
     assert not call.kwargs
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(*[nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(2)])
+        self.net = nn.Sequential(nn.Linear(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(self.blocks(x)) + x
+
+
+def test_modules_of_what_symbolic_trace_gives() -> None:
+    model, x = Twice(), floats(3, 4)
+    nested = unflatten(graphwright.symbolic_trace(model))
+    assert [str(node.target) for node in nested.graph.find_nodes(op="call_module")] == ["blocks", "net"]
+    assert "flat_calls" not in nested.meta
+    for made in (nested, copy.deepcopy(nested), pickle.loads(pickle.dumps(nested)), flatten(nested)):
+        assert torch.equal(made(x), model(x))
+    nested.net.register_forward_hook(lambda module, args, output: output * 0)
+    assert torch.equal(nested(x), x)
+
+
+def test_modules_of_an_exported_program() -> None:
+    model, x = Twice().eval(), floats(3, 4)
+    back = graphwright.from_export(graphwright.to_export(trace(model, x), x))
+    assert torch.equal(unflatten(back)(x), model(x))

@@ -248,3 +248,13 @@ def test_products_with_transposed_parameters_are_layers(name: str) -> None:
     q = graphwright.quantize(model, static_int8(), [x], engine=None)
     assert [row.decision for row in q.quantization.rows if row.op == "linear"] == ["static", "static"]
     assert sqnr(model(x), q(x)) > 30
+
+
+@pytest.mark.parametrize("engine", [None, "torch"])
+@pytest.mark.parametrize("fast", [lambda gm, x: graphwright.inline(gm), graphwright.optimize_for_inference])
+def test_a_faster_form_is_quantized_as_the_program_that_it_is_of(fast: Any, engine: Any) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)).eval(), torch.randn(64, 16)
+    q = graphwright.quantize(fast(graphwright.trace(model, x), x), weight_only_int8(), args=(x,), engine=engine)
+    assert sqnr(model(x), q(x)) > 30
+    assert len(q.quantization.rows) == 2

@@ -47,6 +47,7 @@ class Chains:
 
     def __init__(self, root: nn.Module) -> None:
         self.root = root
+        self._there = {path for path, _ in root.named_modules(remove_duplicate=False)}
         self._paths: dict[tuple[str, str], str | None] = {}
         self._known: dict[tuple[Graph, Chain], dict[Node, Chain]] = {}  # with no flat calls
         self._branching: dict[Graph, dict[Node, list[Graph]]] = {}  # the bodies of branches and loops, by their nodes
@@ -124,12 +125,16 @@ class Chains:
         chain = whole.get(place)
         if chain is None:
             keys = keys_of(node) if is_noted else place
-            chain = whole[place] = self._as_far_as_whole(tuple([key for key in keys if key not in flat]), base)
+            chain = whole[place] = self._as_far_as_whole(self._counted(keys, flat), base)
         if len(chain) > len(base):
             paths = _names_in(node, bodies)
             while len(chain) > len(base) and not self._has_all(paths, path_of(chain[-1])):
                 chain = chain[:-1]
         return chain
+
+    def _counted(self, keys: Chain, flat: Collection[str]) -> Chain:
+        """The calls that count, of modules that are there: other programs' graphs may name theirs otherwise."""
+        return tuple([key for key in keys if key not in flat and path_of(key) in self._there])
 
     def _as_far_as_whole(self, chain: Chain, base: Chain) -> Chain:
         """A chain, as far as each module of it is inside of the one around it."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from graphwright.analysis import ShapesOfCalls
 from graphwright.capture import leaf_predicate, trace
-from graphwright.engines import Call
+from graphwright.engines import Call, has_form
 from graphwright.errors import QuantizationError
 from graphwright.hierarchy import as_flat
 from graphwright.ir import Node
@@ -27,7 +27,7 @@ from graphwright.quantization.results import results_of
 from graphwright.quantization.schemes import QConfig, static_int8
 from graphwright.quantization.sites import QUANTIZED, Program
 from graphwright.quantization.training.preparing import mapping_of_training, round_in_training
-from graphwright.runtime import GraphModule, memo_of_results
+from graphwright.runtime import GraphModule, memo_of_results, without_forms
 
 PREPARED = "prepared for quantization"  # the key in the meta of a module
 
@@ -89,6 +89,7 @@ def prepare(
     calls = [(given, named), *map(call_of_batch, examples)]
     rules, table = mapping_of(mapping), backend_of(backend)
     model = as_module(model, calls, training)
+    model = without_forms(model) if has_form(model) else model
     if training:
         preparation = Preparation(mapping_of_training(rules), table, calls, is_training=True)
         return _prepare_training(model, preparation, learn_scales)

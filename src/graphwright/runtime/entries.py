@@ -169,7 +169,8 @@ def refuse_forms(module: Any) -> None:
     form = next((entry.form for entry in entry_points_of(module).values() if entry.form is not None), None)
     if form is not None:
         raise ExportError(
-            "the code of this module is written for the modules that it has in this process", fix=form.instead_of_saving
+            "the code of this module is written for the modules that it has in this process",
+            fix=form.instead_of_saving or "save it, and write what is loaded, which has the program as it stands",
         )
 
 

@@ -234,7 +234,7 @@ class TracerBase:
         elif frame is not None:
             node._origin = site = _new(CallSite)  # its constructor, and that of Proxy, without a call
             site.code, site.instruction, site.scope = frame.f_code, frame.f_lasti, self.scope
-            site.is_whole, site._origin = True, None
+            site.is_whole, site.named, site._origin = True, "", None
         if recorder is not None and frame is not None and frame is not recorder.last_frame:
             recorder.look(frame)
         if graph._len % MOST_OPERATIONS == 0:

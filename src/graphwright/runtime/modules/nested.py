@@ -30,7 +30,7 @@ def make_captured(module: nn.Module, programs: Mapping[str, SharedCode], facts: 
     that it has are part of the graphs, and go.
     """
     kind: Any = own_class(module)
-    module.__class__ = _instance_class(kind.__name__, (kind, GraphModule), our_names_in(module))
+    module.__class__ = _instance_class(kind.__name__, _bases(kind), our_names_in(module))
     for table in (*HOOKS, *_OF_HOOKS):
         module.__dict__[table].clear()
     module.__dict__.pop("forward", None)
@@ -41,6 +41,10 @@ def make_captured(module: nn.Module, programs: Mapping[str, SharedCode], facts: 
     captured = cast(GraphModule, module)
     _adopt(captured, state)
     return captured
+
+
+def _bases(kind: type) -> tuple[type, ...]:
+    return (GraphModule,) if kind is nn.Module else (kind, GraphModule)
 
 
 def nested_in(root: nn.Module) -> list[GraphModule]:
@@ -110,7 +114,7 @@ def why_not_captured(module: nn.Module) -> str | None:
 @functools.lru_cache(1024)
 def _why_not(kind: Any) -> str | None:
     try:
-        object.__new__(kind).__class__ = _instance_class(kind.__name__, (kind, GraphModule))
+        object.__new__(kind).__class__ = _instance_class(kind.__name__, _bases(kind))
     except TypeError as error:
         return f"{kind.__qualname__}: {error}"
     return None
