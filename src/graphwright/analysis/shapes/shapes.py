@@ -10,6 +10,7 @@ from torch import nn
 
 from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.shapes.evaluation import Evaluation
+from graphwright.analysis.shapes.fake_modules import without_log
 from graphwright.analysis.shapes.stand_ins import StandIns
 from graphwright.analysis.shapes.value_facts import Gap, gap_in, public_part
 from graphwright.errors import GraphError
@@ -127,7 +128,7 @@ class Shapes:
 
     def _update(self) -> None:
         if self._is_new or self._root.is_stale():
-            with same_randomness(), torch.set_grad_enabled(self._grad), self._runner.mode:
+            with without_log(), same_randomness(), torch.set_grad_enabled(self._grad), self._runner.mode:
                 self._root.run(self._inputs)
             self._is_new = False
 
