@@ -89,7 +89,7 @@ def prepare(
     calls = [(given, named), *map(call_of_batch, examples)]
     rules, table = mapping_of(mapping), backend_of(backend)
     model = as_module(model, calls, training)
-    model = without_forms(model) if has_form(model) else model
+    model = without_forms(model) if isinstance(model, GraphModule) and has_form(model) else model
     if training:
         preparation = Preparation(mapping_of_training(rules), table, calls, is_training=True)
         return _prepare_training(model, preparation, learn_scales)

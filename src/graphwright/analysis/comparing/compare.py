@@ -83,9 +83,9 @@ def compare(
     Of two captured modules, nodes are compared. They belong together by their names, and where rewriting has put one in
     the place of several, it belongs to the last of these; where names are others, by what was put in the place of what
     (`node.replace_with` and rules note that), else by their places in the user's program. A model beside a captured one
-    is captured for these inputs. Of two others, the submodules that have the same path are compared. Both run in the modes that they are in, without gradients and with
-    the same random numbers; nothing is left changed. The values of both are kept meanwhile. Raises GraphError where
-    nothing belongs together.
+    is captured for these inputs. Of two others, the submodules that have the same path are compared. Both run in the
+    modes that they are in, without gradients and with the same random numbers; nothing is left changed. The values of
+    both are kept meanwhile. Raises GraphError where nothing belongs together.
 
     >>> from graphwright import trace
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
