@@ -192,9 +192,19 @@ def test_loops_of_the_result_are_those_of_programs_again() -> None:
         to_fx(from_fx(fx))
 
 
+def masked(x: Tensor) -> Tensor:
+    mask = None if x.sum() > 9 else x * 2
+    return added(x, mask)
+
+
+def added(x: Tensor, mask: Tensor | None) -> Tensor:
+    return x if mask is None else x + mask
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [
+        pytest.param(masked, r"gives None on one side alone.*\n  at .*in masked: mask", id="what may be None"),
         pytest.param(listed, r"a body that is given a list.*\n  at .*in listed: while", id="a list"),
         pytest.param(Kept(), r"write no attributes: 'steps'", id="a number of a module"),
     ],

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from graphwright.errors import ExportError
 from graphwright.interop.operands import NUMBERS
 from graphwright.interop.operator_loops import carry_whether_it_goes_on, count
 from graphwright.interop.operator_numbers import Numbers
@@ -68,6 +69,8 @@ def in_operator_form(module: GraphModule) -> tuple[GraphModule, bool]:
         _read_outside(region, other)
         if region.target is cond:
             _give_tuple(region)
+    for region in regions_in(other):
+        _refuse_none(region)
     Numbers(other).change(graph)
     return other, pinned
 
@@ -115,6 +118,23 @@ def _give_tuple(node: Node) -> None:
         item.origin = node.origin
         for user in [user for user in node.users if user is not item]:
             user.replace_input_with(node, item)
+
+
+def _refuse_none(node: Node) -> None:
+    """Raise where a branch or loop is given what a branch gives on one side, and None on the other."""
+    if node.target is not cond:
+        return
+    sides = [side.output_node().args[0] for side in own_bodies(node)]
+    given = [side if isinstance(side, tuple) else (side,) for side in sides]
+    optional = {i for i, pair in enumerate(zip(*given, strict=False)) if (pair[0] is None) != (pair[-1] is None)}
+    for item in [user for user in node.users if user.target is operator.getitem and user.args[1] in optional]:
+        for user in item.users:
+            if is_region(user):
+                raise ExportError(
+                    f"{node.name} gives None on one side alone, and the operator for {user.name} cannot be given None",
+                    at=node.origin or node.name,
+                    fix='capture it with target="export", or give both sides a tensor',
+                )
 
 
 # ---- what bodies read
