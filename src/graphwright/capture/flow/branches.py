@@ -357,6 +357,7 @@ def _finish(
     ]
     if leaves and not raised and not sides[1].raised:
         recorder.region.note_given(nodes, sides, results)
+        recorder.keep.append(test.subject)  # what is known is so by its id
     if not test.is_data:
         for value in values:
             recorder.questions.knowledge.conditions.note_decider(value, place)

@@ -10,7 +10,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -19,6 +19,7 @@ from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.reach import ends_with_work
 from graphwright.capture.flow.deciding import held
 from graphwright.capture.flow.loop_regions import LoopRegion, is_open
+from graphwright.capture.flow.placed_items import is_new, placed
 from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import again, let_go
 
@@ -60,48 +61,35 @@ class Loops:
         if way is None and iterable_of(iterable, True) is None:
             way = "unroll"  # what it goes over has to be known
         items: Any = iterable if type(iterable) in _INDEXED else iter(iterable)
+        plain = _Plain(body, names, private, place, way, is_alone if items is iterable else is_new(items))
         self.going_over.append(items)
         items = _Alone(items) if is_alone and type(items) is GeneratorType else items
         try:
-            return self._go_on(items, 0, body, names, place, way)
+            return self._go_on(items, 0, plain)
         finally:
             self.going_over.pop()
             if is_alone:
                 let_go()
 
-    def _go_on(
-        self,
-        items: Sequence[Any] | Iterator[Any] | _Alone,
-        done: int,
-        body: Callable[[Any], Any],
-        names: tuple[str, ...],
-        place: Place | None,
-        way: Way | None,
-    ) -> Any:
+    def _go_on(self, items: Sequence[Any] | Iterator[Any] | _Alone, done: int, loop: _Plain) -> Any:
         """Run the body for items that the program knows, after some of a sequence; an iterator is after them itself."""
         for item in items if isinstance(items, Iterator) else _after(items, done):
-            stop, done = body(item), done + 1
+            stop, done = loop.body(item), done + 1
             if stop is None or stop is False:
                 continue
-            if stop is True or self._stops(stop, place, way):
+            if stop is True or self._stops(stop, loop.place, loop.way):
                 return True
             if isinstance(items, _Alone) and ends_with_work(items.generator):
                 items = items.generator  # that it moves on one side is told
-            rest = self._rest(items, done, body, names, place, way)
-            return self._recorder.questions.branch(stop, _yes, rest, names)
+            there = placed(items) if loop.has_alone and isinstance(items, Iterator) else None
+            rest = self._rest(items, done, loop) if there is None else self._rest(there, 0, loop)
+            return self._recorder.questions.branch(stop, _yes, rest, loop.names, private=loop.private)
         return False
 
-    def _rest(
-        self,
-        items: Sequence[Any] | Iterator[Any] | _Alone,
-        done: int,
-        _gw_body: Callable[[Any], Any],
-        names: tuple[str, ...],
-        place: Place | None,
-        way: Way | None,
-    ) -> Callable[[], Any]:
+    def _rest(self, items: Sequence[Any] | Iterator[Any] | _Alone, done: int, loop: _Plain) -> Callable[[], Any]:
         """The iterations from here on, as a side of a branch: it finds the program's variables through the body."""
-        return lambda: self._go_on(items, done, _gw_body, names, place, way)
+        _gw_body = loop.body
+        return lambda: self._go_on(items, done, loop._replace(body=_gw_body))
 
     def _stops(self, stop: HasTruth, place: Place | None, way: Way | None) -> bool:
         """Decide whether a loop that is run plainly ends at a condition, where that is not to be a branch."""
@@ -186,6 +174,17 @@ class Loops:
 
 
 _INDEXED = (list, tuple, torch.Size, range)  # an iterator over one would be a value that a side of a branch changes
+
+
+class _Plain(NamedTuple):
+    """A loop that is run iteration by iteration; `has_alone`: nobody else has the iterator that it moves."""
+
+    body: Callable[[Any], Any]
+    names: tuple[str, ...]
+    private: tuple[str, ...]
+    place: Place | None
+    way: Way | None
+    has_alone: bool
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -110,8 +110,9 @@ class Questions:
         names: tuple[str, ...] | None = None,
         alive: tuple[str, ...] | None = None,
         unshared: tuple[str, ...] = (),
+        private: tuple[str, ...] = (),
     ) -> Any:
-        """Run the side that is known to be taken, or capture both."""
+        """Run the side that is known to be taken, or capture both; nothing reads those variables `private` after it."""
         capture = self._capture
         if capture.pending is not None:
             raise again(capture.pending)
@@ -136,7 +137,7 @@ class Questions:
             return then() if self.forking.fork(subject, place) else other()
         can_wait = names is not None and alive is None  # for the rest of the function, which it does not hold yet
         names = names or ()
-        alive = names if alive is None else alive
+        alive = tuple([name for name in names if name not in private]) if alive is None else alive
         return branch(capture, subject, then, other, names, alive, place, unshared, can_wait)
 
     def place(self) -> tuple[Any, ...] | None:

@@ -18,6 +18,7 @@ from graphwright.capture.ladder.slices import is_of_slice
 from graphwright.capture.state.obstacles import Category
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import Refusal, refusal, refused
+from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.errors import CaptureError
 from graphwright.ops import draws_alone
 from graphwright.source import CallSite
@@ -25,6 +26,7 @@ from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.regions import Region
     from graphwright.capture.state.rungs import QuestionSubject
 
 
@@ -81,10 +83,14 @@ class Refusals:
         if restart is not None:
             raise self._capture.questions.restart(restart)
 
-    def unroll_around(self, why: str) -> BaseException | None:
-        """Have a loop around what is captured run plainly, under a guard where a size decides."""
+    def unroll_around(self, why: str, item: Any = None) -> BaseException | None:
+        """Have a loop around what is captured run plainly, under a guard where a size decides.
+
+        With an `item`, only the loop that goes over it, and over what the program knows.
+        """
         for region in self._capture.region.all():
-            if region.is_loop and region.plain_way is not None:
+            is_wanted = item is None or (region.plain_way == "unroll" and _leads_to(item, region))
+            if region.is_loop and region.plain_way is not None and is_wanted:
                 return self._capture.plan.change(region.place, region.plain_way, why)
         return None
 
@@ -180,3 +186,13 @@ class Refusals:
         raised = error.error.with_traceback(error.__traceback__) if isinstance(error, Refusal) else error
         plan.obstacles.note_failure(raised)
         return restart(plan.change(place, "follow", f"one side raises {type(raised).__name__}"))
+
+
+def _leads_to(value: Any, region: Region) -> bool:
+    """Tell whether a number is computed from what a loop goes over, or carries."""
+    symbol = value if isinstance(value, Symbol) else symbol_of(value)
+    if symbol is None:
+        return False
+    if symbol.function == "opaque":
+        return bool(symbol.args[0].graph is region.graph)
+    return any(_leads_to(arg, region) for arg in symbol.args if isinstance(arg, Symbol))

@@ -52,6 +52,9 @@ def item(values: Any, key: Hashable) -> Any:
     found = chosen(values, key) if is_symbolic(key) else NotImplemented
     recorder = running() if found is NotImplemented and _is_of_data(key) else None
     if recorder is not None and isinstance(values, nn.ModuleList | nn.Sequential):
+        restart = recorder.questions.refusals.unroll_around("it picks modules", key)
+        if restart is not None:
+            raise recorder.questions.restart(restart)
         return _Chosen(recorder.questions.staging.converted, values, key)
     if recorder is not None and _is_small_table(values):
         return recorder.questions.staging.converted(value_at)(values, key)

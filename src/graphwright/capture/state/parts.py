@@ -111,6 +111,7 @@ class Ladder(Protocol):
         names: tuple[str, ...] | None = None,
         alive: tuple[str, ...] | None = None,
         unshared: tuple[str, ...] = (),
+        private: tuple[str, ...] = (),
     ) -> Any: ...
     def place(self) -> tuple[Any, ...] | None:
         """What tells a question from others: where in which function, and in which call of which module."""

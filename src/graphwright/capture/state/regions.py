@@ -61,6 +61,7 @@ class Region(NestedGraph):
         self.known: dict[Any, bool] = {} if outer is None else outer.known
         # What branches have given: what must not be known where it is that of a side, and that, for both sides.
         self.given: dict[Node, tuple[Any, ...]] = {} if outer is None else outer.given
+        self.decided: dict[Any, None] = {} if outer is None else outer.decided  # what that was known of
         self.attributes: dict[Any, Node] = {}  # by path; by id of a tensor, for the node that reads its device
         self.numbers: dict[Symbol, Node] = {}
 
@@ -82,6 +83,7 @@ class Region(NestedGraph):
                 told.append(value)
             for key, truth in side.facts.items():
                 denied.add((key, not truth))
+                self.decided[key] = None
             found += [frozenset(denied)] * len(values), told
         for node, *given in zip(*found, strict=True):
             self.given[node] = tuple(given)

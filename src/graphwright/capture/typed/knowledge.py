@@ -39,7 +39,7 @@ _APART = frozenset({
 # Tables of what the capture has met, to which each operation may add.
 _GROWING = frozenset({
     ("numbers", "_symbols"), ("root", "attributes"), ("root", "numbers"), ("root", "written"), ("_called",),
-    ("root", "given"),
+    ("root", "given"), ("root", "decided"),
     ("transforms", "_noted"), ("reads", "found_missing"), ("ledger", "reads"), ("ledger", "unforeseen"),
     ("ledger", "of_inputs"),
     ("writes", "counts"), ("writes", "_sizes"), ("tensors", "_devices"), ("tensors", "_paths"),

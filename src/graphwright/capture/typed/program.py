@@ -21,6 +21,7 @@ from graphwright.capture.effects.keeping import Keeping
 from graphwright.capture.effects.object_reads import Tags
 from graphwright.capture.flow.forked_runs import merge
 from graphwright.capture.flow.shared_ends import forget_tensors, share_ends
+from graphwright.capture.flow.threaded_branches import thread_end
 from graphwright.capture.flow.unread_items import drop_unread_carried, drop_unread_items
 from graphwright.capture.ladder.refuse import DataQuestion
 from graphwright.capture.outside.held_apart import refuse_copied
@@ -167,6 +168,7 @@ class Program:
                 share_ends(graph)
                 erase_unused(graph)
             forget_tensors(graph)
+        thread_end(graph)
         while drop_unread_items(graph) or (plan.leaves_copies and drop_unused_inputs(graph)):
             erase_unused(graph)
         while drop_unread_carried(graph):

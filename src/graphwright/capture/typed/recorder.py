@@ -436,7 +436,7 @@ class Recorder:
     def _create(self, op: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None) -> Node:
         region = self.region
         try:
-            if region.given and region.known and not self.writes.counts:
+            if not region.decided.keys().isdisjoint(region.known) and not self.writes.counts:
                 args, kwargs = region.settled_in(args), kwargs and map_arg(kwargs, region.settled)
             if region.outer is not None:
                 args, kwargs = region.lifted_in(args), region.lifted_in(kwargs)
@@ -591,7 +591,7 @@ class Recorder:
         """An argument as the region that is being written to knows it."""
         region = self.region
         # Where the program writes in place, another value is not as good: what was written may be told by the node.
-        if region.given and region.known and not self.writes.counts:
+        if not region.decided.keys().isdisjoint(region.known) and not self.writes.counts:
             argument = region.settled(argument) if type(argument) is Node else map_arg(argument, region.settled)
         return region.lifted_in(argument)
 

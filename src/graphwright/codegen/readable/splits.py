@@ -68,6 +68,8 @@ def is_returned(value: Node) -> bool:
     """Tell whether a value comes from a `return` statement, or is that of a branch whose sides end with one."""
     if is_from_return(value):
         return True
+    if value._target is operator.getitem and type(value._args[0]) is Node:
+        value = value._args[0]
     if value._target is not cond or not all(isinstance(body, Graph) for body in value._args[1:3]):
         return False
     ends = [body.output_node() for body in value._args[1:3] if not ends_by_raising(body)]
