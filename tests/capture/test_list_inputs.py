@@ -193,7 +193,7 @@ def test_changes_of_items_by_a_name_of_their_own_are_seen(program: Callable[...,
     assert verify(program, gm, [x]).ok
     with pytest.raises(GuardError, match="was captured where this was 2; now it is 3"):
         gm(torch.randn(3, 3))
-    with pytest.raises(CaptureError, match="put into out|that is elsewhere, too"):
+    with pytest.raises(CaptureError, match=r"put into out|that is elsewhere, too"):
         symbolic_trace(copy.copy(program))
 
 
