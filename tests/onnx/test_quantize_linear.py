@@ -20,8 +20,10 @@ from graphwright.quantization import (
     QuantizedLinear,
     Scheme,
     dequantize,
+    dynamic_int8,
     grid_of_range,
     quantize,
+    weight_only_int8,
 )
 
 export = pytest.importorskip("graphwright.onnx").export
@@ -112,3 +114,11 @@ def test_linear_layers_of_integers_are_products_of_rows(rows: tuple[int, ...], b
     program = export(graphwright.trace(model, x, leaf_modules=["layer"]), x)
     assert program.report.operators["Gemm"] == 1
     torch.testing.assert_close(program(x), model(x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("config", [weight_only_int8(), dynamic_int8("token")], ids=["weights", "each token"])
+def test_activations_are_not_rounded_where_the_program_does_not(config: Any) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).eval(), torch.randn(4, 6, 64)
+    q = graphwright.quantize(model, config, args=(x,), engine=None)
+    torch.testing.assert_close(export(q, x)(x), q(x), atol=1e-4, rtol=1e-4)

@@ -195,6 +195,9 @@ class OnnxProgram:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4  # an error is raised, and need not be printed, too
             options.intra_op_num_threads = torch.get_num_threads()
+            options.add_session_config_entry(
+                "session.qdq_matmulnbits_accuracy_level", "1"
+            )  # else it rounds activations
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "model.onnx"
                 self.save(path)

@@ -15,6 +15,7 @@ def main(folder: str, numbers: list[str]) -> None:
     """Run the model on the inputs of each number."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
+    options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")  # else it rounds activations
     session = onnxruntime.InferenceSession(f"{folder}/model.onnx", options, providers=["CPUExecutionProvider"])
     for number in numbers:
         with numpy.load(f"{folder}/{number}.in.npz") as inputs:
