@@ -31,6 +31,7 @@ from graphwright.quantization import (
     lower,
     quantize,
     static_int8,
+    weight_only_int8,
 )
 from graphwright.quantization.dialects import example_of
 from graphwright.quantization.lowering import computing
@@ -608,6 +609,18 @@ def test_onnxruntime_runs_pieces(prefer: Callable[..., None]) -> None:
     fast = lower(reference, x, engine="onnxruntime")
     assert fast.report.program.runs_on == "onnxruntime"
     assert_same(fast, reference, x)
+
+
+@pytest.mark.slow
+def test_onnxruntime_rounds_no_activations_where_weights_alone_are_integers(prefer: Callable[..., None]) -> None:
+    pytest.importorskip("onnxruntime")
+    prefer("onnxruntime")
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).eval(), torch.randn(4, 6, 64)
+    reference = graphwright.quantize(model, weight_only_int8(), args=(x,), engine=None)
+    fast = lower(reference, x, engine="onnxruntime")
+    assert fast.report.program.runs_on == "onnxruntime"
+    torch.testing.assert_close(fast(x), reference(x), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.slow

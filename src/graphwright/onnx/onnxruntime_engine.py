@@ -13,7 +13,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _runtime  # type: ign
 from torch import Tensor
 
 from graphwright.onnx.export import export_at_sizes
-from graphwright.onnx.overflow import open_session
+from graphwright.onnx.overflow import ROUNDS_NO_ACTIVATIONS, open_session
 from graphwright.onnx.program import OnnxProgram
 from graphwright.runtime import GraphModule
 
@@ -49,6 +49,9 @@ _BY_DLPACK = _takes_dlpack()
 _BY_BYTES = _BY_DLPACK and not _takes_bools()
 
 
+_ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "Round")
+
+
 class _Session:
     """A session: what is passed shares the memory of torch's tensors. Threads may call it at the same time."""
 
@@ -61,6 +64,8 @@ class _Session:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
+        if not any(node.op_type in _ROUNDING for node in self._program.model.graph):
+            options.add_session_config_entry(*ROUNDS_NO_ACTIVATIONS)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
             self._program.save(path)

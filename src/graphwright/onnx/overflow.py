@@ -15,6 +15,7 @@ import onnxruntime  # type: ignore[import-untyped]
 
 from graphwright.runtime import sums_bytes_exactly
 
+ROUNDS_NO_ACTIVATIONS = ("session.qdq_matmulnbits_accuracy_level", "1")  # else it does, where weights are integers
 _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
