@@ -256,3 +256,68 @@ def test_a_list_that_a_loop_puts_into_several_places_is_one_list(program: Any) -
             assert shape_of(gm(x)) == shape_of(program(x))
         except gw.GuardError:
             assert x.shape != UP.shape
+
+
+class Asks(nn.Module):
+    """It asks what an attribute is, and leaves a value there."""
+
+    def __init__(self, start: Any, after: Any, ask: Any) -> None:
+        super().__init__()
+        self.held, self.after, self.ask = start(), after, ask
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = self.ask(self)
+        self.held = self.after(x)
+        return x + found
+
+
+def has_a_text(self: Any) -> int:
+    return len(str(self.held)) + len(f"{self.held}")
+
+
+def is_an_int(self: Any) -> int:
+    return 1 if isinstance(self.held, int) else 2
+
+
+def matches(self: Any) -> int:
+    match self.held:
+        case int():
+            return 1
+        case Box():
+            return 2
+        case _:
+            return 3
+
+
+def is_of_class(self: Any) -> int:
+    return 1 if type(self.held) is int else len(type(self.held).__name__)
+
+
+def can_be_called(self: Any) -> int:
+    return 1 if callable(self.held) else 2
+
+
+def is_that(self: Any) -> int:
+    return 1 if self.held is NOTHING else 2
+
+
+def is_written_to(self: Any) -> int:
+    if isinstance(self.held, Box):
+        self.held.a = 5
+    return 1
+
+
+NOTHING = Box(0)
+KINDS = [
+    (lambda: NOTHING, lambda x: 3), (lambda: 1.5, lambda x: 3), (lambda: (1, 2), lambda x: x * 1),
+    (lambda: None, lambda x: x * 1),
+]  # fmt: skip
+
+
+ASKS = [has_a_text, is_an_int, matches, is_of_class, can_be_called, is_that, is_written_to]
+
+
+@pytest.mark.parametrize(("start", "after"), KINDS)
+@pytest.mark.parametrize("ask", ASKS, ids=lambda ask: ask.__name__)
+def test_what_an_attribute_is_when_calls_leave_another_kind(start: Any, after: Any, ask: Any) -> None:
+    assert told(lambda: Asks(start, after, ask), calls(UP, -UP, UP)).startswith(("same", "loud"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from graphwright.capture.effects.kept_kinds import Unreadable
 from graphwright.capture.numbers.classes import ask_class
 from graphwright.capture.proxies.proxy import Proxy
 from graphwright.capture.proxies.uncertain import asked_for_class, is_input
@@ -31,6 +32,9 @@ def is_same(left: Any, right: Any) -> Any:
 
     Raises what ends the capture where the class of a value matters that is a number on some ways.
     """
+    for value in left, right:
+        if type(value) is Unreadable:
+            value._refuse()
     if left is right:
         return True
     for value in left, right:
@@ -66,6 +70,8 @@ def identity_asked(
 ) -> Any:
     """`id(value)`: it is told from other ones."""
     for value in args:
+        if type(value) is Unreadable:
+            value._refuse()
         if type(value) is TensorProxy:
             told_by(value)
         elif is_symbolic(value):

@@ -78,7 +78,7 @@ from graphwright.errors import CaptureError
 from graphwright.ir import Node
 from graphwright.ops import read_variable, set_attribute, write_attribute, write_variable
 from graphwright.runtime import MODULE_TABLES, attributes_of, is_state
-from graphwright.source import place_of_write
+from graphwright.source import place_of_write, user_frame
 from graphwright.values import (
     MIXED,
     Kind,
@@ -328,12 +328,16 @@ class Keeping:
 
     @property
     def names_of_optionals(self) -> frozenset[str]:
-        """The names of the attributes that may be None: what mentions them may ask."""
-        return frozenset(self._starts.optionals)
+        """The names of the attributes that may be None, or have no kind: what mentions them may ask."""
+        return frozenset(self._starts.optionals) | self._starts.names | self._starts.numbers
 
     def code_entered(self, frame: FrameType) -> None:
-        """Have code converted that mentions an attribute which may be None."""
-        for name in self._starts.optionals.keys() & {*frame.f_code.co_names, *map(str, frame.f_code.co_consts)}:
+        """Have code converted that mentions an attribute which may be None, or has no kind."""
+        mentioned = {*frame.f_code.co_names, *map(str, frame.f_code.co_consts)}
+        asked = self._starts.names | self._starts.numbers if "type" in mentioned else self._starts.names
+        if not asked.isdisjoint(mentioned) and user_frame(frame) is frame:
+            self._recorder.questions.staging.stage(frame)
+        for name in self._starts.optionals.keys() & mentioned:
             self._recorder.questions.optionals.attribute_may_be_none(self._starts.optionals[name], frame)
 
     def may_have_run_keys(self) -> bool:

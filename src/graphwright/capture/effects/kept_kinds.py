@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -13,10 +14,11 @@ from torch import nn
 from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
-from graphwright.capture.state.running import refusal
+from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.errors import CaptureError
 from graphwright.runtime import is_atom, is_plain_container, spelled
+from graphwright.source import is_internal, is_ours
 from graphwright.values import (
     MIXED,
     UNKNOWN,
@@ -280,15 +282,34 @@ class Unreadable:
         object.__setattr__(self, "_name", name)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        recorder = running()
         raise refusal(
             CaptureError(
                 f"the program reads {object.__getattribute__(self, '_name')} and leaves a value of another kind in it",
+                at=None if recorder is None else recorder.where(),
                 fix="keep one kind of value there: a tensor of one dtype and rank, a number, or None and such a value",
             )
         )
 
-    __getattr__ = __call__ = __getitem__ = __iter__ = __bool__ = __len__ = __torch_function__ = __contains__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _refuse
-    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __matmul__ = __rmatmul__ = __setitem__ = _refuse
-    __or__ = __ror__ = __and__ = __rand__ = __xor__ = __rxor__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _refuse
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What `isinstance` and `match` ask for: those of the program are told."""
+        frame: Any = sys._getframe(1)
+        while (filename := frame.f_code.co_filename).startswith("<frozen"):  # abstract classes
+            frame = frame.f_back
+        return Unreadable if is_ours(filename) or is_internal(filename) else self._refuse()
+
     __hash__ = None  # type: ignore[assignment]
+
+
+def _refuse_all() -> None:
+    """Have all that Python may ask of a value be refused, but for what the capture itself asks of it."""
+    names = "getattr setattr delattr call getitem setitem delitem iter next len contains reversed bool str repr format"
+    names += " int float complex index round trunc floor ceil abs neg pos invert enter exit eq ne lt gt le ge"
+    for name in "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift".split():  # noqa: SIM905
+        names += f" {name} r{name}"
+    for name in (*names.split(), "torch_function"):
+        setattr(Unreadable, f"__{name}__", Unreadable._refuse)
+
+
+_refuse_all()

@@ -13,6 +13,7 @@ from graphwright.capture.effects.first_calls import FirstCalls
 from graphwright.capture.effects.held_tables import held_by
 from graphwright.capture.effects.kept_kinds import Choice, Either, Unreadable, is_readable, telling
 from graphwright.capture.proxies.objects import is_plain_kind
+from graphwright.capture.state.ledger import Unforeseen
 from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.symbols import as_number
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -34,6 +35,8 @@ class StartValues:
         self._recorder, self._read = recorder, read
         self._reads: dict[Place, Callable[[], Node]] = {}
         self.optionals: dict[str, TensorProxy] = {}  # tensors that may be None, by the name of the attribute
+        self.names: set[str] = set()  # of attributes and items that have no kind
+        self.numbers: set[str] = set()  # of those whose class `type` may ask for
         self.first = FirstCalls(recorder.plan, self._starts_as_first)
 
     def value(self, place: Place, name: str, kind: Kind, value: Any) -> Any:
@@ -55,10 +58,15 @@ class StartValues:
         left = self.first.kind(place, kind)
         kind, value = (kind, value) if left is None else (left, None)
         if kind is MIXED:
-            return Unreadable(name)
+            return self.unreadable(name, place[1][-1] if place[1] else place[0].rpartition(".")[2])
         if isinstance(kind, Choice):
             return self._chosen(kind, value, place)
         return self._value(kind, self.reading(place), value, place)
+
+    def unreadable(self, name: str, key: Hashable) -> Unreadable:
+        """What stands for a value of no kind: code that mentions it may ask what it is."""
+        self.names.add(str(key))
+        return Unreadable(name)
 
     def _at_first(self, place: Place) -> Any:
         """What is in an attribute before a first call sets it: None, [] or False."""
@@ -123,7 +131,11 @@ class StartValues:
             return proxy
         if isinstance(kind, NumberKind):
             hint = kind.kind(value) if type(value) in _NUMBERS else kind.hint
-            return as_number(recorder.numbers.input_symbol(make(), hint))
+            node = make()
+            if kind.kind is float:  # or an int, which calls may leave there as well
+                recorder.ledger.unforeseen[node] = Unforeseen({}, "")
+                self.numbers.add(str(place[1][-1]) if place[1] else place[0].rpartition(".")[2])
+            return as_number(recorder.numbers.input_symbol(node, hint))
         if isinstance(kind, RecordKind):
             items = {}
             for key, item in kind.items.items():
@@ -131,7 +143,7 @@ class StartValues:
                 if is_readable(item):
                     items[key] = self._value(item, self._item(make, key, is_plain_kind(kind.kind)), own, place)
                 else:
-                    items[key] = Unreadable(f"{place[0]}[{key!r}]")
+                    items[key] = self.unreadable(f"{place[0]}[{key!r}]", key)
             if is_plain_kind(kind.kind):
                 return new_object(kind.kind, **items)
             return made(kind.kind, items)

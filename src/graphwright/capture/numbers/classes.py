@@ -91,14 +91,15 @@ def class_read(recorder: TypedCapture, symbol: Symbol, frame: FrameType) -> None
 
 
 _READS = frozenset(code for name, code in opcode.opmap.items() if name in ("LOAD_ATTR", "MATCH_CLASS"))
-_CALLS = frozenset(code for name, code in opcode.opmap.items() if name.startswith("CALL"))
+# A function that has run before may call in what comes before the call, on Python 3.11.
+_CALLS = frozenset(code for name, code in opcode.opmap.items() if name.startswith(("CALL", "PRECALL")))
 _WORDS = frozenset({"isinstance", "hasattr", "getattr"})
 
 
 def has_sure_class(symbol: Symbol) -> bool:
     """Tell whether the class of a number follows from those of what it is computed from, whatever these are."""
     function, args, kind = symbol.function, symbol.args, type(symbol)
-    if function in ("opaque", "branch"):
+    if function in ("opaque", "branch", "input"):
         return args[0] not in symbol.recorder.ledger.unforeseen
     if isinstance(function, str) or function in _FIXED:
         return True

@@ -15,6 +15,7 @@ import torch
 from graphwright.capture.containers.open_iterables import OpenRange
 from graphwright.capture.containers.tables import make_text
 from graphwright.capture.conversion.conversion import OF_SYMBOLS, is_standard
+from graphwright.capture.effects.kept_kinds import Unreadable
 from graphwright.capture.flow.caught_errors import shown
 from graphwright.capture.numbers.classes import ask_class, is_told_by, take_for_tensor
 from graphwright.capture.proxies.object_proxy import ObjectProxy, kind_of, text_of_error
@@ -22,7 +23,7 @@ from graphwright.capture.proxies.run_text import formatted, text_of
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import running
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
-from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.capture.state.tensor_proxy import TensorProxy, is_uncertain
 from graphwright.source import is_foreign, is_ours, user_frame
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, .
     """A question for the class of what may be an input, or hang on one: it is noted, and Python answers."""
     if function is getattr and len(args) == 2:
         return NotImplemented  # it asks for an attribute that is there, of whatever class
+    if args and type(args[0]) is Unreadable:
+        args[0]._refuse()
     typed = recorder.typed
     may_be_input = args and (
         type(args[0]) in _MAY_BE_INPUTS or (typed is not None and id(args[0]) in typed.objects) or is_symbolic(args[0])
@@ -136,6 +139,8 @@ def class_of_value(
     recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`type(x)`; that of a tensor is taken for granted, a subclass would be another."""
+    if args and type(args[0]) is TensorProxy and is_uncertain(args[0]):
+        return NotImplemented  # it forks, as where `isinstance` asks
     if len(args) == 1 and type(args[0]) is TensorProxy and _is_asked_by_program():
         recorder.ledger.tensor(args[0], "class", with_examples(recorder).where() or "")
     return kind_of(args[0]) if len(args) == 1 else NotImplemented

@@ -145,7 +145,8 @@ class Likeness:
     """
 
     def __init__(self, root: Any, method: str, options: Hashable) -> None:
-        self.first = id(getattr(root, "__code__", type(root))), method, options
+        self.made_by = weakref.ref(getattr(root, "__code__", type(root)))
+        self.first = id(self.made_by()), method, options
         self._met: dict[int, int] = {}
 
     def of(self, program: Any, members: Members | None, args: Any, kwargs: Any) -> Hashable:
@@ -208,7 +209,8 @@ class Likeness:
 
 # ---- the memory of the process
 
-_known: dict[Any, Remembered] = {}  # by what tells the program, those that were asked for last at the end
+# By what tells the program, those that were asked for last at the end; with its code or class, whose id others may get.
+_known: dict[Any, tuple[weakref.ref[Any], Remembered]] = {}
 
 
 def _key(likeness: Likeness, subject: tuple[Any, ...]) -> Hashable:
@@ -221,9 +223,10 @@ def recalled(likeness: Likeness, *subject: Any) -> Remembered | None:
     if not any(first == likeness.first for first, _ in _known):
         return None
     key = _key(likeness, subject)
-    found = None if key is None else _known.pop(key, None)
-    if found is not None:
-        _known[key] = found
+    made_by, found = (None, None) if key is None else _known.pop(key, (None, None))
+    if made_by is None or found is None or made_by() is not likeness.made_by():
+        return None
+    _known[key] = made_by, found
     return found
 
 
@@ -232,7 +235,7 @@ def remember(likeness: Likeness, remembered: Remembered, *subject: Any) -> None:
     key = _key(likeness, subject)
     if key is not None:
         _known.pop(key, None)
-        _known[key] = remembered
+        _known[key] = likeness.made_by, remembered
         while len(_known) > _MOST:
             del _known[next(iter(_known))]
 
