@@ -455,3 +455,36 @@ def test_conditions_that_are_gone_are_not_taken_for_others() -> None:
         for start in (1.0, -1.0, 7.0):
             x = torch.full((3,), start)
             torch.testing.assert_close(gm(x), chain(x), rtol=0, atol=0)
+
+
+def flagged(x: torch.Tensor, rows: torch.Tensor) -> Any:
+    done, y = False, x
+    if x.sum() > 0:
+        y, done = x * 2, True
+    row = rows[0]
+    if done:
+        return y
+    return y + row
+
+
+def flagged_or_raised(x: torch.Tensor, rows: torch.Tensor) -> Any:
+    done, y = False, x
+    if x.sum() > 0:
+        if x[0] > 1:
+            raise ValueError("too large")
+        y, done = x * 2, True
+    if done:
+        return y, 1
+    return y.relu(), rows
+
+
+@pytest.mark.parametrize("program", [flagged, flagged_or_raised])
+def test_a_branch_on_a_flag_goes_into_the_one_that_sets_it(program: Callable[..., Any]) -> None:
+    rows = torch.tensor([3.0, 4.0])
+    gm = trace(program, (torch.tensor([0.1, 0.2]), rows))
+    for start in (0.1, -0.5):
+        x = torch.tensor([start, 0.2])
+        torch.testing.assert_close(gm(x, rows), program(x, rows), rtol=0, atol=0)
+    if program is flagged_or_raised:
+        with pytest.raises(ValueError, match="too large"):
+            gm(torch.tensor([2.0, 0.2]), rows)

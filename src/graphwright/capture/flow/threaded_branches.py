@@ -34,6 +34,7 @@ def thread_end(graph: Graph) -> None:
         return
     items = [item for item in deciding.users if item is not asking]
     _go_inside(deciding, flag, asking, asking.args[3])
+    deciding.type = asking.type
     asking.replace_all_uses_with(deciding)
     graph.erase_node(asking)
     for item in items:
@@ -42,13 +43,15 @@ def thread_end(graph: Graph) -> None:
 
 def _branch_before(node: Node, readers: Sequence[Node]) -> Node | None:
     """The branch that is the last thing before a node, where nothing else reads what it gives, nor its items."""
+    items: list[Node] = []
     at = node.prev
     while at.target is operator.getitem and {*at.users} <= {*readers}:
+        items.append(at)
         at = at.prev
     if at.op != "call_function" or at.target is not cond or len(bodies_of(at)) < 2:
         return None
-    items = [user for user in at.users if user.target is operator.getitem and user.args[0] is at]
-    return at if all(user in readers or (user in items and {*user.users} <= {*readers}) for user in at.users) else None
+    is_all = {*at.users} <= {*items, *readers} and all(item.args[0] is at for item in items)
+    return at if is_all else None
 
 
 def _is_idle(body: Graph) -> bool:
@@ -97,8 +100,9 @@ def _go_inside(branch: Node, flag: Node, asking: Node, values: Sequence[Any]) ->
             continue
         here = []
         for value in values:
-            is_own = isinstance(value, Node) and value in own
-            here.append(_given(body, branch, value) if is_own else inside.get(value, {}).get(body, value))
+            if isinstance(value, Node):
+                value = _given(body, branch, value) if value in own else inside[value][body]
+            here.append(value)
         truth = _given(body, branch, flag)
         with body.inserting_before(output):
             if isinstance(truth, bool):
