@@ -199,8 +199,14 @@ def also_returned_by_one_side(self: Keeps, x: torch.Tensor) -> Any:
     return x, row
 
 
+def read_and_kept_again(self: Keeps, x: torch.Tensor) -> Any:
+    self.rows.append([x * 1])
+    self.rows.append(self.rows[0])
+    return x
+
+
 @pytest.mark.parametrize(
-    "program", [under_two_keys, twice, in_two_containers, also_returned, also_returned_by_one_side]
+    "program", [under_two_keys, twice, in_two_containers, also_returned, also_returned_by_one_side, read_and_kept_again]
 )
 def test_a_list_that_is_kept_in_several_places_is_one_list(program: Any) -> None:
     def story(model: Any) -> list[str]:

@@ -77,6 +77,11 @@ class KeptItems:
             return self._refuse_placed(value)
         return self._again(value)
 
+    def there(self, value: Any, node: Node) -> None:
+        """An item has come out of a container: it is the one that is there."""
+        if type(value) in HOLDERS:
+            self._placed[id(value)] = value, node, self.recorder.region, self.recorder.where()
+
     def _again(self, value: Any) -> Argument:
         """The node that has made a container which is an item."""
         _, made, region, _ = self._placed[id(value)]
@@ -188,6 +193,7 @@ class Items:
         if self.are_growing and isinstance(kind, SequenceKind | RecordKind) and kind.kind in HOLDERS:
             return self.kept.stand_in(emptied(kind), kind, name, lambda: node, self)
         value = Unreadable(name) if kind is None else self.kept.value_of(kind, node, name)
+        self.kept.there(value, node)
         self.note(name, value)
         return value
 
