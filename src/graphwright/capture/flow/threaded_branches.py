@@ -114,10 +114,16 @@ def _go_inside(branch: Node, flag: Node, asking: Node, values: Sequence[Any]) ->
             assert inner is not None
             items = [item for item in inner.users if item is not output]
             _go_inside(inner, truth, asking, here)
-            many = range(len(like)) if isinstance(like, tuple) else ()
-            output.args = (tuple([body.call_function(operator.getitem, (inner, i)) for i in many]) if many else inner,)
+            names = [_name_of(asking, i) for i in range(len(like))] if isinstance(like, tuple) else []
+            taken = [body.call_function(operator.getitem, (inner, i), name=name) for i, name in enumerate(names)]
+            output.args = (tuple(taken) if taken else inner,)
         for item in items:
             body.erase_node(item)
+
+
+def _name_of(branch: Node, number: int) -> str:
+    """What an item of what a branch gives is called."""
+    return next((user.name for user in branch.users if user.args[1:] == (number,)), "value")
 
 
 def _inside(branch: Node, value: Node) -> dict[Graph, Node]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from graphwright.codegen.readable.expressions import Expression
 from graphwright.codegen.readable.unpacking import unpacked_items
-from graphwright.codegen.readable.user_statements import is_from_return
+from graphwright.codegen.readable.user_statements import is_from_for, is_from_if, is_from_return
 from graphwright.codegen.regions import region_exits
 from graphwright.ir import Graph, Node, nodes_in
 from graphwright.ops import cond, exit_context, is_loop, raise_error
@@ -65,7 +65,10 @@ def last_inside(output: Node) -> Node:
 
 
 def is_returned(value: Node) -> bool:
-    """Tell whether a value comes from a `return` statement, or is that of a branch whose sides end with one."""
+    """Tell whether a value comes from a `return` statement, or is that of a branch whose sides end with one.
+
+    So does a branch of a loop that is written turn by turn: on one side it is left.
+    """
     if is_from_return(value):
         return True
     if value._target is operator.getitem and type(value._args[0]) is Node:
@@ -73,7 +76,7 @@ def is_returned(value: Node) -> bool:
     if value._target is not cond or not all(isinstance(body, Graph) for body in value._args[1:3]):
         return False
     ends = [body.output_node() for body in value._args[1:3] if not ends_by_raising(body)]
-    return any(is_returned(node) for end in ends for node in nodes_in(end._args))
+    return is_from_for(value) or any(is_returned(node) for end in ends for node in nodes_in(end._args))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,7 +179,8 @@ def split_where_returned(output: Node, values: Sequence[Any] | None = None) -> S
     branch, items = found
     if values is None and {*nodes_in(output._args)} != {*items}:
         return None
-    if not is_returned(branch) and not (values is None and _asks_of_loop(branch)):
+    is_split = is_returned(branch) or (_asks_of_loop(branch) if values is None else is_from_if(branch))
+    if not is_split:
         return None
     return split_by(branch, items, items if values is None else values, frozenset())
 
