@@ -16,6 +16,7 @@ from tests.capture.untouched import models, untouched
 from torch import nn
 
 from graphwright import CaptureError, trace
+from graphwright.source import is_internal
 
 X = torch.linspace(-1.0, 2.0, 12).view(3, 4)
 
@@ -52,7 +53,7 @@ _CALLED_BY_TORCH = frozenset({"__torch_dispatch__", "find_torch_dispatch_rule", 
 
 def _ends_the_process(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_code.co_name in _CALLED_BY_TORCH and "torch" in frame.f_code.co_filename:
+        if frame.f_code.co_name in _CALLED_BY_TORCH and is_internal(frame.f_code.co_filename):
             return True
         frame = frame.f_back
     return False

@@ -488,3 +488,17 @@ def test_a_branch_on_a_flag_goes_into_the_one_that_sets_it(program: Callable[...
     if program is flagged_or_raised:
         with pytest.raises(ValueError, match="too large"):
             gm(torch.tensor([2.0, 0.2]), rows)
+
+
+def refused_by_size(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] in (2, 4) or x.shape[0] in (2, 4):
+        raise ValueError(x.shape[0])
+    return x * rows.sum()
+
+
+def test_a_condition_says_nothing_of_itself() -> None:
+    gm = trace(refused_by_size, (torch.ones(3), torch.ones(2)))
+    for size in (2, 4):
+        with pytest.raises(ValueError, match=str(size)):
+            gm(torch.ones(size), torch.ones(2))
+    assert torch.equal(gm(torch.ones(5), torch.ones(2)), torch.full((5,), 2.0))

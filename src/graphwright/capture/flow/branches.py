@@ -107,7 +107,6 @@ def _joined(
     if len(going) == 1:
         join = Leaving(recorder, going[0].region, state)
         made = join.values(going[0].values, [EMPTY, *state.values_before()])
-        recorder.questions.knowledge.learn(test.subject, going[0] is sides[0])
     else:
         _settle(sides)
         _write_new_attributes(recorder, sides, state, place)
@@ -141,6 +140,8 @@ def _joined(
     for number, pair in enumerate(leaves):
         called.setdefault(number, next(filter(None, map(recorder.joining.source_name, pair)), ""))
     given = Given(_finish(recorder, test, sides, leaves, called))
+    if len(going) == 1:
+        recorder.questions.knowledge.learn(test.subject, going[0] is sides[0])
     result, *state_values = [filled(value, given) for value in made]
     state.write(state_values, recorder.where, place, result)
     ended = sides[0].choices + sides[1].choices
