@@ -26,7 +26,7 @@ from graphwright.capture.proxies.contents import is_unchanged
 from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.proxies.run_keys import TEXT, Blank, example_of_key, form_of_key, may_be
 from graphwright.capture.state.protocol import with_examples
-from graphwright.capture.state.samples import Unlike
+from graphwright.capture.state.samples import Growable, Unlike
 from graphwright.capture.state.symbols import as_number
 from graphwright.ir import Node
 from graphwright.source import user_frame
@@ -88,7 +88,7 @@ class _Kept(Container):
         self._is_past |= not is_unchanged(self._shown, self._held_now())
         return self._is_past
 
-    def before_refill(self, held: Any) -> None:
+    def before_refill(self, held: Growable) -> None:
         self.is_past_methods()
         self._shown = held
 

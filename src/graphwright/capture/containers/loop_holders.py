@@ -22,7 +22,7 @@ from graphwright.capture.containers.row_engine import Container
 from graphwright.capture.proxies.contents import DICTS, content
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refused, stopping
-from graphwright.capture.state.samples import Unlike
+from graphwright.capture.state.samples import Growable, Unlike
 from graphwright.capture.state.side_ended import Raised
 from graphwright.ir import Node
 from graphwright.source import targets_in
@@ -221,7 +221,7 @@ class Holder(Container):
                 what = f"{self.name or 'a list'} gets a {type(each).__name__} that is elsewhere, too"
                 raise self._unlike(Unlike(what))
 
-    def _is_elsewhere(self, item: Any) -> bool:
+    def _is_elsewhere(self, item: Growable) -> bool:
         """Tell whether a list or dict is an item already, or one for all iterations of a loop: no display is that."""
         recorder = self.recorder
         if any(state.is_loop and state.watches(item) for state in recorder.states):
@@ -371,7 +371,7 @@ def _containers_in(item: Any) -> Iterator[Any]:
         yield from _containers_in(part)
 
 
-def _check_item(owner: Holder, container: Any, before: Any, where: Region) -> None:
+def _check_item(owner: Holder, container: Growable, before: Any, where: Region) -> None:
     """See that a list, dict or set was not changed since it became an item of one of which a node knows the items."""
     now = content(container)
     if isinstance(before, set):

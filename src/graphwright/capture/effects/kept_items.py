@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import TypedCapture
     from graphwright.capture.state.regions import Region
+    from graphwright.capture.state.samples import Growable
     from graphwright.ir import Argument, Node
 
 
@@ -82,12 +83,12 @@ class KeptItems:
         if type(value) in HOLDERS:
             self._placed[id(value)] = value, node, self.recorder.region, self.recorder.where()
 
-    def _again(self, value: Any) -> Argument:
+    def _again(self, value: Growable) -> Argument:
         """The node that has made a container which is an item."""
         _, made, region, _ = self._placed[id(value)]
         return made if region in self.recorder.region.all() else self._refuse_placed(value)
 
-    def _refuse_placed(self, value: Any) -> Any:
+    def _refuse_placed(self, value: Growable) -> Any:
         what = f"the program keeps a {type(value).__name__} in several places, of which some are in a branch or loop"
         raise refusal(CaptureError(what, at=self._placed[id(value)][3], fix="keep a copy of it in each"))
 

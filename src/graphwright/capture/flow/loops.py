@@ -10,7 +10,7 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -19,7 +19,7 @@ from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.reach import ends_with_work
 from graphwright.capture.flow.deciding import held
 from graphwright.capture.flow.loop_regions import LoopRegion, is_open
-from graphwright.capture.flow.placed_items import is_new, placed
+from graphwright.capture.flow.placed_items import Placed, is_new, placed
 from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import again, let_go
 
@@ -71,7 +71,7 @@ class Loops:
             if is_alone:
                 let_go()
 
-    def _go_on(self, items: Sequence[Any] | Iterator[Any] | _Alone, done: int, loop: _Plain) -> Any:
+    def _go_on(self, items: _Items, done: int, loop: _Plain) -> Any:
         """Run the body for items that the program knows, after some of a sequence; an iterator is after them itself."""
         for item in items if isinstance(items, Iterator) else _after(items, done):
             stop, done = loop.body(item), done + 1
@@ -86,7 +86,7 @@ class Loops:
             return self._recorder.questions.branch(stop, _yes, rest, loop.names, private=loop.private)
         return False
 
-    def _rest(self, items: Sequence[Any] | Iterator[Any] | _Alone, done: int, loop: _Plain) -> Callable[[], Any]:
+    def _rest(self, items: _Items, done: int, loop: _Plain) -> Callable[[], Any]:
         """The iterations from here on, as a side of a branch: it finds the program's variables through the body."""
         _gw_body = loop.body
         return lambda: self._go_on(items, done, loop._replace(body=_gw_body))
@@ -176,6 +176,9 @@ class Loops:
 _INDEXED = (list, tuple, torch.Size, range)  # an iterator over one would be a value that a side of a branch changes
 
 
+_Items: TypeAlias = "Sequence[Any] | Placed | Iterator[Any] | _Alone"
+
+
 class _Plain(NamedTuple):
     """A loop that is run iteration by iteration; `has_alone`: nobody else has the iterator that it moves."""
 
@@ -194,7 +197,7 @@ class _Alone:
     generator: Iterator[Any]
 
 
-def _after(items: Sequence[Any] | _Alone, done: int) -> Iterator[Any]:
+def _after(items: Sequence[Any] | Placed | _Alone, done: int) -> Iterator[Any]:
     """The items that are left; those of a list are looked up one by one, as in Python, which may make it longer."""
     if isinstance(items, _Alone):
         yield from items.generator

@@ -7,14 +7,15 @@ the other. Whoever asked the iterator would find that one side has moved it; the
 from __future__ import annotations
 
 import gc
+import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _SEQUENCES: Any = (list, tuple, range)
 
 
-class Placed(Sequence[Any]):
+class Placed:
     """Items that are looked up when they are wanted, as an iterator would: a list may have got longer until then."""
 
     def __init__(self, count: Callable[[], int], item: Callable[[int], Any]) -> None:
@@ -23,7 +24,7 @@ class Placed(Sequence[Any]):
     def __len__(self) -> int:
         return self._count()
 
-    def __getitem__(self, place: Any) -> Any:
+    def __getitem__(self, place: int) -> Any:
         if place >= len(self):
             raise IndexError(place)
         return self._item(place)
@@ -55,7 +56,7 @@ def placed(iterator: Iterator[Any]) -> Placed | None:
     return _of_sequence(iterator) if kind in _OF_SEQUENCES else None
 
 
-def is_new(iterator: Any) -> bool:
+def is_new(iterator: Iterator[Any]) -> bool:
     """Tell whether nothing has an iterator but the variable that it was just given to."""
     return sys.getrefcount(iterator) <= _NEW
 
@@ -65,17 +66,17 @@ def _count_of_new() -> int:
     return (lambda iterator: sys.getrefcount(iterator))(made)
 
 
-def _inner(iterator: Any) -> Any:
+def _inner(iterator: Iterator[Any]) -> Any:
     return iterator.__reduce__()[1]
 
 
-def _count(iterator: Any) -> int:
+def _count(iterator: Iterator[Any]) -> int:
     """How many references there are to an iterator that another one goes over: the most of all."""
     inner = _inner(iterator)
     return max([sys.getrefcount(each) for each in (inner[:1] if type(iterator) is enumerate else inner)], default=0)
 
 
-def _is_alone(iterator: Any) -> bool:
+def _is_alone(iterator: Iterator[Any]) -> bool:
     """Tell whether nothing else has the iterators that one goes over."""
     return _count(iterator) <= _COUNTS[type(iterator)]
 
@@ -88,20 +89,20 @@ def _side_by_side(rows: list[Placed]) -> Placed:
     return Placed(lambda: min(map(len, rows), default=0), lambda place: tuple([row[place] for row in rows]))
 
 
-def _of_sequence(iterator: Any) -> Placed | None:
-    _, (values,), *at = iterator.__reduce__()
-    first = (at[0] or 0) if at else 0
+def _of_sequence(iterator: Iterator[Any]) -> Placed | None:
+    told: Any = iterator.__reduce__()
+    values, first = told[1][0], (told[2] or 0) if len(told) > 2 else 0
     if type(values) not in _SEQUENCES:
         return None
     return Placed(lambda: len(values) - first, lambda place: values[first + place])
 
 
-def _of_dict(iterator: Any) -> Placed | None:
+def _of_dict(iterator: Iterator[Any]) -> Placed | None:
     """By the keys that are there, with the values that there will be; Python lets none be added or go meanwhile."""
     table = next((each for each in gc.get_referents(iterator) if isinstance(each, dict)), None)
     if table is None:  # it is at its end
         return None
-    size, count, give = dict.__len__(table), iterator.__length_hint__(), _OF_DICTS[type(iterator)]
+    size, count, give = dict.__len__(table), operator.length_hint(iterator), _OF_DICTS[type(iterator)]
     keys = [*dict.keys(table)][size - count :]
 
     def item(place: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,7 @@ class Refusals:
         if restart is not None:
             raise self._capture.questions.restart(restart)
 
-    def unroll_around(self, why: str, item: Any = None) -> BaseException | None:
+    def unroll_around(self, why: str, item: Hashable = None) -> BaseException | None:
         """Have a loop around what is captured run plainly, under a guard where a size decides.
 
         With an `item`, only the loop that goes over it, and over what the program knows.
@@ -188,7 +188,7 @@ class Refusals:
         return restart(plan.change(place, "follow", f"one side raises {type(raised).__name__}"))
 
 
-def _leads_to(value: Any, region: Region) -> bool:
+def _leads_to(value: Hashable, region: Region) -> bool:
     """Tell whether a number is computed from what a loop goes over, or carries."""
     symbol = value if isinstance(value, Symbol) else symbol_of(value)
     if symbol is None:

@@ -18,6 +18,7 @@ from graphwright.source import user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.samples import Growable
 
 
 class Growing:
@@ -49,7 +50,7 @@ class Growing:
         self.name, self.recorder, self._read, self._give_up = name, recorder, read, give_up
         self._home = recorder.region  # where it was made
 
-    def before_refill(self, held: Any) -> None:
+    def before_refill(self, held: Growable) -> None:
         """What there is for the example is about to become what was there before."""
 
     def stands_for(self) -> type:
