@@ -19,7 +19,7 @@ from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.reach import ends_with_work
 from graphwright.capture.flow.deciding import held
 from graphwright.capture.flow.loop_regions import LoopRegion, is_open
-from graphwright.capture.flow.placed_items import Placed, is_new, placed
+from graphwright.capture.flow.placed_items import Placed, placed
 from graphwright.capture.state.regions import Region, Writing
 from graphwright.capture.state.running import again, let_go
 
@@ -61,7 +61,9 @@ class Loops:
         if way is None and iterable_of(iterable, True) is None:
             way = "unroll"  # what it goes over has to be known
         items: Any = iterable if type(iterable) in _INDEXED else iter(iterable)
-        plain = _Plain(body, names, private, place, way, is_alone if items is iterable else is_new(items))
+        new: Iterator[Any] = iter(())
+        is_own = is_alone if items is iterable else sys.getrefcount(items) <= sys.getrefcount(new)
+        plain = _Plain(body, names, private, place, way, is_own)
         self.going_over.append(items)
         items = _Alone(items) if is_alone and type(items) is GeneratorType else items
         try:

@@ -41,8 +41,8 @@ def placed(iterator: Iterator[Any]) -> Placed | None:
     True
     """
     kind = type(iterator)
-    if kind in _COUNTS and not _is_alone(iterator):
-        return None
+    if kind in _MADE and _count(iterator) > _count(_MADE[kind]()):
+        return None  # others have what it goes over
     if kind is enumerate:
         inner, first = _inner(iterator)
         return _numbered(placed(inner), first)
@@ -56,16 +56,6 @@ def placed(iterator: Iterator[Any]) -> Placed | None:
     return _of_sequence(iterator) if kind in _OF_SEQUENCES else None
 
 
-def is_new(iterator: Iterator[Any]) -> bool:
-    """Tell whether nothing has an iterator but the variable that it was just given to."""
-    return sys.getrefcount(iterator) <= _NEW
-
-
-def _count_of_new() -> int:
-    made = iter(())
-    return (lambda iterator: sys.getrefcount(iterator))(made)
-
-
 def _inner(iterator: Iterator[Any]) -> Any:
     return iterator.__reduce__()[1]
 
@@ -74,11 +64,6 @@ def _count(iterator: Iterator[Any]) -> int:
     """How many references there are to an iterator that another one goes over: the most of all."""
     inner = _inner(iterator)
     return max([sys.getrefcount(each) for each in (inner[:1] if type(iterator) is enumerate else inner)], default=0)
-
-
-def _is_alone(iterator: Iterator[Any]) -> bool:
-    """Tell whether nothing else has the iterators that one goes over."""
-    return _count(iterator) <= _COUNTS[type(iterator)]
 
 
 def _numbered(items: Placed | None, first: int) -> Placed | None:
@@ -119,5 +104,8 @@ _OF_DICTS: dict[type, Callable[[Any, Any], Any]] = {
     type(iter({}.values())): lambda key, value: value,
     type(iter({}.items())): lambda key, value: (key, value),
 }
-_NEW = _count_of_new()
-_COUNTS: dict[Any, int] = {enumerate: _count(enumerate(iter(()))), zip: _count(zip(iter(()), strict=False))}
+# Iterators over what nothing else has: who listens to calls has references of his own, as long as he does.
+_MADE: dict[Any, Callable[[], Iterator[Any]]] = {
+    enumerate: lambda: enumerate(iter(())),
+    zip: lambda: zip(iter(()), strict=False),
+}
