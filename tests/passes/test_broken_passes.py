@@ -9,8 +9,8 @@ import pytest
 from tests.passes.test_regions import holds_at_random
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond, for_loop, is_loop, loop_parts
-from graphwright.passes.support.bodies import add_operand, own_bodies, regions_in, substitute
+from graphwright.ops import add_operand, cond, for_loop, is_loop, loop_parts
+from graphwright.passes.support.bodies import own_bodies, regions_in, substitute
 from graphwright.runtime import graph_of
 
 

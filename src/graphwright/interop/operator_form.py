@@ -20,9 +20,8 @@ from graphwright.interop.operator_loops import carry_whether_it_goes_on, count
 from graphwright.interop.operator_numbers import Numbers
 from graphwright.interop.operator_parts import call, no_operator
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import cond, is_region, kind_of
+from graphwright.ops import add_operand, cond, is_region, kind_of
 from graphwright.passes import (
-    add_operand,
     own_bodies,
     put_in_place,
     regions_in,

@@ -14,7 +14,7 @@ from typing import Any
 from graphwright.ir import Graph, NestedGraph, Node, bodies_of, shared_operands
 from graphwright.ops.effects import is_impure
 from graphwright.ops.regions import cond, for_loop, is_region, loop_parts, while_loop
-from graphwright.ops.statements import evaluated
+from graphwright.ops.statements import evaluated, raise_error
 from graphwright.ops.transforms import transformed
 
 Make = Callable[[Callable[..., Any], tuple[Any, ...], str], Node]  # of a function, its arguments and a name, if any
@@ -104,24 +104,35 @@ def write_attempt(
 
 
 def add_operand(node: Node, value: Node) -> dict[Graph, Node]:
-    """Give the bodies of a branch, loop or transform one more operand; return what stands for it in each.
+    """Give the bodies of a branch, loop or transform a value as an operand, if it is none; return what stands for it.
 
     >>> graph, true, false = Graph(), Graph(), Graph()
     >>> x = graph.placeholder("x")
     >>> _ = true.output(1), false.output(2)
     >>> branch = graph.call_function(cond, (x, true, false, ()))
     >>> inside = add_operand(branch, x)
-    >>> branch.args[3], true.placeholders() == [inside[true]]
-    ((x,), True)
+    >>> branch.args[3], true.placeholders() == [inside[true]], add_operand(branch, x) == inside
+    ((x,), True, True)
     """
+    operands = node.args[3]
+    bodies = [body for body in node._args if isinstance(body, Graph)]
+    behind = [i for i, operand in enumerate(operands) if operand is value]
+    if behind:
+        return {body: body.placeholders()[behind[0] - len(operands)] for body in bodies}
     made = {}
-    for body in node._args:
-        if isinstance(body, Graph):
-            known = body.placeholders()
-            with body.inserting_after(known[-1]) if known else body.inserting_before(next(iter(body.nodes))):
-                made[body] = body.create_node("placeholder", value.name, (), {}, value.name)
-    node.args = (*node._args[:3], (*node._args[3], value), *node._args[4:])
+    for body in bodies:
+        known = body.placeholders()
+        with body.inserting_after(known[-1]) if known else body.inserting_before(next(iter(body.nodes))):
+            made[body] = body.create_node("placeholder", value.name, (), {}, value.name)
+        made[body].target = made[body].name
+    node.args = (*node._args[:3], (*operands, value), *node._args[4:])
     return made
+
+
+def ends_by_raising(body: Graph) -> bool:
+    """Tell whether the last thing that a body does is to raise."""
+    last = body._root._prev
+    return (last._prev if last._op == "output" else last)._target is raise_error
 
 
 def drop_operands(node: Node, among: Iterable[int] | None = None) -> int:

@@ -13,6 +13,7 @@ nothing to do. Read fusion/fuse_conv_batch_norm.py first.
     support/        what passes ask and do in common
 """
 
+from graphwright.ops import add_operand
 from graphwright.passes.forms.functional_to_module import UseModules
 from graphwright.passes.forms.module_to_functional import UseFunctions, use_function
 from graphwright.passes.forms.reversible import (
@@ -56,7 +57,6 @@ from graphwright.passes.simplifying.remove_guards import remove_guards
 from graphwright.passes.simplifying.remove_no_ops import RemoveNoOps
 from graphwright.passes.simplifying.simplify_algebra import SimplifyAlgebra
 from graphwright.passes.support.bodies import (
-    add_operand,
     inline,
     items_of,
     module_of,
@@ -71,6 +71,7 @@ from graphwright.passes.support.shape_prop import ShapeProp, TensorMetadata, ext
 from graphwright.passes.support.submodules import ModuleCalls, install, is_inside_used, take_parameter_out
 
 __all__ = [
+    "add_operand",
     "ChangeTrueDivToMulByInverse",
     "ReversibleTransformation",
     "Transformation",
@@ -118,7 +119,6 @@ __all__ = [
     "UseInPlace",
     "UseMixedPrecision",
     "UseScaledDotProductAttention",
-    "add_operand",
     "create_feature_extractor",
     "eliminate_dead_code",
     "extract",

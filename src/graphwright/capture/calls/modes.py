@@ -143,7 +143,7 @@ for _entry in (*_ENTRIES, *INFERENCE):
     stands_for(_entry[2], _entry[3])
 
 
-_LIBRARIES = {"torch", __name__.partition(".")[0], "__main__", *sys.stdlib_module_names}  # which have none, or ours
+_LIBRARIES = ("torch", __name__.partition(".")[0], "__main__")  # a program's file may be called as one of Python's
 _looked_at: set[str] = set()  # modules, by name
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphwright.ir import Graph, Node, bodies_of
-from graphwright.ops import add_operand, cond, raise_error
+from graphwright.ops import add_operand, cond, ends_by_raising
 
 
 def thread_end(graph: Graph) -> None:
@@ -59,10 +59,6 @@ def _is_idle(body: Graph) -> bool:
     return all(node.op in ("placeholder", "output") for node in body.nodes)
 
 
-def _raises(body: Graph) -> bool:
-    return body.output_node().prev.target is raise_error
-
-
 def _given(body: Graph, branch: Node, value: Node) -> Any:
     """What a side gives where a value is the branch, or an item of what that gives."""
     given = body.output_node().args[0]
@@ -73,7 +69,7 @@ def _truths(branch: Node, flag: Node) -> list[bool] | None:
     """What a flag is at each end of a branch that gives it; None where an end does not know."""
     found: list[bool] = []
     for body in bodies_of(branch):
-        value = None if _raises(body) else _given(body, branch, flag)
+        value = None if ends_by_raising(body) else _given(body, branch, flag)
         if isinstance(value, Node):
             inner = _branch_before(body.output_node(), [body.output_node()])
             is_given = inner is not None and (value is inner or value.args[:1] == (inner,))
@@ -83,7 +79,7 @@ def _truths(branch: Node, flag: Node) -> list[bool] | None:
             found += truths
         elif isinstance(value, bool):
             found.append(value)
-        elif not _raises(body):
+        elif not ends_by_raising(body):
             return None
     return found
 
@@ -91,11 +87,11 @@ def _truths(branch: Node, flag: Node) -> list[bool] | None:
 def _go_inside(branch: Node, flag: Node, asking: Node, values: Sequence[Any]) -> None:
     """Have each end of a branch do what the asking one does for its flag; `values` are the operands of that."""
     own = {branch, *[user for user in branch.users if user.target is operator.getitem]}
-    inside = {value: _inside(branch, value) for value in values if isinstance(value, Node) and value not in own}
+    inside = {value: add_operand(branch, value) for value in values if isinstance(value, Node) and value not in own}
     like = asking.args[1].output_node().args[0]
     for body in bodies_of(branch):
         output = body.output_node()
-        if _raises(body):
+        if ends_by_raising(body):
             output.args = (tuple([None] * len(like)) if isinstance(like, tuple) else None,)
             continue
         here = []
@@ -124,12 +120,3 @@ def _go_inside(branch: Node, flag: Node, asking: Node, values: Sequence[Any]) ->
 def _name_of(branch: Node, number: int) -> str:
     """What an item of what a branch gives is called."""
     return next((user.name for user in branch.users if user.args[1:] == (number,)), "value")
-
-
-def _inside(branch: Node, value: Node) -> dict[Graph, Node]:
-    """The input that stands for a value in each body of a branch."""
-    operands = list(branch.args[3])
-    if value not in operands:
-        return add_operand(branch, value)
-    place = operands.index(value) - len(operands)
-    return {body: body.placeholders()[place] for body in bodies_of(branch)}

@@ -19,6 +19,7 @@ from graphwright.runtime import expect
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
+    from graphwright.capture.state.regions import Region
     from graphwright.capture.state.rungs import QuestionSubject
 
 
@@ -92,14 +93,14 @@ class Guards:
         return answer
 
 
-def comes_from_loop(subject: QuestionSubject) -> bool:
-    """Tell whether a value may be another in each iteration of a loop without being data of a tensor."""
+def comes_from_loop(subject: QuestionSubject | Hashable, loop: Region | None = None) -> bool:
+    """Tell whether a value that is no tensor's data may be another in each iteration of a loop, or of this one."""
     symbol = subject if isinstance(subject, Symbol) else symbol_of(subject)
     if symbol is None:
-        return not isinstance(subject, TensorProxy)
+        return loop is None and not isinstance(subject, TensorProxy)
     if symbol.function == "opaque":
-        return True
-    return any(comes_from_loop(arg) for arg in symbol.args if isinstance(arg, Symbol))
+        return loop is None or symbol.args[0].graph is loop.graph
+    return any(comes_from_loop(arg, loop) for arg in symbol.args if isinstance(arg, Symbol))
 
 
 def _key(symbol: Symbol) -> Hashable:

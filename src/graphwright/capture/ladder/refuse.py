@@ -18,7 +18,6 @@ from graphwright.capture.ladder.slices import is_of_slice
 from graphwright.capture.state.obstacles import Category
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import Refusal, refusal, refused
-from graphwright.capture.state.symbols import Symbol, symbol_of
 from graphwright.errors import CaptureError
 from graphwright.ops import draws_alone
 from graphwright.source import CallSite
@@ -26,7 +25,6 @@ from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
-    from graphwright.capture.state.regions import Region
     from graphwright.capture.state.rungs import QuestionSubject
 
 
@@ -89,7 +87,7 @@ class Refusals:
         With an `item`, only the loop that goes over it, and over what the program knows.
         """
         for region in self._capture.region.all():
-            is_wanted = item is None or (region.plain_way == "unroll" and _leads_to(item, region))
+            is_wanted = item is None or (region.plain_way == "unroll" and comes_from_loop(item, region))
             if region.is_loop and region.plain_way is not None and is_wanted:
                 return self._capture.plan.change(region.place, region.plain_way, why)
         return None
@@ -186,13 +184,3 @@ class Refusals:
         raised = error.error.with_traceback(error.__traceback__) if isinstance(error, Refusal) else error
         plan.obstacles.note_failure(raised)
         return restart(plan.change(place, "follow", f"one side raises {type(raised).__name__}"))
-
-
-def _leads_to(value: Hashable, region: Region) -> bool:
-    """Tell whether a number is computed from what a loop goes over, or carries."""
-    symbol = value if isinstance(value, Symbol) else symbol_of(value)
-    if symbol is None:
-        return False
-    if symbol.function == "opaque":
-        return bool(symbol.args[0].graph is region.graph)
-    return any(_leads_to(arg, region) for arg in symbol.args if isinstance(arg, Symbol))

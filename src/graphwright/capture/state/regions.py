@@ -76,11 +76,10 @@ class Region(NestedGraph):
         """Note what a branch gives on its sides, where the graph around has that as well, and what is known on each."""
         found: list[Any] = [nodes]
         for side, values in zip(sides, results, strict=True):
-            outside, told, denied = side.region.lifted, [], set()
+            lifted, told, denied = side.region.lifted, [], set()
+            outside = dict(zip(lifted.values(), lifted, strict=True))
             for value in values:
-                if type(value) is Node:
-                    value = next((node for node in outside if outside[node] is value), UNTOLD)
-                told.append(value)
+                told.append(outside.get(value, UNTOLD) if type(value) is Node else value)
             for key, truth in side.facts.items():
                 denied.add((key, not truth))
                 self.decided[key] = None

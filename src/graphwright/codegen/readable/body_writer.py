@@ -31,7 +31,6 @@ from graphwright.codegen.readable.splits import (
     Slot,
     Split,
     bare_conditions,
-    ends_by_raising,
     is_returned,
     last_inside,
     split_at_end,
@@ -56,6 +55,7 @@ from graphwright.codegen.spelling.operators import ATOM, COMPARISON, INPLACE, NO
 from graphwright.ir import Graph, Node, immutable_dict, immutable_list, nodes_in
 from graphwright.ops import (
     cond,
+    ends_by_raising,
     evaluated,
     is_impure,
     is_loop,

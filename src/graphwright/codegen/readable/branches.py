@@ -12,14 +12,14 @@ from typing import Any
 
 from graphwright.codegen.readable.endings import Assigns, NextRound, Returns, expression_of
 from graphwright.codegen.readable.expressions import Expression, Negation, in_place, tested
-from graphwright.codegen.readable.splits import Outside, Slot, ends_by_raising
+from graphwright.codegen.readable.splits import Outside, Slot
 from graphwright.codegen.readable.unpacking import unpacked_items
 from graphwright.codegen.readable.user_statements import is_from_assert
 from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
 from graphwright.codegen.spelling.operators import AND_THEN, NOT, OR_ELSE, TERNARY
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node
-from graphwright.ops import is_region, raise_error
+from graphwright.ops import ends_by_raising, is_region, raise_error
 
 _LONGEST_EXPRESSION, _LONGEST_CONDITION = 88, 200  # characters; of `p and a`, of which each part has a line
 

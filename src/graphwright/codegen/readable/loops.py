@@ -20,7 +20,6 @@ from graphwright.codegen.readable.splits import (
     Outside,
     Slot,
     Split,
-    ends_by_raising,
     outcomes,
     values_of,
 )
@@ -30,7 +29,7 @@ from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, p
 from graphwright.codegen.spelling.operators import ATOM
 from graphwright.errors import GraphError
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import LoopParts, cond, is_impure, is_loop, loop_parts, while_loop
+from graphwright.ops import LoopParts, cond, ends_by_raising, is_impure, is_loop, loop_parts, while_loop
 
 
 def loop_block(writer: ReadableWriter, node: Node) -> Block:

@@ -16,7 +16,7 @@ from graphwright.codegen.readable.unpacking import unpacked_items
 from graphwright.codegen.readable.user_statements import is_from_for, is_from_if, is_from_return
 from graphwright.codegen.regions import region_exits
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import cond, exit_context, is_loop, raise_error
+from graphwright.ops import cond, ends_by_raising, exit_context, is_loop
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,12 +46,6 @@ def bare_conditions(values: Sequence[Any], conditions: frozenset[int]) -> list[A
 
 def _is_truth(value: Node) -> bool:
     return value._target is bool and len(value._args) == 1 and type(value._args[0]) is Node
-
-
-def ends_by_raising(body: Graph) -> bool:
-    """Tell whether the last thing that a body does is to raise."""
-    last = body._root._prev
-    return (last._prev if last._op == "output" else last)._target is raise_error
 
 
 def last_inside(output: Node) -> Node:

@@ -8,13 +8,12 @@ from typing import Any
 
 from graphwright.codegen.readable.branches import is_empty, leaves, side_of, targets_of
 from graphwright.codegen.readable.endings import Assigns
-from graphwright.codegen.readable.splits import ends_by_raising
 from graphwright.codegen.readable.unpacking import unpacked_items
 from graphwright.codegen.readable.writer import Block, Clause, ReadableWriter, plain
 from graphwright.codegen.spelling.operators import ATOM
 from graphwright.errors import GuardError
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond
+from graphwright.ops import cond, ends_by_raising
 
 
 def attempt_block(writer: ReadableWriter, node: Node) -> Block:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from graphwright.ir import Argument, Graph, Node, map_arg
-from graphwright.ops import cond, gives_fresh_value, is_impure, is_loop, loop_parts, while_loop
+from graphwright.ops import add_operand, cond, gives_fresh_value, is_impure, is_loop, loop_parts, while_loop
 from graphwright.passes.support.bodies import (
-    add_operand,
     items_of,
     may_write,
     module_of,

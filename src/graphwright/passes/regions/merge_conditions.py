@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import cond, is_impure, is_region
+from graphwright.ops import add_operand, cond, is_impure, is_region
 from graphwright.passes.support.bodies import (
-    add_operand,
     ends_by_raising,
     inline,
     items_of,

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import PYTHON_OPERATORS, call_of, gives_fresh_value, is_impure, is_region
-from graphwright.passes.support.bodies import add_operand, may_write, module_of, own_bodies
+from graphwright.ops import PYTHON_OPERATORS, add_operand, call_of, gives_fresh_value, is_impure, is_region
+from graphwright.passes.support.bodies import may_write, module_of, own_bodies
 from graphwright.runtime import graph_of
 
 

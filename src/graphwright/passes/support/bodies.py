@@ -80,22 +80,6 @@ def inline(body: Graph, values: Sequence[Any], before: Node) -> Any:
         return graph.graph_copy(body, around)
 
 
-def add_operand(node: Node, value: Node) -> dict[Graph, Node]:
-    """Have the bodies of a region take a value as a further operand; return the input that each has for it."""
-    operands = node.args[3]
-    behind = [i for i, operand in enumerate(operands) if operand is value]
-    if behind:
-        return {body: body.placeholders()[behind[0] - len(operands)] for body in own_bodies(node)}
-    made = {}
-    for body in own_bodies(node):
-        inputs = body.placeholders()
-        with body.inserting_after(inputs[-1]) if inputs else body.inserting_before():
-            made[body] = body.create_node("placeholder", value.name, (), {}, value.name)
-        made[body].target = made[body].name
-    node.args = (*node.args[:3], (*operands, value), *node.args[4:])
-    return made
-
-
 def module_of(gm: nn.Module) -> Callable[[Node], nn.Module | None]:
     """What tells the module that a call_module node calls."""
 
