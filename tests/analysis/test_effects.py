@@ -45,6 +45,24 @@ def texts(places: Any) -> list[str]:
     return sorted(map(str, places))
 
 
+def test_tables_that_keep_their_norm_are_written_by_their_lookup() -> None:
+    model = nn.Sequential(nn.Embedding(4, 3, max_norm=1.0))
+    gm = graphwright.trace(model, torch.tensor([1, 2]))
+    table = next(node for node in gm.graph.nodes if node.op == "call_module")
+    assert texts(Effects(gm).writes(table)) == ["parameter 0.weight"]
+
+
+def test_checks_write_nothing() -> None:
+    def program(x: Tensor) -> Tensor:
+        torch._assert(x.sum() > 0, "none is left")
+        return x + 1
+
+    gm = graphwright.trace(program, torch.ones(3))
+    check = next(node for node in gm.graph.nodes if node.target is torch._assert)
+    assert texts(Effects(gm).writes(check)) == []
+    assert not Effects(gm).is_pure(check), "it stays"
+
+
 def test_what_nodes_read_and_write() -> None:
     _, effects, nodes = captured()
     by_kind = {str(getattr(node.target, "__name__", node.target)): node for node in nodes.values()}

@@ -151,3 +151,42 @@ def test_a_program_that_is_not_captured_is_compared_without_a_trace() -> None:
     model, other = Counts(), Counts()
     assert "linear" in {layer.name for layer in analysis.compare(model, other, X).layers}
     assert model.sums.tolist() == [0, 0] and model.bytes == bytes(2)
+
+
+class Leaves(nn.Module):
+    """Does one thing, and has what it may leave it in."""
+
+    def __init__(self, does: Callable[[Any, Tensor], Any]) -> None:
+        super().__init__()
+        self.does = does
+        self.register_buffer("count", torch.zeros(3, 4))
+        self.seen: list[Tensor] = []
+        self.generator = torch.Generator()
+
+    def forward(self, x: Tensor) -> Any:
+        return self.does(self, x)
+
+
+LEFT: dict[str, Callable[[Any, Tensor], Any]] = {
+    "a view of a buffer": lambda self, x: self.count.view(-1).add_(x.view(-1)),
+    "an item of a buffer": lambda self, x: self.count.__setitem__(0, x[0]),
+    "a list": lambda self, x: self.seen.append(x),
+    "an attribute": lambda self, x: setattr(self, "last", x),
+    "a generator": lambda self, x: x + torch.rand(4, generator=self.generator),
+    "the screen": lambda self, x: print("called"),
+    "statistics": lambda self, x: nn.functional.batch_norm(x, self.count[0], self.count[1], training=True),
+    "a table": lambda self, x: nn.functional.embedding(x[0].long(), self.count, max_norm=0.5),
+}
+NOT_LEFT: dict[str, Callable[[Any, Tensor], Any]] = {
+    "a value": lambda self, x: nn.functional.relu(x + self.count, inplace=True),
+    "a copy of a buffer": lambda self, x: self.count.clone().view(-1).add_(1),
+    "randomness": lambda self, x: nn.functional.dropout(x, 0.5) + torch.rand(4),
+    "a check": lambda self, x: torch._assert(x.sum() > 0, "none") or x * 2,
+    "one side of a branch": lambda self, x: (x * 2).add_(1) if x.sum() > 0 else x,
+}
+
+
+@pytest.mark.parametrize("name", [*LEFT, *NOT_LEFT])
+def test_what_is_left_behind_is_known(name: str) -> None:
+    model = Leaves({**LEFT, **NOT_LEFT}[name])
+    assert analysis.writes_state(trace(model, X)) == (name in LEFT)

@@ -6,10 +6,10 @@ Modules and example inputs come in, reports go out. Read comparing/verify.py fir
     costing/             operations, bytes and memory
     channels/            which channels have to be removed together
     shapes/              values without data: shapes, dtypes and devices
+    module_state.py      what runs leave behind, taken before and put back after them
     effects/             what nodes read, write and keep in memory
     roles.py             what values are for: numbers, whole numbers, masks
     both_sides.py        a graph run on an example, and both sides of its branches
-    module_state.py      what runs leave behind, taken before and put back after them
     values.py            values as flat lists of facts, and their comparison
     tables.py            tables that people read
     report.py            what was found, as facts and as a table
@@ -118,9 +118,9 @@ FLOORS = (
     "channels",
     "roles",
     "shapes",
+    "module_state",
     "effects",
     "both_sides",
-    "module_state",
     "values",
     "tables",
     "report",

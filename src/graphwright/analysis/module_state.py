@@ -20,13 +20,16 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from graphwright.analysis.effects.effects import Effects
 from graphwright.analysis.randomness import same_randomness
 from graphwright.analysis.values import CONTAINERS, Fact, facts_of
-from graphwright.ops import is_impure, read_variable, write_variable, written_attributes
-from graphwright.runtime import GraphModule, graphs_of, is_guard
+from graphwright.ir import Node
+from graphwright.ops import is_region, read_variable, write_variable
+from graphwright.runtime import GraphModule, graphs_of
 from graphwright.source import is_foreign_class
 
 _OF_TORCH = frozenset({"_parameters", "_buffers", "_modules"})
+_GONE = ("value", "input", "random")  # what a call writes to that no module has
 _DEPTH = 4  # how far inside of each other the containers and objects are that are put back
 
 
@@ -196,15 +199,19 @@ def writes_state(program: nn.Module, aside: tuple[type[nn.Module], ...] = ()) ->
     (False, True)
     """
     graphs = graphs_of(program) if isinstance(program, GraphModule) else []
-    if not graphs or any(map(written_attributes, graphs)):
+    seen = [(Effects(program, graph), graph) for graph in graphs]
+    return not seen or any(
+        _leaves_something(node, effects, aside) for effects, graph in seen for node in graph.all_nodes()
+    )
+
+
+def _leaves_something(node: Node, effects: Effects, aside: tuple[type[nn.Module], ...]) -> bool:
+    """Tell whether a node may leave something where another call finds it, or print it."""
+    if is_region(node) or (node.op == "call_module" and isinstance(effects.module(node), aside)):
+        return False  # the nodes of its bodies are asked themselves
+    if node.target is print or node.kwargs.get("generator") is not None:
         return True
-    calls = [node for graph in graphs for node in graph.all_nodes() if node.op.startswith("call")]
-    called = [
-        (node, program.get_submodule(str(node.target)) if node.op == "call_module" else None)
-        for node in calls
-        if not is_guard(node)
-    ]
-    return any(is_impure(node, module) for node, module in called if not isinstance(module, aside))
+    return any(place.kind not in _GONE for place in effects.writes(node))
 
 
 @contextlib.contextmanager

@@ -64,6 +64,11 @@ class Operator:
         """Whether no call of it has an effect, unless an argument says so (`out=`, `inplace=True`, `training=True`)."""
         return not (self.acts or self.writes or (self.random and not self.random_if.flags))
 
+    @property
+    def checks(self) -> bool:
+        """Whether all that a call of it may do is to raise, where something does not hold."""
+        return self.key.startswith(CHECKS) and self.key != "_print"
+
 
 @functools.lru_cache(8192)
 def forms_of(known: Operator) -> tuple[Form, ...]:

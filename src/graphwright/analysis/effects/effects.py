@@ -75,9 +75,10 @@ class Effects:
     (True, True, False)
     """
 
-    def __init__(self, gm: nn.Module) -> None:
+    def __init__(self, gm: nn.Module, graph: Graph | None = None) -> None:
+        """Ask about `graph`, one of the module's, or about that of its `forward`."""
         self._gm = gm
-        self._graph = graph_of(gm)
+        self._graph = graph_of(gm) if graph is None else graph
         self._owners: dict[Graph, Node] = {}  # the nodes that have these graphs as bodies, as they were last seen
 
     # ---- memory
@@ -116,7 +117,7 @@ class Effects:
             elif bodies_of(node):
                 waiting += node.all_input_nodes
                 waiting += _returned(node)
-            elif (shared := shared_inputs(node, self._module)) is None:
+            elif (shared := shared_inputs(node, self.module)) is None:
                 found.update((Place("value", node.name), _UNKNOWN))
                 waiting += node.all_input_nodes
             elif shared:
@@ -152,13 +153,12 @@ class Effects:
         for inner in _inner_nodes(node):
             found |= self.writes(inner)
         if not bodies_of(node):
-            for written in written_values(node, self._module):
+            for written in written_values(node, self.module):
                 found |= self._memory(written)
-        module = self._module(node)
+        module = self.module(node)
         if isinstance(module, nn.Module):
             inside = len(str(node.target)) + 1
-            buffers = [place for place in self._held(node) if place.kind == "buffer"]
-            found.update(place for place in buffers if _is_updated(module, place.name[inside:]))
+            found.update(place for place in self._held(node) if _is_updated(module, place.name[inside:]))
         if node.target is write_attribute:
             found = {self._place_of(str(node.args[0]))}
         elif self._is_unknown(node):
@@ -170,7 +170,7 @@ class Effects:
     def is_pure(self, node: Node) -> bool:
         """Tell whether a node only computes its value: it may go where nobody reads that."""
         self._own(node)
-        return not is_impure(node, self._module(node))
+        return not is_impure(node, self.module(node))
 
     # ---- two nodes
 
@@ -253,11 +253,12 @@ class Effects:
             owner = self._owners.get(graph)
         return owner
 
-    def _module(self, node: Node) -> nn.Module | None:
+    def module(self, node: Node) -> nn.Module | None:
+        """The module that a node calls, None for other nodes."""
         return read_attribute(self._gm, str(node.target)) if node.op == "call_module" else None
 
     def _held(self, node: Node) -> Iterator[Place]:
-        module = self._module(node)
+        module = self.module(node)
         if module is not None:
             for kind, tensors in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
                 for name, _ in tensors:
@@ -274,20 +275,20 @@ class Effects:
         return Place("attribute", path)
 
     def _draws(self, node: Node) -> bool:
-        module = self._module(node)
+        module = self.module(node)
         return is_random(node, module) and (module is None or module.training)
 
     def _is_unknown(self, node: Node) -> bool:
         """Tell whether a node may do anything."""
         if not node.op.startswith("call") or bodies_of(node) or is_guard(node) or node.target is write_attribute:
             return False
-        module = self._module(node)
+        module = self.module(node)
         if node.op == "call_module":
             return module is None or not all(is_known_module(one) for one in module.modules())
         known = operator_of(node)
         if any(node.target is one for one in _QUIET) or is_record(node.target):
             return False
-        return is_impure(node) and (known is None or known.acts)
+        return is_impure(node) and (known is None or (known.acts and not known.checks))
 
 
 def _item_of_several(node: Node) -> int | None:
@@ -308,6 +309,9 @@ def _inner_nodes(node: Node) -> list[Node]:
 
 
 def _is_updated(module: nn.Module, path: str) -> bool:
-    """Tell whether calling a module writes to one of its buffers: batch norms in training do."""
-    owner = module.get_submodule(path.rpartition(".")[0])
-    return isinstance(owner, nn.modules.batchnorm._NormBase) and owner.training and owner.track_running_stats
+    """Tell whether calling a module writes to one of its tensors: batch norms do in training, and `max_norm` does."""
+    owner_path, _, name = path.rpartition(".")
+    owner = module.get_submodule(owner_path)
+    if isinstance(owner, nn.modules.batchnorm._NormBase):
+        return name in owner._buffers and owner.training and owner.track_running_stats
+    return vars(owner).get("max_norm") is not None
