@@ -403,3 +403,25 @@ class InATuple(nn.Module):
 def test_a_container_in_a_tuple_is_refused_where_it_grows(kept: Any) -> None:
     with pytest.raises(CaptureError, match=r"adds to InATuple\.kept\[0\], which a tuple holds"):
         trace(InATuple(kept), (torch.ones(2),))
+
+
+class CountsInside(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts, self.table = [0, [3, 4]], {"rows": {"last": [1, 2]}}
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.counts[1][0] += 1  # type: ignore[index]
+        self.table["rows"]["last"][1] = x.size(0)
+        return x * self.counts[1][0]  # type: ignore[index]
+
+
+def test_items_are_written_as_paths() -> None:
+    model, gm = CountsInside(), trace(CountsInside(), (torch.ones(2),))
+    for x in (torch.ones(2), torch.ones(3)):
+        assert torch.equal(gm(x), model(x))
+        assert (gm.counts, gm.table) == (model.counts, model.table)
+    statements = [line.split(";")[0].strip() for line in gm.code.splitlines() if "#" not in line]
+    assert "kept_1 = self.counts[1][0]" in statements
+    assert "self.counts[1][0] = add" in statements
+    assert "self.table['rows']['last'][1] = size" in statements

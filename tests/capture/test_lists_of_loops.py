@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from graphwright import GuardError, trace
+from graphwright.capture.flow.loop_regions import _LONGEST_EXAMPLE
+from graphwright.capture.state.examples import Examples
 
 
 def windows(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -308,3 +310,32 @@ def test_a_part_of_a_list_that_ends_where_only_a_run_knows() -> None:
     gm = trace(program, (torch.ones(4),))
     for x in (torch.ones(5), torch.tensor([1.0, -1, 2, 3, 4]), torch.tensor([-1.0, -1, 2])):
         assert torch.equal(gm(x), program(x))
+
+
+def paths_back(scores: torch.Tensor, lengths: torch.Tensor) -> list[list[int]]:
+    steps = []
+    for row in scores:
+        steps.append(row.argmax(1))
+    paths = []
+    for i in range(lengths.size(0)):
+        path = [int(lengths[i].item())]
+        for step in reversed(steps[: lengths[i]]):  # a tensor as the end of a slice
+            path.append(step[path[-1]].item())
+        paths.append(path)
+    return paths
+
+
+def test_a_slice_that_ends_at_a_tensor_is_as_long_as_the_example_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+
+    def run(self: Examples, *args: Any) -> Any:
+        runs.append(args)
+        return original(self, *args)
+
+    original = Examples.run
+    monkeypatch.setattr(Examples, "run", run)
+    gm = trace(paths_back, (torch.randn(4, 6, 6), torch.tensor([3, 2])))
+    assert len(runs) < _LONGEST_EXAMPLE
+    for steps, lengths in ((4, [3, 2]), (5, [0, 5, 1]), (1, [1])):
+        inputs = torch.randn(steps, 6, 6), torch.tensor(lengths)
+        assert gm(*inputs) == paths_back(*inputs)

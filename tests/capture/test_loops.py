@@ -344,3 +344,24 @@ def test_no_guard_says_of_all_iterations_what_holds_in_the_first() -> None:
     for tree in (wide, other):
         x = torch.randn(5, 3)
         assert torch.equal(gm(x, *tree), over_a_tree(x, *tree))
+
+
+def summed(x: torch.Tensor, stops: torch.Tensor) -> tuple[torch.Tensor | float, list[int]]:
+    total: torch.Tensor | float = 0.0
+    seen = []
+    if x.sum() > 0:
+        total = total + x.sum()
+    else:
+        for _ in range(x.size(0)):
+            total += x.sum()  # on the other way around it a number comes here
+            seen.append(int(stops[0].item()))
+            if stops[0].item() == 3:
+                break
+    return total, seen
+
+
+def test_what_the_example_leaves_is_a_number_or_a_tensor_of_data() -> None:
+    gm = trace(summed, (torch.ones(2), torch.tensor([1])))
+    for x in (torch.ones(2), -torch.ones(4), -torch.ones(0)):
+        for stop in (1, 3):
+            assert gm(x, torch.tensor([stop])) == summed(x, torch.tensor([stop]))

@@ -178,7 +178,8 @@ class Joining:
         if not self._recorder.examples.is_real or number is UNKNOWN or example.numel() != 1:
             return example
         filled: torch.Tensor = self._recorder.examples.run(torch.full_like, (example, number), {})
-        return filled if filled.item() == number else example
+        with torch._C.DisableTorchFunction():  # the program does not ask for this
+            return filled if filled.item() == number else example
 
     def changes_size(self, sample: Kind, after: Any) -> bool:
         """Tell whether each iteration leaves a tensor of another size."""

@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, SupportsIndex
 
+import torch
+
 from graphwright.capture.containers.item_kinds import joined_kinds, seen
 from graphwright.capture.containers.loop_holders import CLASSES, Holder
 from graphwright.capture.containers.methods import (
@@ -31,6 +33,7 @@ from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import stopping
 from graphwright.capture.state.symbols import UNKNOWN, as_number, symbol_of
+from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 from graphwright.values import Kind, SequenceKind
 
@@ -269,6 +272,9 @@ def _known(value: SupportsIndex | slice | None) -> Any:
     symbol = symbol_of(value)
     if symbol is None and (value is None or type(value) in (int, bool)):
         return value
+    if isinstance(value, TensorProxy) and value.recorder.examples.is_real:
+        with torch._C.DisableTorchFunction():
+            return operator.index(value.example)
     if symbol is None or not symbol.has_value:
         raise LookupError
     return symbol.hint

@@ -310,10 +310,15 @@ def _is_asked_at_start(node: Node, user: Node) -> bool:
 
 def _is_iterator(node: Node, user: Node) -> bool:
     """Tell whether it makes what a loop goes through: `range(n)`, `zip(x, y)` in `enumerate(zip(x, y))`, `y[1:]`."""
-    if user._target is operator.getitem:
-        return node._op == "get_attr" and user._origin is None and any(_is_iterator(user, each) for each in user.users)
     is_read = node._op == "get_attr" or (node._target is operator.getitem and isinstance(node._args[1], slice))
     return (is_read or node._target in _ITERATORS) and (user._target is for_loop or user._target in _ITERATORS)
+
+
+def _is_item_of(node: Node, user: Node) -> bool:
+    """Tell whether it holds what is read or written in it outside of the program's lines: `self.counts[0] = count`."""
+    is_read = node._op == "get_attr" or node._target is operator.getitem
+    is_item = user._target in (operator.getitem, operator.setitem) or user._op == "call_method"
+    return is_read and is_item and user._origin is None and user._args[:1] == (node,)
 
 
 def _is_checked(node: Node, user: Node) -> bool:
@@ -340,6 +345,7 @@ def _is_count(node: Node) -> bool:
 _PARTS = (
     _is_counted_at_end,
     _is_iterator,
+    _is_item_of,
     _is_asked_at_start,
     _is_checked,
     _is_taken_apart,
