@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from torch import nn
@@ -31,7 +32,18 @@ def may_share_memory(one: Node, other: Node, module_of: ModuleOf) -> bool:
 
 
 def sources_of(node: Node, module_of: ModuleOf) -> set[Node | None]:
-    """The nodes whose memory a value may be: what made it anew, itself where it did; None for what is outside."""
+    """The nodes whose memory a value may be: what made it anew, itself where it did; None for what is outside.
+
+    What was put into a list or dict may come out of one again, as what is outside may.
+
+    >>> from graphwright import Graph
+    >>> graph = Graph()
+    >>> rows = graph.get_attr("rows")
+    >>> new, other = graph.call_function(operator.neg, (rows,)), graph.call_function(operator.neg, (rows,))
+    >>> _ = graph.call_method("append", (rows, new))
+    >>> [None in sources_of(node, lambda node: None) for node in (new, other)]
+    [True, False]
+    """
     found: set[Node | None] = set()
     seen: set[Node] = set()
     waiting = [node]
@@ -51,7 +63,12 @@ def sources_of(node: Node, module_of: ModuleOf) -> set[Node | None]:
             waiting.extend(shared)
         else:
             found.add(node)
+            if any(user.target in _KEEPING and node in user.args[1:] for user in node.users):
+                found.add(None)
     return found
+
+
+_KEEPING = frozenset({operator.setitem, "append", "appendleft", "insert", "setdefault", "__setitem__"})
 
 
 def shared_inputs(node: Node, module_of: ModuleOf) -> list[Node] | None:

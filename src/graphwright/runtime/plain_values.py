@@ -256,6 +256,8 @@ def fits(value: Any, form: Any) -> bool:
     (True, False)
     """
     ((kind, said),) = form.items()
+    if kind == "there":  # which also says that there is to be one
+        return said is None or fits(value, said)
     if kind == "or":
         return any(fits(value, each) for each in said)
     if kind == "tensor":

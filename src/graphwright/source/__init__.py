@@ -91,7 +91,7 @@ from graphwright.source.parameters import (
 from graphwright.source.positions import note_compiled, note_replaced, qualname_of
 from graphwright.source.roles import Role, Standing, is_user_raise, role_of
 from graphwright.source.source_files import Source, source_of
-from graphwright.source.steps import steps_of
+from graphwright.source.steps import read_later, steps_of
 from graphwright.source.suppressing import as_attempt
 from graphwright.source.syntax import (
     CHANGES,
@@ -161,8 +161,8 @@ __all__ = [
     "lower_attempt", "lower_loop", "lower_match", "may_wait", "mentions", "name_as_called", "name_of",
     "named_by_callers", "names_counted", "names_in", "names_read", "note_compiled",
     "note_made_from_source", "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write", "placed",
-    "plain_names", "private_to", "qualname_of", "raises_again", "role_of", "returns", "runs_as_it_is_left",
-    "source_behind",
+    "plain_names", "private_to", "qualname_of", "raises_again", "read_later", "role_of", "returns",
+    "runs_as_it_is_left", "source_behind",
     "source_of", "statements_in", "steps_of", "stored_globals", "target_names", "targets_in", "template_of",
     "tested_for_none", "texts_in",
     "texts_of", "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all", "walk_own", "why_no_definition",

@@ -56,6 +56,27 @@ def rebound_in(code: CodeType) -> Iterator[str]:
             yield names[argument]
 
 
+def read_later(code: CodeType, instruction: int) -> frozenset[str]:
+    """The variables that code may read after one of its instructions; in any case those that other functions have, too.
+
+    >>> def add(a, b):
+    ...     c = a + b
+    ...     return c
+    >>> sorted(read_later(add.__code__, 0)), sorted(read_later(add.__code__, len(add.__code__.co_code)))
+    (['a', 'b', 'c'], [])
+    """
+    steps = [*dis.get_instructions(code)]
+    if any(step.offset > instruction and isinstance(step.argval, int) and _jumps_back(step) for step in steps):
+        instruction = -1  # a loop, of which another iteration may follow
+    loaded = {step.argval for step in steps if step.offset > instruction and step.opname.startswith("LOAD_")}
+    names = {name for each in loaded for name in (each if isinstance(each, tuple) else (each,))}
+    return frozenset(names & {*code.co_varnames}) | {*code.co_cellvars, *code.co_freevars}
+
+
+def _jumps_back(step: dis.Instruction) -> bool:
+    return "JUMP" in step.opname and step.argval <= step.offset
+
+
 def imports_of(code: CodeType) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """The modules that code imports: by what name, how many packages up, and what of it.
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from graphwright.capture.calls.given_functions import given_function, path_of
-from graphwright.capture.proxies.constructors import call_without_attributes, container_call, viewed
+from graphwright.capture.proxies.constructors import call_without_attributes, container_call, lasting, viewed
 from graphwright.capture.proxies.objects import constructor_fields, late_fields
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
@@ -88,12 +88,17 @@ def made_again(recorder: TypedCapture, value: Any) -> Argument:
 
 
 def dict_with(recorder: TypedCapture, value: dict[Any, Any]) -> Argument:
-    """The argument for a dict: one like it, or a node that makes it, where tensors are among its keys."""
+    """The argument for a dict: one like it, or a node that makes it, where tensors or sizes are among its keys."""
     keys = [key for key in value if type(key) not in ATOMS]
-    if not any(isinstance(leaf, torch.Tensor) for key in keys for leaf in leaves(key)):
+    has_tensor = any(isinstance(leaf, torch.Tensor) for key in keys for leaf in leaves(key))
+    if not has_tensor and not any(map(_has_size, keys)):
         return {key: recorder.argument(item) for key, item in value.items()}
-    pairs = [(recorder.argument(key), recorder.argument(item)) for key, item in value.items()]
+    pairs = [(lasting(recorder, key), recorder.argument(item)) for key, item in value.items()]
     return recorder.node("call_function", dict, (pairs,), {}, "table")
+
+
+def _has_size(key: Any) -> bool:
+    return type(key) is torch.Size or (type(key) is tuple and any(map(_has_size, key)))
 
 
 def _is_of_run(owner: Any, method: Any) -> bool:

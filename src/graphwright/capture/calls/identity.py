@@ -45,6 +45,9 @@ def is_same(left: Any, right: Any) -> Any:
     recorder = _recorder_of_tensors(left, right)
     if recorder is None:
         _tell_apart(left, right)
+        items = _nodes_of_items(left, right)
+        if items and None not in items:
+            return _asked_of_run(items)
     if recorder is None or not _may_be_one(left, right):
         capture = running()
         for value in left, right:
@@ -54,8 +57,30 @@ def is_same(left: Any, right: Any) -> Any:
     nodes = recorder.argument(left), recorder.argument(right)
     if all(isinstance(node, Node) for node in nodes) and not may_share_memory(*nodes, lambda node: None):
         return False
-    node = recorder.node("call_function", operator.is_, nodes, {}, "is_same")
+    return _asked_of_run(nodes)
+
+
+def _asked_of_run(nodes: Iterable[Any]) -> Any:
+    recorder: Any = running()
+    node = recorder.node("call_function", operator.is_, tuple(nodes), {}, "is_same")
     return recorder.numbers.of_node(node, UNKNOWN, bool)
+
+
+def _nodes_of_items(*values: Any) -> list[Any]:
+    """The nodes of two lists or dicts, of which one has come out of a list or dict to which the program adds."""
+    capture = running()
+    keeping = None if capture is None or capture.typed is None else capture.typed.keeping
+    nodes = [] if keeping is None else keeping.nodes_of_items(*values)
+    if nodes and any(isinstance(value, tuple) for value in values):
+        _refuse_here(
+            "the program asks whether two tuples are one object, of which only a run knows", "compare what is in them"
+        )
+    return nodes
+
+
+def _refuse_here(what: str, fix: str) -> None:
+    capture: Any = running()
+    capture.questions.refusals.refuse_here(what, fix)
 
 
 def _tell_apart(*values: Any) -> None:
@@ -76,6 +101,8 @@ def identity_asked(
             told_by(value)
         elif is_symbolic(value):
             _refuse_identity()
+        elif _nodes_of_items(value):
+            _refuse_here("the program asks for the id of what comes out of a container that it keeps", "ask `a is b`")
         else:
             _tell_apart(value)
     return NotImplemented
@@ -110,7 +137,7 @@ def told_by(tensor: TensorProxy) -> None:
         are_inputs = known._make is not None and tensor._make is not None
         nodes = recorder.argument(known), recorder.argument(tensor)
         if not are_inputs and may_share_memory(*nodes, lambda node: None):
-            recorder.questions.refusals.refuse_here(
+            _refuse_here(
                 "the program tells tensors apart by their identity, of which only a run knows",
                 "use keys that are no tensors",
             )
@@ -122,10 +149,7 @@ def _is_same_number(left: Any, right: Any) -> Any:
     recorder: Any = running()
     symbols = [symbol for side in (left, right) if (symbol := symbol_of(side)) is not None]
     if len(symbols) == 2 and all(symbol.function == "input" for symbol in symbols):  # the caller's own objects
-        nodes = recorder.argument(left), recorder.argument(right)
-        return recorder.numbers.of_node(
-            recorder.node("call_function", operator.is_, nodes, {}, "is_same"), UNKNOWN, bool
-        )
+        return _asked_of_run(map(recorder.argument, (left, right)))
     recorder.ledger.kind_asked()
     for symbol in symbols:
         ask_class(recorder, symbol)
@@ -145,8 +169,7 @@ def _is_same_number(left: Any, right: Any) -> Any:
 
 
 def _refuse_identity() -> None:
-    recorder: Any = running()
-    recorder.questions.refusals.refuse_here(
+    _refuse_here(
         "the program asks whether two numbers are one object, of which only a run knows", "compare their values: a == b"
     )
 

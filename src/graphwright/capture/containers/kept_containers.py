@@ -19,6 +19,7 @@ from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import CLASSES
 from graphwright.capture.containers.loop_lists import LoopList, OfRun
 from graphwright.capture.containers.methods import CONTAINS, DEQUE, DICT, ITEM, KEPT_SET, KEY, LIST, Given, Row, only
+from graphwright.capture.containers.opening import is_held
 from graphwright.capture.containers.row_engine import Container, with_methods
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE
 from graphwright.capture.proxies.contents import content as content_of
@@ -92,6 +93,15 @@ class _Kept(Container):
         self.is_past_methods()
         self._shown = held
 
+    def _note_change(self) -> None:
+        """Raises what ends the capture where this may be one that the program goes on to read by another name."""
+        frame = sys._getframe(1)
+        if any(is_held(each, frame, only_read=True) for each in self._items.note_change(self)):
+            self.recorder.questions.refusals.refuse_here(
+                f"the program changes what is in {self.name}, and reads by another name what it has put there",
+                f"read it from {self.name}, or put a copy of it there",
+            )
+
     def length(self) -> Any:
         """How many items there are: a number of the program."""
         return self._answer(
@@ -164,7 +174,7 @@ def _of_run(name: str) -> Callable[..., Any]:
     def method(self: _Kept, *args: Any, **named: Any) -> Any:
         if self._give_up is not None:
             return self._refuse()
-        self._items.note_change()
+        self._note_change()
         return getattr(self.as_of_run(), name)(*args, **named)
 
     method.__name__ = name
@@ -213,7 +223,7 @@ class KeptSequence(_Kept):
         return self
 
     def _change(self, method: str, row: Row, given: Given) -> None:
-        self._items.note_change()
+        self._note_change()
         if ITEM in row.takes:
             self._taken_in(None, given[-1][1])
         if method in _ADDING:
@@ -273,7 +283,7 @@ class _KeptSet(_Kept, set):  # type: ignore[type-arg]
                 self.add(item)
 
     def _change(self, method: str, row: Row, given: Given) -> None:
-        self._items.note_change()
+        self._note_change()
         if method == "add":
             self._show("add", example_of_key(given[0][1]))
 
@@ -374,7 +384,7 @@ class KeptDict(_Kept, dict):  # type: ignore[type-arg]
             self.held.append((form_of_key(key), dict.__getitem__(self, example_of_key(key))))
         if kind is None:  # a later pass knows it
             return dict.__getitem__(self, example_of_key(key))
-        self._items.note_change()
+        self._note_change()
         return self._given_out(kind, self._row_node("", _GET, [(KEY, key)]), form_of_key(key))
 
     def get(self, key: Hashable, default: Any = None) -> Any:
@@ -418,7 +428,7 @@ class KeptDict(_Kept, dict):  # type: ignore[type-arg]
             self[key] -= count
 
     def _change(self, method: str, row: Row, given: Given) -> None:
-        self._items.note_change()
+        self._note_change()
         if ITEM in row.takes:
             (_, key), (_, value) = given
             if self._items.are_growing and self._kind_of(key) is None:  # the next pass sees what becomes of it

@@ -295,12 +295,6 @@ class Holder(Container):
 
     __str__ = __format__ = __repr__ = _text
 
-    def _written(self, value: Any) -> Any:
-        """The argument for an item, sizes as what they are: among the arguments of an operation they are a tuple."""
-        if type(value) is not torch.Size:
-            return self.recorder.argument(value)
-        return self.recorder.make("call_function", torch.Size, (self.recorder.argument(value),), "shape")
-
 
 def value_of_kind(
     recorder: Capture,

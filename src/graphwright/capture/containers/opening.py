@@ -23,7 +23,7 @@ from graphwright.capture.state.plan import Way
 from graphwright.capture.state.running import RUN
 from graphwright.capture.state.samples import Growable, Grows, Unlike
 from graphwright.ir import Node
-from graphwright.source import EMPTY, HIDDEN, content_of, user_frame
+from graphwright.source import EMPTY, HIDDEN, content_of, read_later, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -154,11 +154,11 @@ def _put_after_items(node: Node) -> None:
         node._origin = last._origin
 
 
-def is_held(whole: Growable, frame: FrameType | None, going_over: Iterable[Any] = ()) -> bool:
+def is_held(whole: Growable, frame: FrameType | None, going_over: Iterable[Any] = (), only_read: bool = False) -> bool:
     """Tell whether the program reaches a container by another way than the variables that were given another one.
 
     It would find there what it is not told of: so much as `len` and the truth of it say nothing then. `going_over` are
-    what its loops go over, which no variable need have.
+    what its loops go over, which no variable need have. With `only_read` a variable counts that it may still read.
     """
     seen: set[int] = set()
 
@@ -187,7 +187,9 @@ def is_held(whole: Growable, frame: FrameType | None, going_over: Iterable[Any] 
     if any(reaches(each, _DEPTH) for each in going_over):
         return True
     while frame is not None and frame.f_code is not RUN:
-        if user_frame(frame) is frame and any(reaches(value, _DEPTH) for value in frame.f_locals.values()):
+        held = frame.f_locals if user_frame(frame) is frame else {}
+        names = held if not held or not only_read else read_later(frame.f_code, frame.f_lasti)
+        if any(reaches(value, _DEPTH) for name, value in held.items() if name in names):
             return True
         frame = frame.f_back
     return False

@@ -17,7 +17,8 @@ import inspect
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from graphwright.capture.containers.methods import ITEM, ITEMS, SAME, Given, Part, Row, Table, arguments_of
+from graphwright.capture.containers.methods import ITEM, ITEMS, KEY, SAME, Given, Part, Row, Table, arguments_of
+from graphwright.capture.proxies.constructors import lasting
 from graphwright.capture.proxies.growing import Growing
 from graphwright.capture.proxies.run_keys import example_of_key
 from graphwright.capture.state.symbols import UNKNOWN
@@ -62,12 +63,13 @@ class Container(Growing):
         """Refuse, where the program catches what a call may raise and only a run knows whether it does."""
 
     def _written(self, value: Any) -> Any:
-        """The argument of a node for an item."""
-        return self.recorder.argument(value)
+        """The argument of a node for an item, or the key of one."""
+        return lasting(self.recorder, value)
 
     def _row_node(self, method: str, row: Row, given: Given) -> Node:
         recorder, owner = self.recorder, self._read()
-        arguments = [self._written(arg) if part in (ITEM, ITEMS) else recorder.argument(arg) for part, arg in given]
+        puts = (ITEM, ITEMS, KEY) if ITEM in row.takes else (ITEM, ITEMS)
+        arguments = [self._written(arg) if part in puts else recorder.argument(arg) for part, arg in given]
         op, called = ("call_method", method) if row.calls is None else ("call_function", row.calls.__name__)
         part, name = (called, "") if row.is_part else ("", recorder.target_name() or called)
         return recorder.node(op, row.calls or method, (owner, *arguments), {}, part, name)

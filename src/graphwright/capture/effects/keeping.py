@@ -62,7 +62,7 @@ from graphwright.capture.effects.kept_tables import (
 )
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
 from graphwright.capture.effects.start_values import StartValues
-from graphwright.capture.effects.unwritten import write_unwritten
+from graphwright.capture.effects.unwritten import write, write_unwritten
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.proxies.contents import DICTS, HOLDERS
@@ -75,7 +75,7 @@ from graphwright.capture.state.regions import Writing
 from graphwright.capture.state.symbols import NUMBERS, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.errors import CaptureError
-from graphwright.ir import Node
+from graphwright.ir import Argument, Node
 from graphwright.ops import read_variable, set_attribute, write_attribute, write_variable
 from graphwright.runtime import MODULE_TABLES, attributes_of, is_state
 from graphwright.source import place_of_write, user_frame
@@ -120,7 +120,14 @@ class Keeping:
         self._recorder, self.changes_of_inputs = recorder, changes_of_inputs
         self._live: dict[Any, Any] = recorder.plan.kept
         self._starts = StartValues(recorder, self._read)
-        self._items = KeptItems(recorder, kept_container, self._kind, self._starts.item_of_growing)
+        self._apart = KeptApart(recorder, self._read)
+        self._items = KeptItems(
+            recorder,
+            kept_container,
+            self._kind,
+            self._starts.item_of_growing,
+            lambda: self._apart.held(self._tables),
+        )
         self._tables: list[Table] = []
         self._of_variables: dict[int, Table] = {}  # those of them that are outside of all modules, by id
         self._containers: list[Table] = []  # those of them that may get longer or shorter
@@ -135,7 +142,6 @@ class Keeping:
         self._outside: dict[str, tuple[Variables, str]] = {}  # variables of no module, by the path that they have here
         self._missing = MadeWhereMissing(recorder, self._read)
         self._ends: dict[Place, tuple[Table, Hashable]] = {}  # where the run leaves what is live at first
-        self._apart = KeptApart(recorder, self._read)
         try:
             self._starts.first.ask()
             if shells is not None:
@@ -240,6 +246,8 @@ class Keeping:
             self._ends[place] = table, key
             if type(value) in HOLDERS:
                 self._started_of[id(value)] = started
+            if started is not value and (type(value) in HOLDERS or is_state(value)):
+                self._apart.note(place, value)
             table.before[key] = value = started
             put(table.now, key, value)
         elif type(value) in HOLDERS and id(value) in self._started_of:  # it is in another module, too
@@ -539,18 +547,20 @@ class Keeping:
         recorder = self._recorder
         for (table, key, now), value in zip(found, values, strict=True):
             path = table.dotted(key)
+            target: Callable[..., Any] = write_attribute
+            args: tuple[Any, ...]
             if isinstance(table.now, Variables):
-                outside = *self._outside_of(table.path + key), value
-                recorder.node("call_function", write_variable, outside, {}, name="write")
+                target, args = write_variable, (*self._outside_of(table.path + key), value)
             elif path and table.path not in self._outside:
                 if table.keys is None and key not in table.before and table.transient is not None:
                     recorder.ledger.buffers[path] = key not in table.transient
-                recorder.node("call_function", write_attribute, (path, value), {}, name="write")
+                args = path, value
             elif isinstance(key, Field):
-                owner = self._read((table.path, table.keys))
-                recorder.node("call_function", set_attribute, (owner, str(key), value), {}, name="write")
+                target, args = set_attribute, (self._read((table.path, table.keys)), str(key), value)
             else:
-                recorder.node("call_function", operator.setitem, (self._read((table.path, table.keys)), key, value), {})
+                target, args = operator.setitem, (self._read((table.path, table.keys)), key, value)
+            place = table.place(key)
+            write(recorder, target, args, self._starts.reading(place) if place in recorder.plan.before_class else None)
             if recorder.region is recorder.root:
                 table.written[key] = now
 
@@ -570,6 +580,14 @@ class Keeping:
     def held(self) -> dict[int, Callable[[], Node]]:
         """How the graph reads the containers and objects that the program leaves where they are, by their ids."""
         return {**self._apart.held(self._tables), **self._items.held()}
+
+    def nodes_of_items(self, *values: Any) -> list[Argument | None]:
+        """The nodes of lists, dicts and sets, None for a new one; nothing where none is an item of what is kept."""
+        if not any(map(self._items.came_out, values)):
+            return []
+        held = self.held()
+        makers = [value.node_of if is_growing(value) else held.get(id(value)) for value in values]
+        return [None if make is None else make() for make in makers]
 
     def write_at_end(self) -> None:  # what an error leaves is written, too
         write_unwritten(self._recorder, self.changes_of_inputs())

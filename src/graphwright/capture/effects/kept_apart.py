@@ -18,6 +18,7 @@ from graphwright.capture.effects.held_tables import held_by
 from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.state.regions import Writing, made_once
+from graphwright.errors import CaptureError
 from graphwright.runtime import MODULE_TABLES, is_state
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ class KeptApart:
         self._read = read
         self._pairs = recorder.plan.alike_places  # whether there is something to check
         self._checked: set[tuple[Place, Place]] = set()
+        self._stood: dict[Place, int] = {}  # what stood in places that start with live values, by id
+
+    def note(self, place: Place, value: Any) -> None:
+        """A live value is about to stand in the place of one."""
+        self._stood[place] = id(value)
 
     def check(self, tables: list[Table]) -> None:
         """Have the graph check, before anything else, what the program takes for granted of pairs known by now."""
@@ -46,6 +52,12 @@ class KeptApart:
                 continue  # that two are one is taken for granted anyway
             self._checked.add(pair)
             recorder = self._recorder
+            if self._stood.get(pair[0], id(one)) == self._stood.get(pair[1], id(other)):
+                raise CaptureError(
+                    f"{' and '.join(map(_title, pair))} are one object, of which the program replaces one and "
+                    "changes, or asks about, the other: later calls find two",
+                    fix="capture it after its first call, or have two from the start",
+                )
             with Writing(recorder, recorder.root):
                 node = recorder.node("call_function", operator.is_, tuple(map(self._read, pair)), {}, "is_one")
                 symbol = recorder.numbers.input_symbol(node, False)
@@ -59,6 +71,11 @@ class KeptApart:
         first: dict[int, Place] = {}
         for place, value in _containers(tables):
             other = first.setdefault(id(value), place)
+            if other != place:
+                self._pairs.setdefault((other, place), False)
+        first = {key: place for place, key in self._stood.items()}
+        for place, value in _containers(tables, by_start=True) if first else ():
+            other = first.get(self._stood.get(place, id(value)), place)
             if other != place:
                 self._pairs.setdefault((other, place), False)
         found = {pair: any(map(self._changes, pair)) for pair in self._pairs}  # another way may have left them so
@@ -75,10 +92,9 @@ class KeptApart:
         Whoever gets one from the program gets the very one: what is done to it is done to what the module holds.
         """
         found: dict[int, Callable[[], Node]] = {}
-        live = self._recorder.plan.kept
         for table in tables:
             path, keys = table.path, table.keys
-            if keys is not None and not any((path, keys[:i]) in live for i in range(len(keys) + 1)):
+            if keys is not None and not is_growing(table.now):
                 found.setdefault(id(table.now), made_once(functools.partial(self._read, (path, keys))))
         return found
 

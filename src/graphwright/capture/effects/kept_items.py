@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, Unreadable, emptied, joined
+from graphwright.capture.proxies.constructors import lasting
 from graphwright.capture.proxies.contents import DICTS, HOLDERS, changeable, content, is_unchanged
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.run_keys import form_of_key
 from graphwright.capture.state.plan import Restart
+from graphwright.capture.state.regions import made_once
 from graphwright.capture.state.running import refusal
 from graphwright.errors import CaptureError
 from graphwright.values import ConstantKind, Kind, RecordKind, SequenceKind, join
@@ -29,7 +32,11 @@ if TYPE_CHECKING:
 
 
 class KeptItems:
-    """Those of one run of a program. `kind_of` gives the kind of a value, `value_of` the value of a kind and a node."""
+    """Those of one run of a program.
+
+    `kind_of` gives the kind of a value, `value_of` the value of a kind and a node, `held_elsewhere` how the graph reads
+    the containers that the program leaves where they are.
+    """
 
     def __init__(
         self,
@@ -37,12 +44,15 @@ class KeptItems:
         kept_container: Callable[..., Any],
         kind_of: Callable[[Any], Kind],
         value_of: Callable[[Kind, Node, str], Any],
+        held_elsewhere: Callable[[], dict[int, Callable[[], Node]]],
     ) -> None:
         self.recorder, self._live = recorder, recorder.plan.kept
         self._kept_container, self._kind_of, self.value_of = kept_container, kind_of, value_of
+        self._held_elsewhere = held_elsewhere
         self._grown: dict[Place, Any] = {}
         self._started: list[Any] = []
         self._placed: dict[int, tuple[Any, Argument, Region, str | None]] = {}  # items, their nodes, and where
+        self._out: set[int] = set()  # those of them that have come out of one
         self._fixed: list[tuple[Place, str, Any, Any]] = []  # containers that went in or came out, and their content
 
     def start(self, place: Place, name: str, value: Any, read: Callable[[], Node]) -> Any:
@@ -65,23 +75,38 @@ class KeptItems:
         """The argument for an item: a list, dict or set is made once, for all places where it is."""
         recorder, kind, known = self.recorder, type(value), self._placed.get(id(value))
         if kind not in HOLDERS:
-            return recorder.argument(value)
+            return lasting(recorder, value)
         around = recorder.region.all()
         if known is not None and known[2] not in around and recorder.region not in known[2].all():
             known = None  # it was on the other side of a branch
         if known is None:
-            made = recorder.argument(value)
-            if kind in (list, dict):
+            read = self._held_elsewhere().get(id(value))
+            made = self._argument(value) if read is None else read()
+            if kind in (list, dict) and read is None:
                 made = recorder.node("call_function", kind, (made,), {}, kind.__name__)
             self._placed[id(value)] = value, made, recorder.region, recorder.where()
         if any(state.is_loop and state.watches(value) for state in recorder.states):
             return self._refuse_placed(value)
         return self._again(value)
 
+    def _argument(self, value: Any) -> Argument:
+        if type(value) is list:
+            return [lasting(self.recorder, item) for item in value]
+        if type(value) is dict:
+            return {key: lasting(self.recorder, item) for key, item in value.items()}
+        return self.recorder.argument(value)
+
     def there(self, value: Any, node: Node) -> None:
         """An item has come out of a container: it is the one that is there."""
-        if type(value) in HOLDERS:
+        if type(value) in HOLDERS or is_growing(value) or isinstance(value, tuple):
             self._placed[id(value)] = value, node, self.recorder.region, self.recorder.where()
+            reads: dict[int, Any] = {id(value): None}
+            self._hold_inside(value, lambda: node, reads)
+            self._out |= reads.keys()
+
+    def came_out(self, value: Any) -> bool:
+        """Tell whether a value is an item that has come out of a container."""
+        return id(value) in self._out
 
     def _again(self, value: Growable) -> Argument:
         """The node that has made a container which is an item."""
@@ -94,7 +119,25 @@ class KeptItems:
 
     def held(self) -> dict[int, Callable[[], Any]]:
         """How the graph reads the containers that are items, by their ids."""
-        return {key: functools.partial(self._again, value) for key, (value, *_) in self._placed.items()}
+        found: dict[int, Callable[[], Any]] = {}
+        for key, (value, *_) in self._placed.items():
+            found[key] = functools.partial(self._again, value)
+        for value, *_ in self._placed.values():
+            self._hold_inside(value, found[id(value)], found)
+        return found
+
+    def _hold_inside(self, value: Any, make: Callable[[], Any], found: dict[int, Callable[[], Any]]) -> None:
+        if type(value) not in _ORDERED:
+            return
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if type(item) in _ORDERED:
+                read: Callable[[], Any] = functools.partial(self._inside, make, key)
+                if not isinstance(item, tuple):
+                    read = found.setdefault(id(item), made_once(read))
+                self._hold_inside(item, read, found)
+
+    def _inside(self, make: Callable[[], Any], key: Hashable) -> Any:
+        return self.recorder.node("call_function", operator.getitem, (make(), key), {}, "kept")
 
     def fix(self, place: Place, name: str, value: Any) -> None:
         """A value has gone into a container, or come out of it."""
@@ -192,10 +235,11 @@ class Items:
     def make(self, kind: Kind | None, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a kind, where it is read."""
         if self.are_growing and isinstance(kind, SequenceKind | RecordKind) and kind.kind in HOLDERS:
-            return self.kept.stand_in(emptied(kind), kind, name, lambda: node, self)
-        value = Unreadable(name) if kind is None else self.kept.value_of(kind, node, name)
+            value = self.kept.stand_in(emptied(kind), kind, name, lambda: node, self)
+        else:
+            value = Unreadable(name) if kind is None else self.kept.value_of(kind, node, name)
+            self.note(name, value)
         self.kept.there(value, node)
-        self.note(name, value)
         return value
 
     def placed(self, value: Any) -> Argument:
@@ -207,15 +251,18 @@ class Items:
         if self.kept.learn():
             raise self.kept.recorder.questions.restart(Restart("all is looked at that a program keeps"))
 
-    def note_change(self) -> None:
-        """The program changes what is in it."""
-        self.kept.recorder.plan.changed.add(self.place)
+    def note_change(self, container: Any) -> list[Any]:
+        """The program changes what is in it, or in one that came out of it: give those put there, which that may be."""
+        kept = self.kept
+        kept.recorder.plan.changed.add(self.place)
+        return [each for place, _, each, _ in kept._fixed if place == self.place] if kept.came_out(container) else []
 
     def note(self, name: str, value: Any) -> None:
         """A value goes into it, or comes out."""
         self.kept.fix(self.place, name, value)
 
 
+_ORDERED = (HOLDERS - {set}) | {tuple}
 _GROW = HOLDERS - {list, dict}  # of which there are none of a known length
 
 

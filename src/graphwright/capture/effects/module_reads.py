@@ -45,6 +45,7 @@ from graphwright.hierarchy import paths_in
 from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime import (
+    HOOKS,
     GraphModule,
     class_name,
     facts_of_modules,
@@ -267,6 +268,8 @@ class ModuleReads:
         some that may be missing, and `walks` over the names of some. `askers` are its functions that may ask of which
         class modules are, or whether two are one.
         """
+        for looked_at, path in self.shells.tree.modules if not attributes.isdisjoint(HOOKS) else ():
+            take_code(self._recorder.ledger.module(path), looked_at)  # which hooks it has is looked at
         targets, written = paths_in(graph), written_attributes(graph)
         kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written
         say_made(self._recorder, graph, self.found_missing)
@@ -332,9 +335,14 @@ class ModuleReads:
             if place in plan.at_first or (is_of_module and name in found):
                 first = plan.at_first.get(place, found.get(name))
                 forms += [{"is": first}] if is_plain(first) else []
-            if None not in forms:
+            form: dict[str, Any] | None = None if None in forms else {"or": forms}
+            callers = self._recorder.callers
+            is_asked = callers.may_look_for(name, in_dicts=True) or callers.may_look_for(name, in_dicts=False)
+            if is_asked and is_of_module and (name in found or place in plan.missing):
+                form = {"there": form}
+            if form is not None:
                 full = ".".join((name, *place[1]))
-                self._recorder.ledger.module(path).setdefault("kept", {})[full] = {"or": forms}
+                self._recorder.ledger.module(path).setdefault("kept", {})[full] = form
 
     def _take_containers(self, graph: Graph, names: frozenset[str], live: set[str]) -> set[str]:
         """Take containers for granted that the program may read, and does not where they are; give their paths."""
@@ -365,11 +373,12 @@ class ModuleReads:
     def _shared(self, kept: set[str]) -> set[str]:
         """The paths of the containers that the program writes to and several modules hold: they have to stay one.
 
-        Raises CaptureError where a variable outside of the modules holds one, too.
+        Raises CaptureError where a variable outside of the modules holds one, too, or is compared with such a one.
         """
         places: dict[int, list[str]] = {}
         changed = {*kept, *[path for path, _ in self._recorder.plan.kept]}
-        for module, path in self.shells.tree.modules if changed else ():
+        asked = self._recorder.told_apart
+        for module, path in self.shells.tree.modules if changed or asked else ():
             for name, value in module.__dict__.items():
                 if isinstance(value, _FILLED) and name not in OWN:
                     places.setdefault(id(value), []).append(f"{path}.{name}" if path else name)
@@ -382,9 +391,11 @@ class ModuleReads:
         for variables in self._recorder.callers.outside.variables() if places else ():
             for name, value in variables.read().items():
                 held = places.get(id(value), ())
-                if held and (variables.path + name in changed or not changed.isdisjoint(held)):
+                is_changed = variables.path + name in changed or not changed.isdisjoint(held)
+                if held and (is_changed or id(value) in asked):
                     raise CaptureError(
-                        f"the program writes to self.{held[0]}, which is {name!r} of {variables.title}, too: "
+                        f"the program {'writes to' if is_changed else 'asks about'} self.{held[0]}, "
+                        f"which is {name!r} of {variables.title}, too: "
                         "a captured module has one of its own",
                         fix="keep it in one place: in an attribute, or in a variable",
                     )

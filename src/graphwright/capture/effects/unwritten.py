@@ -5,16 +5,18 @@ All of it is written where the program ends, and where an error leaves it: what 
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
-from graphwright.ops import is_impure
+from graphwright.ir import Graph, Node, map_arg, nodes_in
+from graphwright.ops import cond, is_impure, is_region
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from graphwright.capture.proxies.objects import Change
     from graphwright.capture.state.protocol import Capture, TypedCapture
-    from graphwright.ir import Argument, Graph, Node
+    from graphwright.ir import Argument
 
 
 class Since:
@@ -50,6 +52,34 @@ def write_unwritten(recorder: TypedCapture, changes: Iterable[Change], result: A
         for function, args in writes:  # all is read before the first write
             recorder.node("call_function", function, args, {}, function.__name__)
     return value
+
+
+def write(
+    recorder: TypedCapture, target: Callable[..., Any], args: tuple[Any, ...], start: Callable[[], Node] | None
+) -> None:
+    """Make the node that writes the last of some arguments.
+
+    What comes to stand before a value of a class, which `start` reads, is written unless it is that: a way through a
+    branch or loop that writes nothing.
+    """
+    if start is None or not _is_of_region(args[-1]):
+        recorder.node("call_function", target, args, {}, name="" if target is operator.setitem else "write")
+        return
+    test = recorder.node("call_function", operator.is_not, (args[-1], start()), {}, "is_other")
+    operands = tuple(dict.fromkeys(nodes_in(args)))
+    bodies = Graph(), Graph()
+    for body, is_written in zip(bodies, (True, False), strict=True):
+        inputs = {node: body.placeholder(node.name) for node in operands}
+        if is_written:
+            body.call_function(target, map_arg(args, inputs.__getitem__))
+        body.output(None)
+    recorder.node("call_function", cond, (test, *bodies, operands), {}, "write")
+
+
+def _is_of_region(value: Any) -> bool:
+    while isinstance(value, Node) and value.target is operator.getitem:
+        value = value.args[0]
+    return isinstance(value, Node) and is_region(value)
 
 
 def _unwritten(recorder: Capture) -> list[tuple[Any, ...]]:

@@ -6,9 +6,15 @@ import copy
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from graphwright.capture.proxies.objects import constructor_fields
+
+if TYPE_CHECKING:
+    from graphwright.capture.state.protocol import Capture
+    from graphwright.ir import Argument
 
 _MAPPINGS = (dict.__init__, OrderedDict.__init__)
 
@@ -41,6 +47,13 @@ def container_call(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | N
     if is_named_result(value):
         return kind, (tuple(value),)
     return None
+
+
+def lasting(recorder: Capture, value: Any) -> Argument:
+    """The argument for a value that stays where it is put: a size as one, which an operation gets as a tuple."""
+    if type(value) is torch.Size:
+        return recorder.make("call_function", torch.Size, (recorder.argument(value),), "shape")
+    return tuple([lasting(recorder, part) for part in value]) if type(value) is tuple else recorder.argument(value)
 
 
 def call_without_attributes(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:

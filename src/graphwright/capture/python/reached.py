@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from torch import nn
+
+from graphwright.capture.effects.watched_tables import aside_of
 from graphwright.capture.outside.library_calls import CODES
 from graphwright.source import held_by, is_internal, mentions
 
 _DEEPEST = 4  # calls on the way to the function that asks
 _MOST_OWNERS = 8  # objects whose methods are looked at, in one function
 _OWNS_NONE = (str, int, float, tuple, list, dict)
+_CALLED = (FunctionType, MethodType)
 _NONE = frozenset[CodeType]()
 
 # Of code, its global variables, and those that it has when it starts: those it closes over, and arguments.
@@ -23,8 +27,10 @@ class Reached:
     """What functions may call, and which of these ask, as it was found: for as long as a capture lasts."""
 
     def __init__(self) -> None:
-        self._functions: dict[tuple[int, int], _Reaching] = {}  # by the function, and the class of what it belongs to
-        self._running: dict[tuple[int, int, int], tuple[Any, ...]] = {}  # by what asks, code, and the same class
+        # By the function, the class of what it belongs to, and the functions that this holds.
+        self._functions: dict[tuple[int, ...], _Reaching] = {}
+        self._running: dict[tuple[int, ...], tuple[Any, ...]] = {}  # by what asks, code, and the same
+        self._held: dict[int, tuple[Any, Any, tuple[int, ...]]] = {}  # by a module: itself, functions it has, their ids
         self._called: dict[tuple[int, ...], tuple[Any, ...]] = {}
 
     def asking_in(self, function: FunctionType, owner: Any, asks: Asks) -> frozenset[CodeType]:
@@ -39,7 +45,7 @@ class Reached:
         code = frame.f_code
         held = frame.f_locals  # made anew each time
         first = held.get(code.co_varnames[0]) if code.co_argcount else None
-        key = id(asks), id(code), id(type(first))
+        key = id(asks), id(code), id(type(first)), *self._held_by(first)
         if key not in self._running:
             names = (*code.co_freevars, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
             own = {name: held[name] for name in names if name in held}
@@ -49,7 +55,7 @@ class Reached:
 
     def function(self, function: FunctionType, owner: Any) -> _Reaching:
         """What is known of a function."""
-        key = id(function), id(type(owner))
+        key = id(function), id(type(owner)), *self._held_by(owner)
         if key not in self._functions:
             code, defaults = function.__code__, function.__defaults__ or ()
             names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
@@ -57,6 +63,17 @@ class Reached:
             held = function, type(owner)
             self._functions[key] = _Reaching(code, function.__globals__, own, owner, held)
         return self._functions[key]
+
+    def _held_by(self, owner: Any) -> tuple[int, ...]:
+        """The functions that a module has as attributes, by id: another one of its class may have others."""
+        if not isinstance(owner, nn.Module):
+            return ()
+        known, _, ids = self._held.get(id(owner), (None, None, ()))
+        if known is None or known() is not owner:
+            held = [value for value in _attributes(owner).values() if type(value) in _CALLED]
+            ids = tuple(map(id, held))
+            self._held[id(owner)] = weakref.ref(owner), held, ids
+        return ids
 
     def _ways(self, at: _Reaching, asks: Asks, depth: int) -> frozenset[CodeType]:
         key = id(asks), depth
@@ -74,7 +91,7 @@ class Reached:
         if at.calls is None:
             first = at.first()
             free = {name: at.own[name] for name in at.code.co_freevars if name in at.own}
-            key = id(at.code), id(at.names), id(type(first)), *map(id, free.values())
+            key = id(at.code), id(at.names), id(type(first)), *self._held_by(first), -1, *map(id, free.values())
             if key not in self._called:
                 called = [self.function(each, owner) for owner, each in _called(at.code, at.names, free, first)]
                 self._called[key] = called, at.code, at.names, free, type(first)
@@ -123,7 +140,7 @@ def _named(
     mentioned = {*code.co_names, *free, "__call__"}
     loaded = {path[0] for path in mentions(code).paths}  # others are attributes
     owners = [first] if first is not None else []
-    of_first = getattr(first, "__dict__", {})
+    of_first = _attributes(first)
     for name in (*code.co_names, *free):
         value = free[name] if name in free else (names if name in loaded else of_first).get(name)
         if type(value) is FunctionType:
@@ -138,6 +155,12 @@ def _named(
     for owner in owners[:_MOST_OWNERS]:
         for method in _methods(owner, mentioned):
             yield None if isinstance(owner, ModuleType) else owner, method
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    """What an object holds by name, of a shell also what stands aside."""
+    own: dict[str, Any] = getattr(owner, "__dict__", {})
+    return {**aside_of(owner), **own} if isinstance(owner, nn.Module) and "_parameters" in own else own
 
 
 def _methods(owner: Any, names: set[str]) -> Iterator[FunctionType]:

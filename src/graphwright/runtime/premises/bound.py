@@ -365,7 +365,7 @@ def _kept(value: Any) -> Any:
 def _is_left(holder: Any, name: str, form: Any) -> bool:
     """Tell whether what is at a place is of the form in which calls leave it, or not there."""
     held = held_by(holder, name) if issubclass(type(holder), nn.Module) else inside_of(holder).get(name, ABSENT)
-    return held is ABSENT or fits(held, form)
+    return "there" not in form if held is ABSENT else fits(held, form)
 
 
 def _is_still(now: Any, was: Any) -> bool:

@@ -221,7 +221,9 @@ def _unlike_kept(seen: _Seen) -> Told:
     for name, form in seen.of("kept").items():
         holder, last = holder_of(seen.module, name)
         held = held_by(holder, last) if holder is seen.module else inside_of(holder).get(last, ABSENT)
-        if held is not ABSENT and not fits(held, form):
+        if held is ABSENT and seen.is_whole and "there" in form:
+            yield f"{seen.dotted(name)} was there when the program was captured; now it is not", AGAIN
+        elif held is not ABSENT and not fits(held, form):
             said = f"{seen.dotted(name)} is {shown(spelled(held))} now, which no call of the program leaves there"
             yield said, AGAIN
 
