@@ -181,6 +181,25 @@ def test_guards_are_kept() -> None:
             module(X)
 
 
+@pytest.mark.parametrize("mode", [True, False])
+def test_a_mode_that_decided_branches_is_looked_at_again_and_again(mode: bool) -> None:
+    class Inner(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 1 if self.training else x
+
+    model = nn.Sequential(Inner(), Inner()).train(mode)
+    fx = to_fx(trace(model, (X,)))
+    for _ in range(2):
+        gm = from_fx(fx)
+        for module in (gm, copy.deepcopy(gm), to_fx(gm)):
+            assert same(module(X), model(X))
+            module.get_submodule("1").train(not mode)
+            with pytest.raises(GuardError):
+                module(X)
+            module.train(mode)
+        fx = to_fx(gm)
+
+
 def test_a_guard_of_an_input_is_kept() -> None:
     fx = to_fx(trace(Block(), (X,)))
     fx.graph.eliminate_dead_code()

@@ -6,7 +6,7 @@ modules around them are others, so that replacing one leaves the given module al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch.fx
@@ -31,6 +31,7 @@ from graphwright.runtime import (
     bound,
     captured_module,
     entry_points_of,
+    expect,
     facts_of_modules,
     graph_of,
     is_conditional,
@@ -141,12 +142,22 @@ def _from_fx(module: torch.fx.GraphModule, known: dict[int, nn.Module]) -> Graph
         if isinstance(hook, _Expected):
             del made._forward_pre_hooks[number]
             graph.meta.update(hook.graph.meta)
+            _expect_modes(graph, hook.modes)
     made.graph = graph
     graph.lint()
     return made
 
 
 # ---- guards
+
+
+def _expect_modes(graph: Graph, modes: Mapping[str, bool]) -> None:
+    """Have a graph look at the training flags that have decided branches which it does not have."""
+    after = graph.placeholders()
+    with graph.inserting_before(after[-1].next if after else next(iter(graph.nodes))):
+        for path, mode in modes.items():
+            flag = graph.create_node("get_attr", f"{path}.training".lstrip("."), (), {})
+            graph.call_function(expect, (flag, mode, "the mode that it was given to torch.fx in"))
 
 
 class _Expected:
