@@ -414,3 +414,20 @@ def test_small_numbers_are_not_taken_for_zero() -> None:
     program = graphwright.onnx.export(entropy, (torch.tensor([0.0, 1.0]),))
     for p in (torch.tensor([0.0, 1.0]), torch.zeros(2)):
         torch.testing.assert_close(program(p), entropy(p))
+
+
+@pytest.mark.slow
+def test_dropouts_that_are_off_give_what_they_are_given() -> None:
+    class Aliased(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = nn.Dropout(0.5)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            x = x * 1.5
+            one, other = nn.functional.dropout(x, 0.1, self.training), self.drop(x)
+            x.add_(1)
+            return one * 2, other * 3
+
+    model, x = Aliased().eval(), torch.rand(2, 3)
+    torch.testing.assert_close(graphwright.onnx.export(model, x)(x), model(x))
