@@ -252,7 +252,7 @@ def fits(value: Any, form: Any) -> bool:
 
     >>> fits([1, "a"], {"of": ["builtins.list", {"0": {"number": ["int"]}, "1": {"is": "a"}}]})
     True
-    >>> fits(None, {"or": [{"is": None}, {"tensor": 2}]}), fits(2.0, {"number": ["int"]})
+    >>> fits(torch.ones(2), {"or": [{"is": None}, {"tensor": {"ndim": ["1"]}}]}), fits(2.0, {"number": ["int"]})
     (True, False)
     """
     ((kind, said),) = form.items()
@@ -261,7 +261,9 @@ def fits(value: Any, form: Any) -> bool:
     if kind == "or":
         return any(fits(value, each) for each in said)
     if kind == "tensor":
-        return issubclass(type(value), torch.Tensor) and said in (None, value.dim())
+        said = {"ndim": [str(said)]} if type(said) is int else said or {}  # as older files have it
+        is_tensor = issubclass(type(value), torch.Tensor)
+        return is_tensor and all(str(getattr(value, name)) in told for name, told in said.items())
     if kind == "number":
         return type(value).__name__ in said
     if kind == "is":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import sys
+from collections.abc import Collection
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.objects import is_plain_object
+from graphwright.capture.state.ledger import Fact
 from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.errors import CaptureError
@@ -172,22 +174,24 @@ class Plain(Kind):
 PLAIN = Plain()
 
 
-def form_of(kind: Kind) -> dict[str, Any] | None:
+def form_of(kind: Kind, facts: Collection[Fact] = ()) -> dict[str, Any] | None:
     """The form of values of a kind, as guards tell it; None where they may be anything.
 
-    >>> form_of(OptionalKind(NumberKind(int, 0)))
-    {'or': [{'is': None}, {'number': ['int']}]}
+    Tensors are alike in the `facts` that the program reads of them.
+
+    >>> form_of(OptionalKind(NumberKind(int, 0))), form_of(TensorKind(torch.float32, 2), ["rank"])
+    ({'or': [{'is': None}, {'number': ['int']}]}, {'tensor': {'ndim': ['2']}})
     """
     if isinstance(kind, Choice):
         return {"or": [{"is": spelled(value)} for value in kind.values]}
     if isinstance(kind, Either):
-        forms = [form_of(kind.first), form_of(kind.later)]
+        forms = [form_of(kind.first, facts), form_of(kind.later, facts)]
         return None if None in forms else {"or": forms}
     if isinstance(kind, OptionalKind):
-        form = form_of(kind.item)
+        form = form_of(kind.item, facts)
         return None if form is None else {"or": [{"is": None}, form]}
     if isinstance(kind, TensorKind) and not kind.may_be_number:
-        return {"tensor": kind.rank}
+        return {"tensor": _told_of(kind, facts)}
     if isinstance(kind, NumberKind):
         return {"number": [kind.kind.__name__, *(["int"] if kind.kind is float else [])]}
     if (
@@ -197,10 +201,24 @@ def form_of(kind: Kind) -> dict[str, Any] | None:
     ):
         return {"is": spelled(kind.value)}
     if isinstance(kind, RecordKind) and not kind.loose:
-        items = {str(key): form_of(item) for key, item in kind.items.items()}
+        items = {str(key): form_of(item, facts) for key, item in kind.items.items()}
         is_whole = None not in items.values()
         return {"of": [f"{kind.kind.__module__}.{kind.kind.__qualname__}", items if is_whole else None]}
     return None
+
+
+def _told_of(kind: TensorKind, facts: Collection[Fact]) -> dict[str, list[str]]:
+    """What tensors of a kind have in their attributes; where a dtype does as well as their own, either."""
+    told: dict[str, list[str]] = {}
+    if "rank" in facts and kind.rank is not None:
+        told["ndim"] = [str(kind.rank)]
+    if "device" in facts and kind.device is not None:
+        told["device"] = [str(kind.device)]
+    own = frozenset({kind.dtype})
+    of_dtype = [fact if isinstance(fact, frozenset) else own for fact in facts if fact not in ("rank", "device")]
+    if of_dtype and kind.dtype is not None:
+        told["dtype"] = sorted(map(str, own.union(*of_dtype).intersection(*of_dtype) | own))
+    return told
 
 
 def is_as_it_was(kind: Kind) -> bool:

@@ -329,7 +329,8 @@ class ModuleReads:
             found, is_of_module = inside_of(modules[path]), not place[1]
             if name not in found and place not in plan.missing and place not in plan.before_class:
                 continue
-            forms = [form_of(kind), *([form_of(plan.left[place])] if place in plan.left else [])]
+            facts = self._recorder.ledger.of_kept.get(place[0], ())
+            forms = [form_of(each, facts) for each in (kind, plan.left.get(place)) if each is not None]
             if is_of_module and place in plan.missing:  # the captured one has None there until a call has made it
                 forms.append({"is": None})
             if place in plan.at_first or (is_of_module and name in found):

@@ -68,6 +68,7 @@ class Ledger:
         self.reads: dict[Hashable, Read] = {}
         self.found: dict[Hashable, Found] = {}
         self.asked: dict[str, set[Fact]] = {}  # what was read of inputs, by path
+        self.of_kept: dict[str, set[Fact]] = {}  # what was read of tensors that the program writes itself, by path
         self.unforeseen: dict[Node, Unforeseen] = {}  # by the node that gives the value
         self.of_inputs: dict[Hashable, set[str]] = {}  # what was asked of them, by id, or key of a number
         self.asks_kinds = False
@@ -134,6 +135,8 @@ class Ledger:
         self.found = {**other.found, **self.found}
         for path, asked in other.asked.items():
             self.asked.setdefault(path, set()).update(asked)
+        for path, asked in other.of_kept.items():
+            self.of_kept.setdefault(path, set()).update(asked)
         self.asks_kinds |= other.asks_kinds
         self.asks_classes |= other.asks_classes
         self.asks_autocast |= other.asks_autocast

@@ -13,9 +13,10 @@ The fact "index" is the dtype of what is an index: whole numbers or truths, whic
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -26,7 +27,16 @@ from graphwright.capture.proxies.calls_as_written import name_of_target, reshape
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.hierarchy import CopiedCall, copied_call, instead_of, path_of
 from graphwright.ir import Graph, Node, nodes_in
-from graphwright.ops import gives_several, is_region, results_of, values_for, written_and_given
+from graphwright.ops import (
+    gives_several,
+    is_region,
+    read_variable,
+    results_of,
+    values_for,
+    write_attribute,
+    write_variable,
+    written_and_given,
+)
 from graphwright.runtime import expect, expect_class
 from graphwright.source import CallSite
 
@@ -45,6 +55,12 @@ _SHAPED = frozenset({
 def _kind(fact: Fact) -> str:
     """What is asked: the dtype, or another fact by its name."""
     return fact if isinstance(fact, str) and fact != "index" else "dtype"
+
+
+def _variable(node: Node) -> tuple[Any, Any]:
+    """What tells one variable that a node reads or writes from others: whose it is, which may have no hash, its name."""
+    owner, name = node.args[:2]
+    return owner if isinstance(owner, str) else id(owner), name
 
 
 class Settling:
@@ -137,6 +153,9 @@ class Settling:
                 self._note_all(fact)
         elif node.op == "get_attr":
             self._take_held(node, str(node.target), fact)
+        elif node.target is read_variable:
+            for value in self._written.get(_variable(node), ()):
+                self._mark(value, fact)
         else:
             self._pass_on(node, fact)
 
@@ -206,17 +225,43 @@ class Settling:
     def _take_held(self, node: Node, path: str, fact: Fact) -> None:
         """Take for granted the dtype or device of a tensor of the modules that a node reads, and those that copies do.
 
-        Not the rank or class: to look at each weight of each layer costs more than the chance that one gets another is
-        worth.
+        Not the class, and the rank only of what the program writes itself: to look at each weight of each layer costs
+        more than the chance that one gets another is worth.
         """
-        if fact in ("rank", "class"):
+        if fact == "class":
             return
-        tensors = self._recorder.tensors
-        fact = "dtype" if fact == "index" else fact
-        tensors.take_fact_at(path, fact, self._at)
+        paths = [path]
         for copied, _ in self._in_copies.get(node, ()):
             if is_below(path, path_of(copied.original)):
-                tensors.take_fact_at(path_of(copied.key) + path[len(path_of(copied.original)) :], fact, self._at)
+                paths.append(path_of(copied.key) + path[len(path_of(copied.original)) :])
+        for each in paths:
+            if fact != "rank":
+                self._recorder.tensors.take_fact_at(each, "dtype" if fact == "index" else fact, self._at)
+            for written, values in self._written.items():
+                if isinstance(written, str) and (is_below(each, written) or is_below(written, each)):
+                    self._recorder.ledger.of_kept.setdefault(written, set()).add(fact)
+                    for value in values:
+                        self._mark(value, fact)
+
+    @functools.cached_property
+    def _written(self) -> dict[Any, list[Node]]:
+        """What the program writes: by the path of the attribute, or the owner and name of the variable, that gets it.
+
+        Or has what gets it inside.
+        """
+        found: dict[Any, list[Node]] = {}
+        for node in self._recorder.root.graph.all_nodes() if self._recorder.plan.kept else ():
+            if node.target is write_attribute:
+                found.setdefault(str(node.args[0]), []).extend(nodes_in(node.args[1:]))
+            elif node.target is write_variable:
+                found.setdefault(_variable(node), []).extend(nodes_in(node.args[2:]))
+            elif not node.users and node.args and isinstance(holder := node.args[0], Node):
+                while holder.target in (operator.getitem, getattr) and isinstance(holder.args[0], Node):
+                    holder = holder.args[0]
+                if holder.op == "get_attr" or holder.target is read_variable:
+                    key = str(holder.target) if holder.op == "get_attr" else _variable(holder)
+                    found.setdefault(key, []).extend([*nodes_in(node.args[1:]), *nodes_in(node.kwargs)])
+        return found
 
     def _mark_used(self, user: Node, nodes: Iterable[Node], fact: Fact) -> None:
         """Mark what a node uses, and what copies of it do."""

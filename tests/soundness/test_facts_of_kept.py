@@ -1,0 +1,144 @@
+"""What a program asks of a tensor that it keeps itself holds in later calls, whatever an earlier one left there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from graphwright import GuardError, trace
+
+
+def asked(kept: Tensor, x: Tensor) -> Tensor:
+    """Ask what it is made of: with the tensor itself, nothing would stand in the graph."""
+    made = kept + 0
+    return x * 2 if made.is_floating_point() else x
+
+
+def asked_rank(kept: Tensor, x: Tensor) -> Tensor:
+    return x * (kept + 0).dim()
+
+
+class Kept(nn.Module):
+    last = torch.zeros(2, 2)  # of the class
+
+    def __init__(self, ask: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.ask, self.attribute, self.optional = ask, torch.zeros(2, 2), None
+        self.register_buffer("buffer", torch.zeros(2, 2))
+        self.items, self.table, self.grows = [torch.zeros(2, 2)], {"a": torch.zeros(2, 2)}, [torch.zeros(2, 2)]
+
+
+class Attribute(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ask(self.attribute, x)
+        self.attribute = x + 0
+        return y
+
+
+class Optional(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x if self.optional is None else self.ask(self.optional, x)
+        self.optional = x
+        return y
+
+
+class Buffer(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ask(self.buffer, x)
+        self.buffer = x
+        return y
+
+
+class Item(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ask(self.items[0], x)
+        self.items[0] = x
+        return y
+
+
+class Table(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ask(self.table["a"], x)
+        self.table["a"] = x
+        return y
+
+
+class Grows(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ask(self.grows[-1], x)
+        self.grows.append(x)
+        return y
+
+
+class OfClass(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ask(OfClass.last, x)
+        OfClass.last = x
+        return y
+
+
+class Swapped(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ask(self.buffer, x)
+        self.attribute, self.buffer = x, self.attribute
+        return y
+
+
+KEPT = [Attribute, Optional, Buffer, Item, Table, Grows, OfClass, Swapped]
+
+
+@pytest.mark.parametrize(
+    ("ask", "other"),
+    [(asked, torch.ones(2, 2, dtype=torch.int64)), (asked_rank, torch.ones(1, 2, 2))],
+    ids=["dtype", "rank"],
+)
+@pytest.mark.parametrize("kind", KEPT)
+def test_what_is_kept_is_as_it_was_asked(kind: type[Kept], ask: Any, other: Tensor) -> None:
+    calls = [torch.ones(2, 2), torch.ones(2, 2), other, torch.ones(2, 2), torch.ones(2, 2)]
+    OfClass.last = torch.zeros(2, 2)
+    gm, loud = trace(kind(ask), (torch.ones(2, 2),)), 0
+    model = kind(ask)
+    given = []
+    for x in calls:
+        try:
+            given.append((x, gm(x)))
+        except GuardError:  # which leaves everything as it was
+            loud += 1
+    OfClass.last = torch.zeros(2, 2)
+    assert loud == 1
+    for x, y in given:
+        expected = model(x)
+        assert torch.equal(y, expected) and y.dtype == expected.dtype
+
+
+class Unread(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.potential: Any = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.potential = 0.0
+        for _ in range(2):
+            if isinstance(self.potential, float):
+                self.potential = torch.full_like(x, self.potential)
+            self.potential = self.potential + x
+        return self.potential
+
+
+def test_what_is_written_first_may_be_of_any_rank() -> None:
+    gm = trace(Unread(), (torch.ones(2, 3),))
+    for shape in ((2, 3), (4,), (2, 2, 2), (2, 3)):
+        assert torch.equal(gm(torch.ones(shape)), Unread()(torch.ones(shape)))
+
+
+@pytest.mark.parametrize("name", ["attribute", "optional"])
+def test_what_others_put_there_is_asked_too(name: str) -> None:
+    gm = trace(Attribute(asked) if name == "attribute" else Optional(asked), (torch.ones(2, 2),))
+    gm(torch.ones(2, 2))
+    setattr(gm, name, torch.ones(2, 2, dtype=torch.int64))
+    with pytest.raises(GuardError, match="which no call of the program leaves there"):
+        gm(torch.ones(2, 2))
