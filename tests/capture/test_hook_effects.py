@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from graphwright import CaptureError, TracerWarning, trace, verify
 
@@ -257,3 +258,38 @@ def test_hooks_that_the_first_call_registers_in_some_ways_are_refused() -> None:
 
     with pytest.raises(CaptureError, match=r"leaves a hook on self\.layer"):
         trace(InSomeWays(""), torch.randn(4, 4))
+
+
+class Noted(nn.Module):
+    def __init__(self, hook: Any) -> None:
+        super().__init__()
+        self.layer, self.last = nn.ReLU(), torch.zeros(2)
+        self.layer.register_forward_hook(hook(self))
+
+    def note(self, scale: float, layer: nn.Module, inputs: Any, output: Tensor) -> None:
+        self.last = output * scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) + self.last
+
+
+class Notes:
+    def __init__(self, owner: Noted) -> None:
+        self.owner = owner
+
+    def __call__(self, layer: nn.Module, inputs: Any, output: Tensor) -> None:
+        self.owner.note(2.0, layer, inputs, output)
+
+
+HOOKS_THAT_KNOW_IT = [
+    pytest.param(lambda owner: functools.partial(owner.note, 2.0), id="partial of a method"),
+    pytest.param(lambda owner: functools.partial(Noted.note, owner, 2.0), id="partial with the module"),
+    pytest.param(Notes, id="object"),
+]
+
+
+@pytest.mark.parametrize("hook", HOOKS_THAT_KNOW_IT)
+def test_what_hooks_write_by_another_way_is_read(hook: Any) -> None:
+    model, gm = Noted(hook), trace(Noted(hook), (torch.ones(2),))
+    for x in (torch.ones(2), torch.randn(3)):
+        assert torch.equal(gm(x), model(x)) and torch.equal(gm.last, model.last)  # type: ignore[arg-type]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import copy
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -425,3 +427,45 @@ def test_items_are_written_as_paths() -> None:
     assert "kept_1 = self.counts[1][0]" in statements
     assert "self.counts[1][0] = add" in statements
     assert "self.table['rows']['last'][1] = size" in statements
+
+
+class Recorded(nn.Module):
+    def __init__(self, way: Callable[[dict[str, Tensor]], Any]) -> None:
+        super().__init__()
+        self.way, self.seen = way, {}  # type: ignore[var-annotated]
+        self.layers = nn.ModuleList([nn.ReLU(), nn.Tanh()])
+        for name, layer in self.layers.named_children():
+            layer.register_forward_hook(functools.partial(self._note, name))
+
+    def _note(self, name: str, layer: nn.Module, inputs: Any, output: Tensor) -> None:
+        self.seen[name] = output.detach()
+
+    def forward(self, x: Tensor) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x, self.way(self.seen)
+
+
+def shown(value: Any) -> Any:
+    pairs = [(key, item.tolist()) for key, item in value.items()] if isinstance(value, dict) else value
+    return type(value), pairs
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(lambda seen: dict(seen), id="dict"),
+        pytest.param(lambda seen: {**seen}, id="display"),
+        pytest.param(lambda seen: {"first": seen["0"], **seen}, id="display with another"),
+        pytest.param(lambda seen: dict(seen, last=seen["1"]), id="keywords"),
+        pytest.param(lambda seen: collections.OrderedDict(seen), id="another class"),
+        pytest.param(lambda seen: set(seen), id="set"),
+    ],
+)
+def test_copies_of_a_dict_that_gets_keys(way: Any) -> None:
+    model, gm = Recorded(way), trace(Recorded(way), (torch.ones(2),))
+    for x in (torch.ones(2), torch.randn(3)):
+        for (y, copied), (expected, other) in [(gm(x), model(x))]:
+            assert torch.equal(y, expected) and shown(copied) == shown(other) and copied is not gm.seen
+    gm.seen["more"] = model.seen["more"] = torch.zeros(1)  # type: ignore[operator,index]
+    assert shown(gm(torch.ones(2))[1]) == shown(model(torch.ones(2))[1])

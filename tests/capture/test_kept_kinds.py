@@ -165,11 +165,20 @@ def test_some_begin_anew(count: int) -> None:
         assert torch.equal(result, eager(x))
 
 
-def test_another_kind_than_these_is_an_error() -> None:
-    gm: Any = graphwright.trace(Starts(per_column, ZERO), (torch.ones(2, 3),))
-    gm.held = torch.ones(2, 2, 3)
-    with pytest.raises(graphwright.GuardError):
+@pytest.mark.parametrize("held", [torch.ones(2, 2, 3), "text", [1.0]], ids=["rank", "text", "list"])
+def test_another_kind_than_these_is_an_error(held: Any) -> None:
+    gm: Any = graphwright.trace(Starts(of_its_rank, EMPTY), (torch.ones(2, 3),))
+    gm.held = held
+    with pytest.raises(graphwright.GuardError, match=r"which no call of the program leaves there"):
         gm(torch.ones(2, 3))
+
+
+def test_another_rank_than_these_is_none_where_nothing_asks() -> None:
+    model = Starts(per_column, ZERO)
+    gm: Any = graphwright.trace(copy.deepcopy(model), (torch.ones(2, 3),))
+    model.held = gm.held = torch.ones(2, 2, 3)
+    for _ in range(2):
+        assert torch.equal(gm(torch.ones(2, 3)), model(torch.ones(2, 3)))
 
 
 def test_ends_that_are_alike_are_one() -> None:

@@ -13,13 +13,21 @@ from graphwright import GuardError, trace
 
 
 def asked(kept: Tensor, x: Tensor) -> Tensor:
-    """Ask what it is made of: with the tensor itself, nothing would stand in the graph."""
+    """Ask what it is of something that is made of it, for which a node reads it."""
     made = kept + 0
     return x * 2 if made.is_floating_point() else x
 
 
 def asked_rank(kept: Tensor, x: Tensor) -> Tensor:
     return x * (kept + 0).dim()
+
+
+def asked_alone(kept: Tensor, x: Tensor) -> Tensor:
+    return x * 2 if kept.is_floating_point() else x
+
+
+def asked_rank_alone(kept: Tensor, x: Tensor) -> Tensor:
+    return x * 2 if kept.dim() == 2 else x
 
 
 class Kept(nn.Module):
@@ -88,17 +96,17 @@ class Swapped(Kept):
         return y
 
 
+OTHERS = {
+    asked: torch.ones(2, 2, dtype=torch.int64), asked_alone: torch.ones(2, 2, dtype=torch.int64),
+    asked_rank: torch.ones(1, 2, 2), asked_rank_alone: torch.ones(1, 2, 2),
+}  # fmt: skip
 KEPT = [Attribute, Optional, Buffer, Item, Table, Grows, OfClass, Swapped]
 
 
-@pytest.mark.parametrize(
-    ("ask", "other"),
-    [(asked, torch.ones(2, 2, dtype=torch.int64)), (asked_rank, torch.ones(1, 2, 2))],
-    ids=["dtype", "rank"],
-)
+@pytest.mark.parametrize("ask", OTHERS)
 @pytest.mark.parametrize("kind", KEPT)
-def test_what_is_kept_is_as_it_was_asked(kind: type[Kept], ask: Any, other: Tensor) -> None:
-    calls = [torch.ones(2, 2), torch.ones(2, 2), other, torch.ones(2, 2), torch.ones(2, 2)]
+def test_what_is_kept_is_as_it_was_asked(kind: type[Kept], ask: Any) -> None:
+    calls = [torch.ones(2, 2), torch.ones(2, 2), OTHERS[ask], torch.ones(2, 2), torch.ones(2, 2)]
     OfClass.last = torch.zeros(2, 2)
     gm, loud = trace(kind(ask), (torch.ones(2, 2),)), 0
     model = kind(ask)
@@ -135,10 +143,11 @@ def test_what_is_written_first_may_be_of_any_rank() -> None:
         assert torch.equal(gm(torch.ones(shape)), Unread()(torch.ones(shape)))
 
 
+@pytest.mark.parametrize("ask", OTHERS)
 @pytest.mark.parametrize("name", ["attribute", "optional"])
-def test_what_others_put_there_is_asked_too(name: str) -> None:
-    gm = trace(Attribute(asked) if name == "attribute" else Optional(asked), (torch.ones(2, 2),))
+def test_what_others_put_there_is_asked_too(name: str, ask: Any) -> None:
+    gm = trace(Attribute(ask) if name == "attribute" else Optional(ask), (torch.ones(2, 2),))
     gm(torch.ones(2, 2))
-    setattr(gm, name, torch.ones(2, 2, dtype=torch.int64))
+    setattr(gm, name, OTHERS[ask])
     with pytest.raises(GuardError, match="which no call of the program leaves there"):
         gm(torch.ones(2, 2))

@@ -167,11 +167,16 @@ def container_of(recorder: Capture, function: type, args: tuple[Any, ...], kwarg
     """`dict(pairs)`, `set(items)`, `Counter(items)`, `deque(items)` of values of the run; else NotImplemented."""
     if type(function) is not type or not args:
         return NotImplemented
+    args = (*args[:-1], of_run(args[-1]))
     if function is collections.deque:
         return _queue_of(recorder, *args, **kwargs) if isinstance(args[0], OfRun) else NotImplemented
     *factory, values = args
-    if kwargs or len(factory) != (function is collections.defaultdict) or not isinstance(values, Holder):
+    if len(factory) != (function is collections.defaultdict) or not isinstance(values, Holder):
         return NotImplemented
+    if kwargs and function in DICTS:  # `dict(values, key=value)`
+        made = container_of(recorder, function, args, {})
+        made.update(kwargs)
+        return made
     if isinstance(values, LoopSet) and function is set:
         return values.copy()
     if isinstance(values, LoopSet) or (isinstance(values, LoopDict) and function is set):
@@ -179,6 +184,11 @@ def container_of(recorder: Capture, function: type, args: tuple[Any, ...], kwarg
     elif isinstance(values, LoopTuple | LoopQueue):
         values = values.listed(list)
     return table_of(values, function, *factory)
+
+
+def of_run(values: Any) -> Any:
+    """A container in an attribute as one whose content only a run knows; anything else as it is."""
+    return values.as_of_run() if is_growing(values) and hasattr(values, "as_of_run") else values
 
 
 def _queue_of(recorder: Capture, values: OfRun, maxlen: int | None = None) -> LoopQueue:

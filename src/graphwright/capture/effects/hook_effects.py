@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ from graphwright.capture.effects.branch_state import State
 from graphwright.capture.effects.class_uses import written_by
 from graphwright.capture.state.plan import Restart
 from graphwright.errors import CaptureError
-from graphwright.runtime import HOOKS
+from graphwright.runtime import HOOKS, inside_of
 from graphwright.source import content_of
 
 if TYPE_CHECKING:
@@ -178,19 +178,21 @@ class HookEffects:
 
 
 def _known_to(hook: Callable[..., Any]) -> Iterator[Any]:
-    """Iterate over what a hook is bound to, closes over, or may find in its global variables."""
-    function = _function(hook)
+    """Iterate over what a hook is, is bound to or called with, closes over, or may find in its global variables."""
+    if isinstance(hook, functools.partial):
+        yield from (*hook.args, *hook.keywords.values())
+        yield from _known_to(hook.func)
+        return
+    inner: Any = hook.__func__ if isinstance(hook, MethodType) else hook
     yield getattr(hook, "__self__", None)
-    if function is not None:
-        yield from map(content_of, function.__closure__ or ())
-        for name in function.__code__.co_names:
-            if type(function.__globals__.get(name)) in (list, dict, set):
-                yield function.__globals__[name]
-
-
-def _function(hook: Callable[..., Any]) -> Any:
-    inner = hook.__func__ if isinstance(hook, MethodType) else hook
-    return inner if isinstance(inner, FunctionType) else None
+    if not isinstance(inner, FunctionType | BuiltinFunctionType | type):  # an object that can be called
+        yield from (inner, *inside_of(inner).values())
+        inner = getattr(type(inner), "__call__", None)  # noqa: B004 - its function
+    if isinstance(inner, FunctionType):
+        yield from map(content_of, inner.__closure__ or ())
+        for name in inner.__code__.co_names:
+            if type(inner.__globals__.get(name)) in (list, dict, set):
+                yield inner.__globals__[name]
 
 
 def _reaches(shells: Shells, hook: Callable[..., Any]) -> bool:

@@ -19,7 +19,7 @@ from graphwright.capture.containers.loop_dicts import LoopDict
 from graphwright.capture.containers.loop_holders import Holder
 from graphwright.capture.containers.loop_sets import LoopSet
 from graphwright.capture.containers.rows import repeated
-from graphwright.capture.containers.tables import MOST, grow, index_of, is_by_data, is_chosen, make_text
+from graphwright.capture.containers.tables import MOST, grow, index_of, is_by_data, is_chosen, make_text, of_run
 from graphwright.capture.proxies.contents import DICTS
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import holds_objects, text_of_error
@@ -167,7 +167,7 @@ def dict_of(*pairs: Any) -> Any:
     recorder = running()
     keys, values = pairs[::2], pairs[1::2]
     is_plain = not any(map(is_of_run, keys)) and not any(
-        key is SPREAD and isinstance(value, LoopDict) for key, value in zip(keys, values, strict=True)
+        key is SPREAD and is_growing(value) for key, value in zip(keys, values, strict=True)
     )
     made: dict[Any, Any] = {}
     if recorder is not None and not is_plain:
@@ -175,7 +175,7 @@ def dict_of(*pairs: Any) -> Any:
         made = LoopDict.empty(recorder, node)
     for key, value in zip(keys, values, strict=True):
         if key is SPREAD:
-            made.update(value)
+            made.update(of_run(value))
         else:
             made[key] = value
     return made

@@ -58,7 +58,7 @@ def _kind(fact: Fact) -> str:
 
 
 def _variable(node: Node) -> tuple[Any, Any]:
-    """What tells one variable that a node reads or writes from others: whose it is, which may have no hash, its name."""
+    """What tells a variable that a node reads or writes from others: whose it is, which may have no hash, its name."""
     owner, name = node.args[:2]
     return owner if isinstance(owner, str) else id(owner), name
 
@@ -101,8 +101,10 @@ class Settling:
                 self._note(path, read.fact)
             if node is not None:
                 self._mark(node, read.fact)
-            elif path is None:  # a tensor that nothing has computed yet
+            elif path is None:  # a tensor that nothing has computed yet, or whose attribute no node reads
                 self._note_all(read.fact)
+                for written in self._written:
+                    self._recorder.ledger.of_kept.setdefault(written, set()).add(read.fact)
         while self._todo:
             node, fact = self._todo.pop()
             self._at = self._places[node, fact]
