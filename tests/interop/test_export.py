@@ -335,6 +335,7 @@ def test_sizes_that_torch_export_cannot_keep_open_are_fixed(
         pytest.param(on_one_side, r"adds to a list", id="a list that one side adds to"),
         pytest.param(listed, r"adds to a list that is around it.*\n  at .*in listed: while", id="a list"),
         pytest.param(alias_of_one_side, r"write to a copy", id="a write to one of two that may be one"),
+        pytest.param(lambda x: by_two_names(x), r"also reads by another name", id="a write by another name"),
         pytest.param(written_in_the_first_round, r"write to a copy", id="a write to what is carried"),
         pytest.param(Kept(), "keeps nothing in 'steps' from call to call", id="a number of a module"),
         pytest.param(Fills(), "keeps nothing in 'held' from call to call", id="a list of a module"),
@@ -500,3 +501,79 @@ def test_inductor_compiles_it_ahead_of_time(program: Any, tmp_path: Path) -> Non
 def test_what_is_no_program_of_torch_export_is_refused() -> None:
     with pytest.raises(ExportError, match="a ReLU is no program"):
         from_export(nn.ReLU())  # type: ignore[arg-type]
+
+
+def of_two_branches(x: Tensor) -> Tensor:
+    out = x * 1
+    if x.sum() > 0:
+        kept = nn.functional.dropout(out, 0.1, training=False)
+        if x.mean() > 0.5:
+            kept.add_(1)
+    return out
+
+
+def of_a_loop_in_a_branch(x: Tensor) -> Tensor:
+    out = torch.zeros_like(x)
+    if x.sum() > 0:
+        for i in range(x.size(0)):
+            out[i] = x[i] * 2
+    return out
+
+
+def of_a_branch_in_a_loop(x: Tensor) -> Tensor:
+    out, total = torch.zeros_like(x), torch.zeros(x.size(1))
+    for i, row in enumerate(x):
+        scaled = row * 1
+        if row.sum() > 0:
+            out[i] = row * 2
+            scaled.mul_(2)
+        total = total + scaled
+    return out + total
+
+
+def of_a_branch_in_a_while(x: Tensor) -> Tensor:
+    n, y = 0, x * 1
+    while y.sum() < 20 and n < 5:
+        z = y * 1
+        if z.mean() > 0:
+            z.add_(1)
+        y, n = z, n + 1
+    return y
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own decomposition
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("is_decomposed", [False, True])
+@pytest.mark.parametrize(
+    "program", [of_two_branches, of_a_loop_in_a_branch, of_a_branch_in_a_loop, of_a_branch_in_a_while]
+)
+def test_writes_of_bodies_inside_of_others_are_not_lost(program: Any, is_decomposed: bool) -> None:
+    x = torch.ones(2, 3)
+    exported = to_export(trace(program, (x,)), x)
+    if is_decomposed and program is not of_a_branch_in_a_loop:  # whose index torch cannot decompose
+        exported = exported.run_decompositions()
+    for given in (x, -x, torch.randn(5, 3)):
+        torch.testing.assert_close(exported.module()(given), program(given))
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own decomposition
+@pytest.mark.parametrize("is_decomposed", [False, True])
+def test_dropouts_that_are_off_give_what_they_are_given(is_decomposed: bool) -> None:
+    def program(x: Tensor) -> Tensor:
+        x = x * 1.5
+        kept = nn.functional.dropout(x, 0.1, training=False)
+        x.add_(1)
+        return kept * 2
+
+    exported = to_export(trace(program, (torch.ones(2, 3),)), torch.ones(2, 3))
+    exported = exported.run_decompositions() if is_decomposed else exported
+    torch.testing.assert_close(exported.module()(torch.ones(2, 3)), program(torch.ones(2, 3)))
+
+
+def by_two_names(x: Tensor) -> Tensor:
+    out = x * 1
+    view = out[0]
+    if x.mean() > 0:
+        view.add_(1)
+        out = out * 2
+    return out

@@ -36,7 +36,7 @@ from graphwright.interop.lower.indexing import item_of, set_item
 from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zipped, as_items, item_sources
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
 from graphwright.interop.lower.regions import does_more, kept_by, quietly, raising_side
-from graphwright.interop.modes import in_its_mode
+from graphwright.interop.modes import in_its_mode, without_idle_dropouts
 from graphwright.interop.patience import Patience, TooComplicated, patience_for
 from graphwright.interop.reading import note_back
 from graphwright.interop.torchscript import write_for_torchscript
@@ -79,6 +79,7 @@ __all__ = [
     "rows_of",
     "set_item",
     "without_graphs",
+    "without_idle_dropouts",
     "write_for_torchscript",
 ]
 

@@ -27,6 +27,7 @@ from graphwright.interop.fx_graphs import read_nodes
 from graphwright.interop.fx_signatures import nest
 from graphwright.interop.keeping import Guards, check_outside, frozen_attributes, warn_of_frozen, with_guards
 from graphwright.interop.lower.appended_lists import collect_appended
+from graphwright.interop.modes import without_idle_dropouts
 from graphwright.interop.patience import TooComplicated, patience_for
 from graphwright.ir import Graph, Node
 from graphwright.runtime import GraphModule, graph_of
@@ -64,7 +65,7 @@ def to_export(
     tensor([-1., -1., -1., -1., -1.])
     """
     given, named = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
-    module = with_guards(module, guards)
+    module = without_idle_dropouts(with_guards(module, guards))
     check_outside(module)
     choices = _open_sizes(module, given, named) if dynamic_shapes is None else {"asked for": dynamic_shapes}
     with torch.set_grad_enabled(torch.is_grad_enabled() and not no_grad):

@@ -139,19 +139,26 @@ class Exporting(Interpreter):
         kinds: list[list[Any]] = []
         same: set[tuple[int, int]] = set()  # which result is which operand
 
+        def opened(body: Any, given: Sequence[Any]) -> Any:
+            with lifted.bound(given) as values:
+                return body(*values)
+
+        written = lifted.written(functools.partial(opened, true), functools.partial(opened, false))
+
         def side(body: Any) -> Callable[..., Any]:
             def run(*given: Any) -> tuple[Any, ...]:
-                with lifted.bound(given) as values:
-                    result = body(*values)
+                inner = _with_copies(given, written)
+                result = opened(body, inner)
                 leaves = result if isinstance(result, tuple) else (result,)
                 results = [leaf for leaf in leaves if leaf is not None]
-                same.update((i, j) for i, leaf in enumerate(results) for j, one in enumerate(given) if leaf is one)
+                same.update((i, j) for i, leaf in enumerate(results) for j, one in enumerate(inner) if leaf is one)
                 kinds.append([None if isinstance(leaf, torch.Tensor) else type(leaf) for leaf in leaves])
-                return tuple([_as_result(leaf, given, node) for leaf in results])
+                return (*[_as_result(leaf, inner, node) for leaf in results], *[inner[i] for i in written])
 
             return run
 
         results = torch.ops.higher_order.cond(pred, side(true), side(false), lifted.tensors)
+        results = lifted.write_back(written, results)
         for tensor in [each for i, j in same for each in (results[i], lifted.tensors[j])]:
             self._same.append((tensor, tensor._version, node))
         one, other = kinds[0], kinds[-1]
@@ -207,7 +214,7 @@ class Exporting(Interpreter):
                 return tuple(body(*values, *others))
 
         kinds = [type(value) for value in carried]
-        return _loop(node, asked, step, state, kinds, lifted.tensors, breaks)
+        return _loop(node, asked, step, state, kinds, lifted, (), breaks)
 
     def _for_loop(
         self,
@@ -249,7 +256,7 @@ class Exporting(Interpreter):
 
         def step(values: list[Any], rest: Sequence[Any]) -> tuple[Any, ...]:
             number, filled, values = values[0], values[1 : 1 + count], values[1 + count :]
-            with lifted.bound(rest[:-1]) as given, _unwritten(values, node):
+            with lifted.bound(rest[: len(lifted.tensors)]) as given, _unwritten(values, node):
                 result = turn(number, values, given)
             kept = len(result) - count
             after = [
@@ -260,7 +267,7 @@ class Exporting(Interpreter):
 
         kinds = [None, *[None for _ in rows], *map(type, carried)]
         end = _as_result(length, (), node)
-        _, *results = _loop(node, asked, step, state, kinds, (*lifted.tensors, end), breaks)
+        _, *results = _loop(node, asked, step, state, kinds, lifted, (end,), breaks)
         self._filled_by.update(dict.fromkeys(results[:count], node))
         return (*results[count:], *map(Collected, results[:count]))
 
@@ -277,36 +284,47 @@ def _loop(
     step: Callable[[list[Any], Sequence[Any]], tuple[Any, ...]],
     state: list[torch.Tensor],
     kinds: Sequence[Any],
-    others: Sequence[torch.Tensor],
+    lifted: _Lifted,
+    more: Sequence[torch.Tensor],
     breaks: bool,
 ) -> tuple[Any, ...]:
-    """Run `while_loop` of torch's: on carried tensors, which are of kinds for the program, and on others that stay.
+    """Run `while_loop` of torch's: on carried tensors, which are of kinds for the program, and on what is around.
 
-    `asked` and `step` get both. With `breaks`, what a step gives starts with whether the loop ends, and whether it goes
-    on is carried first.
+    `asked` and `step` get both, and `more` behind what is around. With `breaks`, what a step gives starts with whether
+    the loop ends, and whether it goes on is carried first. What is around and is written to is carried last.
     """
     going = [torch.ones((), dtype=torch.bool)] if breaks else []
+    end = breaks + len(kinds)
 
-    def opened(given: Sequence[Any]) -> tuple[list[Any], Sequence[Any]]:
-        end = breaks + len(kinds)
-        values = zip(given[breaks:end], kinds, strict=True)
-        return [_as_value(value, kind, kind) for value, kind in values], given[end:]
+    def values_of(given: Sequence[Any]) -> list[Any]:
+        return [_as_value(value, kind, kind) for value, kind in zip(given, kinds, strict=True)]
+
+    written = lifted.written(lambda inner: step(values_of([each.clone() for each in state]), (*inner, *more)))
+
+    def opened(given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        around = list(given[end + len(written) :])
+        for i, value in zip(written, given[end:], strict=False):
+            around[i] = value
+        return values_of(given[breaks:end]), around
 
     def test(*given: Any) -> Any:
         holds = asked(*opened(given))
         return holds & given[0] if breaks else holds
 
     def run(*given: Any) -> tuple[Any, ...]:
-        result = step(*opened(given))
-        after = [_as_result(value, given, node) for value in result[breaks:]]
+        values, around = opened(given)
+        inner = _with_copies(around, written)
+        result = step(values, inner)
+        after = [_as_result(value, (*given, *inner), node) for value in result[breaks:]]
         numbers = [
             value.to(was.dtype) if value.dim() == was.dim() == 0 else value
             for value, was in zip(after, state, strict=True)
         ]
-        return (*[~as_bool(stop) for stop in result[:breaks]], *numbers)
+        return (*[~as_bool(stop) for stop in result[:breaks]], *numbers, *[inner[i] for i in written])
 
-    results = torch.ops.higher_order.while_loop(test, run, (*going, *state), tuple(others))
-    return tuple([_as_value(value, kind, kind) for value, kind in zip(results[breaks:], kinds, strict=True)])
+    first = [lifted.tensors[i].clone() for i in written]
+    results = torch.ops.higher_order.while_loop(test, run, (*going, *state, *first), (*lifted.tensors, *more))
+    return tuple(values_of(lifted.write_back(written, results)[breaks:]))
 
 
 def _cannot_write(node: Node, name: str) -> ExportError:
@@ -371,6 +389,43 @@ class _Lifted:
         for container, before in held:
             if [*map(id, container)] != [*map(id, before)]:
                 raise _adds_to(self._node, type(container).__name__)
+
+    def written(self, *runs: Callable[[Sequence[torch.Tensor]], Any]) -> list[int]:
+        """Which of the tensors bodies write to in place; `runs` run them, where nobody watches, on copies.
+
+        torch's operators have bodies that write to nothing: of one inside of another, the writes would be lost. Raises
+        ExportError where a body is given what it writes to by another name, too.
+        """
+        bodies = [body for body in self._node.args if isinstance(body, Graph)]
+        if not any(map(does_more, bodies)):
+            return []
+        found: set[int] = set()
+        for run in runs:
+            inner = [tensor.clone() for tensor in self.tensors]
+            before = [tensor._version for tensor in inner]
+            with quietly():
+                run(inner)
+            found |= {i for i, tensor in enumerate(inner) if tensor._version != before[i]}
+        places = [tensor.untyped_storage()._cdata for tensor in self.tensors]
+        if any(places.count(places[i]) > 1 for i in found):
+            raise ExportError(
+                f"{self._node.name} writes to a value that it also reads by another name",
+                at=self._node.origin,
+                fix="write to a copy: value.clone()",
+            )
+        return sorted(found)
+
+    def write_back(self, written: Sequence[int], results: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Write what bodies have made of the tensors that they write to, the last of the results; give the others."""
+        count = len(results) - len(written)
+        for i, value in zip(written, results[count:], strict=True):
+            self.tensors[i].copy_(value)
+        return results[:count]
+
+
+def _with_copies(tensors: Sequence[Any], written: Sequence[int]) -> list[Any]:
+    """Tensors, with copies of those that are to be written to."""
+    return [tensor.clone() if i in written else tensor for i, tensor in enumerate(tensors)]
 
 
 def _is_of_run(value: Any) -> bool:

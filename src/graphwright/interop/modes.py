@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from graphwright.passes import FoldConditions, SetTraining
+from graphwright.ops import is_inplace
+from graphwright.passes import FoldConditions, RemoveNoOps, SetTraining
 from graphwright.runtime import GraphModule, graph_of
 
 
@@ -27,3 +28,25 @@ def in_its_mode(module: GraphModule) -> tuple[GraphModule, dict[str, bool]]:
     SetTraining().run(other)
     FoldConditions().run(other)
     return other, modes
+
+
+def without_idle_dropouts(module: GraphModule) -> GraphModule:
+    """A copy without the dropouts that are off, of a program that writes in place; of another one, the program itself.
+
+    What such a dropout gives is what it is given. torch.export takes it for another tensor, which a write does not
+    reach.
+
+    >>> import torch, graphwright
+    >>> def program(x):
+    ...     kept = torch.nn.functional.dropout(x, 0.5, training=False)
+    ...     x += 1
+    ...     return kept
+    >>> without_idle_dropouts(graphwright.trace(program, torch.ones(2))).code.count("dropout")
+    0
+    """
+    calls = (node for node in graph_of(module).all_nodes() if node.op.startswith("call"))
+    if not any(map(is_inplace, calls)):
+        return module
+    other = copy.copy(module)
+    RemoveNoOps(inference=True).run(other)
+    return other

@@ -36,6 +36,7 @@ from graphwright.interop import (
     is_symbolic,
     patience_for,
     without_graphs,
+    without_idle_dropouts,
 )
 from graphwright.ir import Node
 from graphwright.onnx.assumptions import try_assumptions
@@ -60,7 +61,6 @@ from graphwright.onnx.sizes import (
 from graphwright.onnx.torch_private import parsed_once, without_transforms
 from graphwright.onnx.translation import translations
 from graphwright.onnx.values import Maybe
-from graphwright.passes import RemoveNoOps
 from graphwright.runtime import GraphModule
 
 _OPSET = 18
@@ -140,7 +140,7 @@ def _captured(model: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, lea
 
 def _in_one_mode(flat: GraphModule) -> GraphModule:
     module, _ = in_its_mode(flat)
-    RemoveNoOps(inference=True).run(module)  # torch takes what a dropout gives that is off for another tensor
+    module = without_idle_dropouts(module)
     collect_appended(module)
     return module
 
