@@ -61,7 +61,7 @@ from graphwright.source.frames import (
     user_frame,
 )
 from graphwright.source.function_parts import EMPTY, closure_of, codes_of, content_of, held_by, names_in, texts_in
-from graphwright.source.liveness import Liveness
+from graphwright.source.liveness import Liveness, note_unread, unread_after
 from graphwright.source.lowering_attempts import Handler, Tried, lower_attempt, raises_again, with_rest
 from graphwright.source.lowering_comprehensions import TAKES_ALL, as_loop, loop_of
 from graphwright.source.lowering_exits import HIDDEN, RETURNS, exit_signal, exiting
@@ -160,11 +160,12 @@ __all__ = [
     "is_returned", "is_skipped", "is_user_raise", "lambda_of", "leaves_loop", "line_of_error", "loop_of",
     "lower_attempt", "lower_loop", "lower_match", "may_wait", "mentions", "name_as_called", "name_of",
     "named_by_callers", "names_counted", "names_in", "names_read", "note_compiled",
+    "note_unread",
     "note_made_from_source", "note_replaced", "note_shown_as", "place_of", "place_of_name", "place_of_write", "placed",
     "plain_names", "private_to", "qualname_of", "raises_again", "read_later", "role_of", "returns",
     "runs_as_it_is_left", "source_behind",
     "source_of", "statements_in", "steps_of", "stored_globals", "target_names", "targets_in", "template_of",
-    "tested_for_none", "texts_in",
+    "tested_for_none", "texts_in", "unread_after",
     "texts_of", "user_frame", "uses_of", "uses_of_argument", "walk", "walk_all", "walk_own", "why_no_definition",
     "with_rest", "with_test_inside", "without_cache",
 ]  # fmt: skip

@@ -3,9 +3,47 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
-from graphwright.source.syntax import assigned, children, names_read, target_names, walk_all
+from graphwright.source.syntax import (
+    SCOPES,
+    assigned,
+    call_of_locals,
+    children,
+    holds,
+    names_read,
+    statements_in,
+    target_names,
+    walk_all,
+    walk_own,
+)
+
+
+def note_unread(definition: ast.FunctionDef, kept: Collection[str]) -> None:
+    """Note at each `if` without exits which variables it assigns that nothing reads after it; those `kept` are read.
+
+    >>> tree: Any = ast.parse("def f(x):\\n    if x: y = z = 1\\n    else: y = 2; print(y)\\n    y = 3; return y")
+    >>> note_unread(tree.body[0], ())
+    >>> sorted(unread_after(tree.body[0].body[0]))
+    ['y', 'z']
+    """
+    if call_of_locals(definition) is not None:
+        return
+    nodes = [*walk_own(definition)]
+    deleted = {name for node in nodes if isinstance(node, ast.Delete) for name in assigned([node])}
+    live = Liveness(definition.body)
+    for node in nodes:
+        if isinstance(node, ast.If) and live.knows(node) and not holds([node], ast.Break, ast.Continue, ast.Return):
+            noted: Any = node
+            noted.unread = frozenset(assigned([node])) - live.after(node) - deleted - {*kept}
+            noted.size = len([*statements_in([node])])
+
+
+def unread_after(statement: ast.If) -> frozenset[str]:
+    """What `note_unread` has noted at an `if`; nothing where what came after it is inside of it now."""
+    noted: Any = statement
+    return noted.unread if getattr(noted, "size", None) == len([*statements_in([statement])]) else frozenset()
 
 
 class Liveness:
@@ -16,9 +54,13 @@ class Liveness:
         self._head: dict[int, frozenset[str]] = {}
         self._ended: dict[int, frozenset[str]] = {}
         self._made: list[ast.stmt] = []  # kept: they are known by their id
-        inner = [node for node in walk_all(body) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+        inner = [node for node in walk_all(body) if isinstance(node, (*SCOPES, ast.GeneratorExp))]  # which run later
         self._captured = frozenset().union(*[names_read(node) for node in inner])
         self._block(body, frozenset(), frozenset(), frozenset())
+
+    def knows(self, statement: ast.stmt) -> bool:
+        """Tell whether a statement is one of the function, in a kind of statement that is looked into."""
+        return id(statement) in self._after
 
     def after(self, statement: ast.stmt) -> frozenset[str]:
         """The variables that are read after a statement."""
@@ -67,6 +109,7 @@ class Liveness:
             return self._loop(node, out, after_break, head)
         if isinstance(node, ast.With):
             inner = self._block(node.body, out, after_break, head)
+            self._may_be_left(node.body, out)  # it may end errors
             return inner.union(*[names_read(item) for item in node.items])
         if isinstance(node, ast.Match):
             found = names_read(node.subject)
@@ -80,8 +123,9 @@ class Liveness:
             ending = frozenset().union(*map(names_read, node.finalbody))
             ends = [each | ending for each in (out, after_break, head)]
             other = self._block(node.orelse, *ends)
-            parts = [self._block(node.body, other, *ends[1:])]
-            parts += [self._block(handler.body, *ends) for handler in node.handlers]
+            parts = [self._block(handler.body, *ends) for handler in node.handlers]
+            parts.append(self._block(node.body, other, *ends[1:]))
+            self._may_be_left(node.body, ending.union(*parts[:-1]))
             return ending.union(*parts)
         if isinstance(node, ast.Break):
             return after_break
@@ -94,6 +138,12 @@ class Liveness:
             read |= {node.target.id} if isinstance(node.target, ast.Name) else set()
         written = set(assigned([node])) if isinstance(node, ast.Assign | ast.AnnAssign | ast.Delete) else set()
         return (out - written) | read
+
+    def _may_be_left(self, body: Sequence[ast.stmt], to: frozenset[str]) -> None:
+        """Any statement of a body may be the last of it: an error leaves it `to` where these variables are read."""
+        for statement in walk_all(body):
+            if id(statement) in self._after:
+                self._after[id(statement)] |= to
 
     def _loop(
         self, node: ast.For | ast.While, out: frozenset[str], after_break: frozenset[str], head: frozenset[str]

@@ -51,6 +51,7 @@ from graphwright.source import (
     may_wait,
     name_of,
     names_counted,
+    note_unread,
     placed,
     plain_names,
     private_to,
@@ -59,6 +60,7 @@ from graphwright.source import (
     template_of,
     tested_for_none,
     texts_of,
+    unread_after,
     walk,
     walk_all,
     walk_own,
@@ -128,6 +130,7 @@ class Converter(ast.NodeTransformer):
         self._outlived = errors_named_outside(definition, self._uses)
         self._looped = bound_in_loops(definition, self._uses) - self._captured - self._global
         self._unshared = unshared(definition) if self._waiting else set()
+        note_unread(definition, self._captured | self._global)
         self._parameters = parameters = {arg.arg for arg in walk(definition.args) if isinstance(arg, ast.arg)}
         start = 1 if ast.get_docstring(definition, clean=False) is not None else 0
         head, body = definition.body[:start], self.block(definition.body[start:], is_tail=True)
@@ -194,10 +197,11 @@ class Converter(ast.NodeTransformer):
 
     def _branch(self, statement: ast.If) -> list[ast.stmt]:
         """`if` without return: two functions that assign the variables around them."""
+        unread = unread_after(statement)
         then, other = self._part("then", statement.body, statement), self._part("other", statement.orelse, statement)
         names = dict.fromkeys([*then.assigned, *other.assigned])
-        test = self._truth(statement.test)
-        call = self._call("branch", statement.test, test, name_of(then), name_of(other), texts_of(names))
+        tables = [texts_of(names), ast.Constant(None), texts_of(()), texts_of(sorted(unread & names.keys()))]
+        call = self._call("branch", statement.test, self._truth(statement.test), name_of(then), name_of(other), *tables)
         return [then, other, placed(ast.Expr(call), statement)]
 
     def _returning_branch(self, statement: ast.If, rest: list[ast.stmt]) -> list[ast.stmt]:
@@ -216,12 +220,8 @@ class Converter(ast.NodeTransformer):
         names = {name: None for part in (*sides, *out) for name in part.assigned}
         ends = not self._bodies  # with the function; else only with an iteration of a loop
         alive = [name for name in names if not ends or name in self._captured]
-        test = self._truth(statement.test)
-        tables = [texts_of(names), texts_of(alive)]
-        gone = [name for name in self._unshared if ends]
-        if gone:
-            tables.append(texts_of(sorted(gone)))
-        call = self._call("branch", statement.test, test, *map(name_of, sides), *tables)
+        tables = [*map(texts_of, (names, alive, sorted(self._unshared) if ends else ()))]
+        call = self._call("branch", statement.test, self._truth(statement.test), *map(name_of, sides), *tables)
         return [*out, *sides, placed(ast.Return(call), statement)]
 
     def _waits(self, statement: ast.stmt) -> bool:

@@ -115,11 +115,12 @@ def branch(
     names: tuple[str, ...] | None = None,
     alive: tuple[str, ...] | None = None,
     unshared: tuple[str, ...] = (),
+    private: tuple[str, ...] = (),
 ) -> Any:
     """`if test: ... else: ...` and `then if test else other`, the sides as functions.
 
-    Those of a statement assign the variables `names` around them; only those `alive`, all by default, are of use
-    afterwards. The lists and dicts in those `unshared` are not.
+    Those of a statement assign the variables `names` around them; only those `alive`, by default all but those that are
+    `private` to it, are of use afterwards. The lists and dicts in those `unshared` are not.
     """
     if type(test) in _PLAIN:
         return then() if test else other()
@@ -127,7 +128,7 @@ def branch(
     recorder = recorder_of(test)
     if recorder is None:
         return then() if test else other()
-    return recorder.questions.branch(test, then, other, names, alive, unshared)
+    return recorder.questions.branch(test, then, other, names, alive, unshared, private)
 
 
 def and_then(left: Condition, right: Callable[[], Any]) -> Any:
