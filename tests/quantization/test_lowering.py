@@ -612,6 +612,31 @@ def test_onnxruntime_runs_pieces(prefer: Callable[..., None]) -> None:
 
 
 @pytest.mark.slow
+def test_onnxruntime_runs_the_pieces_around_what_it_cannot_run(prefer: Callable[..., None]) -> None:
+    class Parted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = torch.relu(self.a(x) + x)
+            with torch.no_grad():
+                pass
+            z = self.b(y)
+            return self.a(torch.relu(z).tanh()) + z
+
+    pytest.importorskip("onnxruntime")
+    prefer("onnxruntime")
+    torch.manual_seed(0)
+    data = [torch.randn(2, 4, 6, 6) for _ in range(4)]
+    reference = graphwright.quantize(Parted().eval(), static_int8(), calibration=data, engine=None)
+    fast = lower(reference, data[0], engine="onnxruntime")
+    rows = [each for each in fast.report.parts if each.runs_on == "onnxruntime"]
+    assert len(rows) == 2 and all(each.numerics is not None for each in rows)
+    assert_same(fast, reference, data[0])
+
+
+@pytest.mark.slow
 def test_onnxruntime_rounds_no_activations_where_weights_alone_are_integers(prefer: Callable[..., None]) -> None:
     pytest.importorskip("onnxruntime")
     prefer("onnxruntime")

@@ -419,7 +419,7 @@ class _Optimizing:
         opened = [(each, made) for recipe, made in held.items() for each in recipe.settings if isinstance(each, Region)]
         if not opened or not isinstance(entry.form, Optimized):
             return []
-        program, _, _ = self._look(entry.form.plan.inputs)
+        program = self._program(entry.form.plan.inputs)  # whose sites nobody has looked for, which may edit it
         ends, values = [*map(ends_of, program.pieces())], self._values(program)
         rows = []
         for (region, made), (inputs, outputs) in zip(opened, ends, strict=False):
