@@ -339,3 +339,44 @@ def test_a_slice_that_ends_at_a_tensor_is_as_long_as_the_example_says(monkeypatc
     for steps, lengths in ((4, [3, 2]), (5, [0, 5, 1]), (1, [1])):
         inputs = torch.randn(steps, 6, 6), torch.tensor(lengths)
         assert gm(*inputs) == paths_back(*inputs)
+
+
+def lengths(x: torch.Tensor) -> torch.Tensor:
+    parts = []
+    for row in x:
+        parts.append(row[: int(row.sum().item())])
+    return torch.LongTensor([part.shape[0] for part in parts])
+
+
+def of_data(x: torch.Tensor) -> torch.Tensor:
+    found = []
+    for row in x:
+        found.append(float(row.sum()))
+    return torch.FloatTensor(found)
+
+
+def of_tensors(x: torch.Tensor) -> torch.Tensor:
+    found = []
+    for row in x:
+        found.append(row.sum())
+    return torch.Tensor(found)
+
+
+CLASSES_OF_TENSORS = [
+    lengths,
+    of_data,
+    of_tensors,
+    lambda x: torch.DoubleTensor([row.sum() for row in x]),
+    lambda x: torch.BoolTensor([bool(row.sum() > 1) for row in x]),
+    lambda x: torch.LongTensor([[i, x.size(1)] for i in range(x.size(0))]),
+    lambda x: torch.FloatTensor([x.sum(), x.mean()]),
+    lambda x: torch.Tensor([[x.sum().item(), 1], [2, x.size(0)]]),
+    lambda x: torch.LongTensor(x.sum(1).long().tolist()),
+]
+
+
+@pytest.mark.parametrize("program", CLASSES_OF_TENSORS)
+def test_classes_of_tensors_take_lists_of_the_run(program: Any) -> None:
+    gm = trace(program, (torch.ones(2, 3),))
+    for x in (torch.ones(2, 3), torch.ones(4, 3), torch.zeros(1, 3)):
+        assert torch.equal(gm(x), program(x)) and gm(x).dtype == program(x).dtype

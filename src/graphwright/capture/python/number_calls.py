@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from graphwright.capture.calls.facts import dtype_of, take_dtype
+from graphwright.capture.containers.loop_lists import OfRun
 from graphwright.capture.containers.open_iterables import OpenRange
+from graphwright.capture.containers.tables import of_run
 from graphwright.capture.flow.deciding import held, recorder_of, told_by
 from graphwright.capture.numbers.broadcasting import broadcast_shapes, widest
 from graphwright.capture.outside.overheard import hears, stand
@@ -27,6 +29,7 @@ from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import running, stopping
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
 from graphwright.source import user_frame
+from graphwright.values import leaves
 
 if TYPE_CHECKING:
     from graphwright.capture.state.protocol import Capture
@@ -101,7 +104,9 @@ def tensor_of_class(
                 return NotImplemented  # an error
         return recorder.torch_function(torch.Tensor.view_as, (given, given), {})
     dtype = {"dtype": function.dtype} if is_typed else {}
-    if (type(given) is list or type(given) is tuple) and any(map(is_symbolic, given)):
+    given = of_run(given)
+    holds_open = type(given) in (list, tuple) and any(map(_is_open, leaves(given)))
+    if holds_open or isinstance(given, OfRun):
         if is_typed:
             return recorder.torch_function(torch.tensor, (given,), dtype)
         empty = recorder.torch_function(torch.empty, (0,), {})  # of the default class
@@ -113,6 +118,10 @@ def tensor_of_class(
 
 
 _TYPED = type(torch.FloatTensor)
+
+
+def _is_open(leaf: Any) -> bool:
+    return is_symbolic(leaf) or isinstance(leaf, torch.Tensor)
 
 
 def variable(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
