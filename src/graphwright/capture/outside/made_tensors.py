@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from graphwright.capture.state import protocol
 
 _ROWS = [*LIST.items(), *DEQUE.items(), *DICT.items(), *SET.items(), *HEAP.items()]
-_PUT_IN = {
+PUT_IN = {
     row.calls or method for method, row in _ROWS if row.changes and not {Part.ITEM, Part.ITEMS}.isdisjoint(row.takes)
 }
-_KEEP = (setattr, set_attribute, write_attribute, write_variable, "put", *_PUT_IN)
+_KEEP = (setattr, set_attribute, write_attribute, write_variable, "put", *PUT_IN)
 _WITH_OPERANDS = (cond, for_loop, while_loop, transformed)
 _FIX = "make it from the inputs: x.new_zeros(4), torch.zeros_like(x)"
 

@@ -23,7 +23,9 @@ from torch import nn
 
 from graphwright.capture.calls.result_dtypes import GIVES_DTYPE, GIVES_NO_FLOATS, LIKE_OPERANDS, gives_places, promotes
 from graphwright.capture.effects.alike_modules import is_below
+from graphwright.capture.outside.made_tensors import PUT_IN
 from graphwright.capture.proxies.calls_as_written import name_of_target, reshaped_argument
+from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.proxies.tensor_names import Row, row_of
 from graphwright.hierarchy import CopiedCall, copied_call, instead_of, path_of
 from graphwright.ir import Graph, Node, nodes_in
@@ -143,6 +145,8 @@ class Settling:
             reshaped = reshaped_argument(user._target, user._args, user._kwargs)
             if reshaped is not None and node in nodes_in(reshaped):
                 self._mark_used(user, user.all_input_nodes, fact)
+        for value in self._put_into(node):
+            self._mark(value, fact)
         path = self._nodes.get(node)
         if path is not None:
             self._note(path, fact)
@@ -160,6 +164,29 @@ class Settling:
                 self._mark(value, fact)
         else:
             self._pass_on(node, fact)
+
+    def _put_into(self, node: Node) -> list[Node]:
+        """What the program puts into the container that a node is, or is an item of, if the program makes that."""
+        root: Node | None = node
+        while root is not None and not any(root.target is kind for kind in HOLDERS):
+            if root.target is operator.getitem:
+                root = root.args[0] if isinstance(root.args[0], Node) else None
+            elif root.op == "placeholder" and (owner := self._owner(root.graph)) is not None and is_region(owner):
+                root = next(iter(nodes_in(values_for(owner, root))), None)
+            else:
+                root = None
+        found, waiting = list[Node](), [] if root is None else [root]
+        for holder in waiting:  # which gets more: what stands for it in bodies, and containers in it
+            for user in holder.users:
+                if is_region(user):
+                    bodies = [body for body in user.args if isinstance(body, Graph)]
+                    given = [each for body in bodies for each in body.placeholders()]
+                    waiting += [each for each in given if holder in nodes_in(values_for(user, each))]
+                elif user.args and user.args[0] is holder and user.target is operator.getitem:
+                    waiting.append(user)
+                elif user.args and user.args[0] is holder and any(user.target == put for put in PUT_IN):
+                    found += [*nodes_in(user.args[1:]), *nodes_in(user.kwargs)]
+        return found
 
     def _measure(self, node: Node) -> str | None:
         """What a node tells of a tensor; for all but its dtype and device, its number is another question."""
