@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import pytest
@@ -267,3 +268,185 @@ def test_sizes_that_are_kept_are_sizes() -> None:
 
     gm, model = gw.trace(KeepsSizes(), (UP,)), KeepsSizes()
     assert str(story(gm)) == str(story(model)) and "Size" in str(gm.table)
+
+
+class ReplacesARecord(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.box = Box()
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.box.b = torch.ones(2)
+        self.box = dataclasses.replace(self.box, a=x.shape[0])
+        return x + self.box.a
+
+
+@dataclasses.dataclass
+class Box:
+    a: Any = 1
+    b: Any = None
+
+
+def test_what_the_example_holds_is_of_a_form_that_a_call_may_find() -> None:
+    assert told(ReplacesARecord, calls(UP, -UP, torch.ones(3))) == "same"
+
+
+def given_by_a_loop(self: Keeps, x: torch.Tensor) -> Any:
+    for row in x:
+        if row > 0:
+            return x, self.held
+    return x, None
+
+
+def given_by_a_loop_on_data(self: Keeps, x: torch.Tensor) -> Any:
+    while x.sum() < 5:
+        x = x + 1
+        if x.sum() > 4:
+            return x, [self.held, self.other]
+    return x, self.other
+
+
+@pytest.mark.parametrize("program", [given_by_a_loop, given_by_a_loop_on_data])
+def test_what_a_loop_gives_back_is_what_the_module_holds(program: Any) -> None:
+    def make() -> Any:
+        model = Keeps(program)
+        model.held = Node()
+        return model
+
+    def story(model: Any) -> list[Any]:
+        found = []
+        for x in (UP, -UP, UP):
+            value, given = model(x)
+            given = given if isinstance(given, list) and len(given) > 1 else [given]
+            found.append((value, [(each is model.held, each is model.other) for each in given]))
+        return found
+
+    assert told(make, story) == "same"
+
+
+def on_two_sides(self: Keeps, x: torch.Tensor) -> Any:
+    if x[0] > 0:
+        self.new = 1
+    if x[1] > 0:
+        self.new = 2
+    return x
+
+
+def in_each_turn(self: Keeps, x: torch.Tensor) -> Any:
+    for i in range(2):
+        if x[i] > 0:
+            self.new = x * i
+    return x
+
+
+def where_an_error_is_caught(self: Keeps, x: torch.Tensor) -> Any:
+    if x[0] > 0:
+        self.new = 1
+    try:
+        if x[1] > 0:
+            raise ValueError
+    except ValueError:
+        self.new = 2
+    return x
+
+
+SIDES = [UP, -UP, torch.tensor([1.0, -1]), torch.tensor([-1.0, 1])]
+
+
+@pytest.mark.parametrize("program", [on_two_sides, in_each_turn, where_an_error_is_caught])
+@pytest.mark.parametrize("example", SIDES)
+def test_an_attribute_that_several_sides_make_is_what_the_last_makes_it(program: Any, example: Any) -> None:
+    for x in SIDES:
+        assert told(lambda: Keeps(program), lambda model, x=x: [model(x), vars(model).get("new")], example) == "same"
+
+
+class Inner(nn.Module):
+    last: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.calls = None, 0
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.last, self.calls = x, self.calls + 1
+        return torch.relu(x)
+
+
+class Catches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.act = Inner(), nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        try:
+            x = self.act(self.inner(x)) * x.shape[0]
+            {}["none"]
+        except Exception:
+            pass
+        self.inner.last = None
+        return x
+
+
+def test_what_a_body_under_try_has_written_is_written_back() -> None:
+    def story(program: Any) -> list[Any]:
+        return [(program(x), program.inner.last, program.inner.calls) for x in (UP, -UP)]
+
+    assert told(Catches, story) == "same"
+
+
+class Key:
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def counts_keys(x: torch.Tensor) -> Any:
+    found = 0
+    try:
+        found = len({Key(1), Key(x.shape[0])})
+    except Exception:
+        found = -1
+    return x, found
+
+
+def test_no_handler_gets_what_a_capture_raises_for_a_hash() -> None:
+    gm = gw.trace(counts_keys, (UP,))
+    assert str(gm(UP)) == str(counts_keys(UP))
+    with pytest.raises(gw.GuardError):
+        gm(torch.ones(1))
+
+
+class Boxes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.boxes = [Box(1.0), Box(2.0)]
+        self.named = {"a": Box(3.0)}
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.boxes[-1].a += 1
+        for box in self.named.values():
+            box.a += 1
+        return x + self.boxes[0].a
+
+
+CHANGES: Any = [
+    lambda model: model.boxes.append(Box(5.0)), lambda model: model.boxes.reverse(),
+    lambda model: model.boxes.pop(0), lambda model: model.named.update(b=Box(1.0)),
+    lambda model: setattr(model.boxes[0], "a", 9.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_containers_of_objects_that_a_program_writes_to(change: Any) -> None:
+    def story(program: Any) -> list[Any]:
+        found = [program(UP)]
+        change(program)
+        return [*found, program(UP), program.boxes, program.named]
+
+    assert told(Boxes, story).startswith(("same", "loud"))
+    assert told(Boxes, calls(UP, -UP)) == "same"

@@ -155,6 +155,7 @@ from graphwright.runtime.outside import (
 )
 from graphwright.runtime.pickling import reduce_graph, reduce_node
 from graphwright.runtime.plain_values import (
+    fits,
     holds_tensors,
     is_atom,
     is_plain,
@@ -288,6 +289,7 @@ __all__ = [
     "expect_tensors",
     "expect_values",
     "facts_of_modules",
+    "fits",
     "first_module_stack",
     "forget_module",
     "forget_modules",

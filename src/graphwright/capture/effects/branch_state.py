@@ -12,6 +12,7 @@ from graphwright.capture.effects.reach import seen_state
 from graphwright.capture.effects.watched_values import WatchedOutside, WatchedValues
 from graphwright.capture.proxies.calls_as_written import is_torch
 from graphwright.capture.proxies.contents import content, is_still, is_unchanged, refill
+from graphwright.capture.proxies.objects import is_plain_object
 from graphwright.capture.proxies.unbound import BoundIf, Unbound
 from graphwright.capture.state.running import is_in_context, set_in_context
 from graphwright.capture.state.samples import Unlike
@@ -115,6 +116,10 @@ class State:
     def watches(self, container: Container) -> bool:
         """Tell whether a container is part of the state."""
         return any(now is container for now, _ in self._containers)
+
+    def was_there(self, value: Any) -> bool:
+        """Tell whether a value is an object that the state leads to: what changes in it is part of the state."""
+        return self._watched.has_seen(value) and is_plain_object(value)
 
     def values_before(self) -> list[Any]:
         """The state before the branch, as `read` gives that now."""

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from graphwright.runtime import Shells
 
 _OF_TORCH = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"} - {"training"})
+_ON_A_SIDE = object()  # what only one way has written
 _INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain deque"}
 _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
@@ -527,10 +528,10 @@ class Keeping:
 
     # ---- writes
 
-    def write(self, shell: nn.Module | None = None) -> None:
+    def write(self, shell: nn.Module | None = None, goes_on: bool = True) -> None:
         """Write what the program has changed so far, in all modules or in one and those below it.
 
-        On a side of a branch what is written is written again after it, joined with the other side.
+        On a side of a branch what is written is written again after it, joined with the other side, if it `goes_on`.
         """
         tables = self._tables
         if shell is not None and not dict.__len__(shell.__dict__["_modules"]):
@@ -563,6 +564,8 @@ class Keeping:
             write(recorder, target, args, self._starts.reading(place) if place in recorder.plan.before_class else None)
             if recorder.region is recorder.root:
                 table.written[key] = now
+            elif goes_on:
+                table.written[key] = _ON_A_SIDE
 
     def unwritten(self, tables: Iterable[Table] | None = None) -> Iterator[tuple[Table, Any, Any]]:
         """Iterate over (the table, the name, what is there now) of what the program has changed and not written yet."""
@@ -589,8 +592,8 @@ class Keeping:
         makers = [value.node_of if is_growing(value) else held.get(id(value)) for value in values]
         return [None if make is None else make() for make in makers]
 
-    def write_at_end(self) -> None:  # what an error leaves is written, too
-        write_unwritten(self._recorder, self.changes_of_inputs())
+    def write_at_end(self, is_caught: bool) -> None:  # what an error leaves is written, too
+        write_unwritten(self._recorder, self.changes_of_inputs(), goes_on=is_caught)
 
     def write_new(self, attributes: dict[str, Any], key: str, value: Any, after: Unbound) -> bool:
         """Write a new attribute on a side of a branch, after which it holds what `after` stands for.

@@ -49,6 +49,7 @@ from graphwright.runtime import (
     GraphModule,
     class_name,
     facts_of_modules,
+    fits,
     generators_in,
     holds_tensors,
     inside_of,
@@ -57,6 +58,7 @@ from graphwright.runtime import (
     is_plain_container,
     is_state,
     kind_held,
+    name_of_class,
     overhear,
     spelled,
     take_code,
@@ -336,6 +338,8 @@ class ModuleReads:
             if place in plan.at_first or (is_of_module and name in found):
                 first = plan.at_first.get(place, found.get(name))
                 forms += [{"is": first}] if is_plain(first) else []
+                if None not in forms and name in found and not fits(found[name], {"or": forms}):
+                    forms.append({"of": [name_of_class(type(found[name])), None]})  # what no call leaves
             form: dict[str, Any] | None = None if None in forms else {"or": forms}
             callers = self._recorder.callers
             is_asked = callers.may_look_for(name, in_dicts=True) or callers.may_look_for(name, in_dicts=False)
@@ -506,10 +510,9 @@ class ModuleReads:
         changed: set[int] = set()
         for path, name, value in self._objects:
             full = f"{path}.{name}" if path else name
-            is_container = isinstance(value, list | tuple | dict)
-            if full in state or (is_container and any(each.startswith(f"{full}.") for each in state)):
+            if full in state:
                 changed.add(id(value))
-                if is_container:  # the same objects may be elsewhere, too
+                if isinstance(value, list | tuple | dict):  # the same objects may be elsewhere, too
                     values_of(name, value, mentioned, seen, looked_for, f"{path}." if path else "")
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""

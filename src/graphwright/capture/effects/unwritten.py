@@ -40,7 +40,9 @@ def has_unwritten(recorder: Capture) -> bool:
     return bool(_unwritten(recorder))
 
 
-def write_unwritten(recorder: TypedCapture, changes: Iterable[Change], result: Any = None) -> Argument:
+def write_unwritten(
+    recorder: TypedCapture, changes: Iterable[Change], result: Any = None, goes_on: bool = False
+) -> Argument:
     """Write it, as it is now, but first read the result of the program, which is given back as the graph has it."""
     keeping, changes = recorder.keeping, list(changes)
     kept = () if keeping is None else keeping.unwritten()
@@ -48,7 +50,7 @@ def write_unwritten(recorder: TypedCapture, changes: Iterable[Change], result: A
         writes = [(function, tuple(map(recorder.argument, args))) for function, *args in changes]
         value = recorder.argument(result)
         if keeping is not None:
-            keeping.write()
+            keeping.write(goes_on=goes_on)
         for function, args in writes:  # all is read before the first write
             recorder.node("call_function", function, args, {}, function.__name__)
     return value

@@ -174,7 +174,7 @@ class AttemptRegion:
         if is_refused_value(error):
             raise error
         self._entry.note(error)
-        recorder.questions.raises.write_raise(error)
+        recorder.questions.raises.write_raise(error, is_caught=True)
 
     def _write(self, region: Region, values: list[Any], has_raised: bool) -> tuple[Node, list[Any]]:
         """Write the body's output and the node that runs it; return its error, and what it leaves at its end."""

@@ -180,13 +180,15 @@ def _write_new_attributes(recorder: Capture, sides: list[_Side], state: State, p
     first = 1 + len(state.names)
     for number, (container, before) in enumerate(state._containers, first):
         held: list[Any] = [side.values[number] for side in sides]
-        if type(container) is not dict or held[0] is held[1] or held[0].keys() == held[1].keys():
+        if type(container) is not dict or held[0] is held[1]:
+            continue
+        if held[0].keys() == held[1].keys() and not any(isinstance(value, Unbound) for value in before.values()):
             continue
         held = [dict(each) for each in held]
         for side, its in zip(sides, held, strict=True):
             side.values[number] = its
         for side, mine, its in (sides[0], *held), (sides[1], *reversed(held)):
-            for key in [key for key in mine if key not in its and key not in before]:
+            for key in [key for key in mine if not _lacks(mine, key) and _lacks(its, key) and _lacks(before, key)]:
                 unbound = Unbound(key, recorder.where(), place)
                 with Writing(recorder, side.region):
                     is_written = recorder.keeping.write_new(container, key, mine[key], unbound)
@@ -194,6 +196,11 @@ def _write_new_attributes(recorder: Capture, sides: list[_Side], state: State, p
                     del mine[key]
                     for values in held:
                         values[key] = unbound
+
+
+def _lacks(held: dict[Any, Any], key: Any) -> bool:
+    """Tell whether attributes lack one, or a side of an earlier branch alone has written it."""
+    return key not in held or isinstance(held[key], Unbound)
 
 
 def _settled(mine: Any, its: Any, none: set[int]) -> Any:

@@ -135,7 +135,8 @@ class Join(Joiner):
 
     def on_one_side(self, value: Any, is_second: bool) -> Any:
         """Join a value with none: what of it only a run has is None on the other side."""
-        return _OneSide(self._recorder, self._leaves, self._containers, is_second).join(value, MISSING)
+        held = self._held[is_second]
+        return _OneSide(self._recorder, self._leaves, self._containers, held, is_second).join(value, MISSING)
 
     def note_choices(self, given: Given, give_up: Callable[[str], BaseException], known: Sequence[Choice]) -> None:
         """Tell `choices` which objects stand for several, given the values of the leaves."""
@@ -245,20 +246,29 @@ class Join(Joiner):
 
 
 class _OneSide(OneWay):
-    """Joins a value with none: what of it only a run has is None on the other side."""
+    """Joins a value with none: what of it only a run has is None on the other side.
+
+    What the state `held` is one object on both; what is in it is joined by itself.
+    """
 
     nothing = MISSING
 
     def __init__(
-        self, recorder: Capture, leaves: Leaves, containers: dict[tuple[int, int], Container], is_second: bool
+        self,
+        recorder: Capture,
+        leaves: Leaves,
+        containers: dict[tuple[int, int], Container],
+        held: dict[int, Any],
+        is_second: bool,
     ) -> None:
-        self._recorder, self._leaves, self._containers, self._is_second = recorder, leaves, containers, is_second
+        self._recorder, self._leaves, self._containers = recorder, leaves, containers
+        self._held, self._is_second = held, is_second
 
     def leaf(self, value: Any, other: Any, path: Path) -> Any:
         """A slot for what only a run has, and for numbers."""
         if self._recorder.joining.is_open(value) or type(value) in (int, float, bool):
             return self._leaves.slot(*self._pair(value, MISSING))
-        if is_record(value) or parts(value) is None:
+        if is_record(value) or parts(value) is None or id(value) in self._held:
             return value
         return self._containers.get(self._pair(id(value), id(MISSING)), INSIDE)
 

@@ -27,6 +27,7 @@ from graphwright.values import (
 )
 
 if TYPE_CHECKING:
+    from graphwright.capture.effects.branch_state import State
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import HasTruth
@@ -52,9 +53,10 @@ class Births(OneWay):
     """Carries out of a loop what is born in it: what only a run has gets a slot, after those that the loop has."""
 
     def __init__(
-        self, recorder: Capture, slots: list[Carried], watched: set[int], place: Place | None, at: str | None
+        self, recorder: Capture, slots: list[Carried], state: State, place: Place | None, at: str | None
     ) -> None:
-        self._recorder, self._slots, self._watched = recorder, slots, watched
+        self._recorder, self._slots, self._state = recorder, slots, state
+        self._watched = {id(container) for container, _ in state._containers}
         self._place, self._at = place, at
         self._out: dict[int, Container] = {}  # objects that are born in the loop, by id
         self._name = ""
@@ -81,7 +83,7 @@ class Births(OneWay):
     def leaf(self, value: Any, last: Any, path: Path) -> Any:
         """A slot for what only a run has, and for numbers, with what the last iteration of the example leaves."""
         joining = self._recorder.joining
-        if id(value) in self._watched:
+        if id(value) in self._watched or self._state.was_there(value):
             return value
         if joining.is_open(value) or type(value) in (int, float, bool):
             sample = joining.sample(MISSING, value)

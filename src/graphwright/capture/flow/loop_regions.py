@@ -386,8 +386,7 @@ class LoopRegion:
         if self._asks_how and stops:
             broken = Carried(len(slots), False, NumberKind(bool, False), "broken", run.stop, run.stop)
             slots.append(broken)
-        watched = {id(container) for container, _ in self._state._containers}
-        births = Births(recorder, slots, watched, self._place, self._at)
+        births = Births(recorder, slots, self._state, self._place, self._at)
         surely_runs = run.test is True or (self._items is not None and self._items.is_plain and self._items.length())
         outcome = [births.outcome(tree, broken, bool(surely_runs)) for tree in run.template]
         regions = [region for region in (run.test_region, run.region) if region is not None]

@@ -78,11 +78,11 @@ class Raises:
         """Tell whether a `finally`, or the end of a `with`, may change back what the program has changed so far."""
         return has_unwritten(self._capture) and self.is_left_by_it()
 
-    def write_raise(self, error: Raisable, cause: Raisable | None = None) -> None:
-        """Write into the graph that an exception is raised."""
+    def write_raise(self, error: Raisable, cause: Raisable | None = None, is_caught: bool = False) -> None:
+        """Write into the graph that an exception is raised, which a handler of the program may get."""
         capture = self._capture
         if capture.keeping is not None and not capture.attempts.are_open:
-            capture.keeping.write_at_end()
+            capture.keeping.write_at_end(is_caught)
         write_error(capture, error, cause)
 
     def is_raised_by_user(self, error: Exception) -> bool:

@@ -31,7 +31,8 @@ def hashed(symbol: Symbol) -> None:
     frame = user_frame(sys._getframe(1))
     if frame is None or recorder.plan.control_flow == "error":
         return
-    may_be_cache = frame.f_code.co_code[frame.f_lasti] in _CALLS  # converted functions go around those
+    # Converted functions go around those; what a `__hash__` gives is asked for whatever becomes of it.
+    may_be_cache = frame.f_code.co_code[frame.f_lasti] in _CALLS and frame.f_code.co_name != "__hash__"
     codes = recorder.questions.staging.convertible(frame)
     if may_be_cache and (codes or recorder.questions.raises.is_caught_outside()):
         return
