@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 from typing import Any
@@ -450,3 +451,21 @@ def test_containers_of_objects_that_a_program_writes_to(change: Any) -> None:
 
     assert told(Boxes, story).startswith(("same", "loud"))
     assert told(Boxes, calls(UP, -UP)) == "same"
+
+
+class LooksInADefaultDict(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table: Any = collections.defaultdict(list)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.table[x.shape[0]]
+        self.table["k"].append(x)
+        return x
+
+
+def test_a_default_dict_has_what_was_looked_for() -> None:
+    def story(program: Any) -> list[Any]:
+        return [(program(x), str(program.table)) for x in (UP, torch.ones(3), UP)]
+
+    assert told(LooksInADefaultDict, story) == "same"

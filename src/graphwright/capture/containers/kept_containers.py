@@ -384,8 +384,9 @@ class KeptDict(_Kept, dict):  # type: ignore[type-arg]
             self.held.append((form_of_key(key), dict.__getitem__(self, example_of_key(key))))
         if kind is None:  # a later pass knows it
             return dict.__getitem__(self, example_of_key(key))
-        self._note_change()
-        return self._given_out(kind, self._row_node("", _GET, [(KEY, key)]), form_of_key(key))
+        self._note_change()  # the read puts it there, whatever becomes of the item
+        node = self._row_node("setdefault", DICT["setdefault"], [(KEY, key), (ITEM, self._factory())])
+        return self._given_out(kind, node, form_of_key(key))
 
     def get(self, key: Hashable, default: Any = None) -> Any:
         if self._kind_of(key) is None:
