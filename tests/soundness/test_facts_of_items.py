@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphwright import GuardError, trace
 
@@ -71,7 +71,31 @@ def of_what_is_sorted(x: Tensor) -> Tensor:
     return first + 1 if first.dim() < 3 and first.is_floating_point() else first
 
 
+def of_a_made_list(x: Tensor) -> Tensor:
+    rows: Any = [None] * x.size(0)
+    for i in range(x.size(0)):
+        rows[i] = x[i]
+    return rows[0] + 1 if rows[0].dim() < 3 and rows[0].is_floating_point() else rows[0]
+
+
+def of_groups(x: Tensor) -> Tensor:
+    rows = collections.defaultdict(list)
+    for i in range(x.size(0)):
+        rows[i % 2].append(x[i])
+    return rows[0][0] + 1 if rows[0][0].dim() < 3 and rows[0][0].is_floating_point() else rows[0][0]
+
+
+def doubled(row: Tensor) -> Tensor:
+    return row * 2
+
+
+def of_what_is_mapped(x: Tensor) -> Tensor:
+    rows = list(map(doubled, x.unbind(0)))
+    return rows[0] + 1 if rows[0].dim() < 3 and rows[0].is_floating_point() else rows[0]
+
+
 PROGRAMS = [
+    of_a_made_list, of_groups, of_what_is_mapped,
     of_a_list, of_a_dict, of_a_queue, of_pairs, of_all, of_a_part, of_lists_in_a_list, of_what_is_sorted,
 ]  # fmt: skip
 
@@ -104,3 +128,44 @@ def test_lists_of_tensors_are_followed_to_the_inputs() -> None:
             continue
         assert torch.equal(given, mapped(x))
     assert loud >= 2
+
+
+def of_size(size: Tensor) -> Tensor:
+    made = size + 0
+    return size * 2 if made.is_floating_point() and made.dim() == 1 else size
+
+
+def of_item(item: Tensor) -> Tensor:
+    made = item + 0
+    return item * 2 if made.is_floating_point() and made.dim() == 1 else item
+
+
+def of_shape(shape: Tensor) -> Tensor:
+    made = shape + 0
+    return shape * 2 if made.is_floating_point() and made.dim() == 1 else shape
+
+
+@pytest.mark.parametrize("program", [of_size, of_item, of_shape])
+def test_inputs_may_be_called_like_what_tells_of_a_tensor(program: Any) -> None:
+    gm = trace(program, (torch.ones(2),))
+    assert torch.equal(gm(torch.ones(3)), program(torch.ones(3)))
+    for x in (torch.ones(2).long(), torch.ones(2, 2)):
+        with pytest.raises(GuardError):
+            gm(x)
+
+
+class Named(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("size", torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.size + 0
+        return x * 2 if made.is_floating_point() else x
+
+
+def test_attributes_may_be_called_so_too() -> None:
+    gm: Any = trace(Named(), (torch.ones(2),))
+    gm.size = torch.ones(2).long()
+    with pytest.raises(GuardError):
+        gm(torch.ones(2))

@@ -54,6 +54,9 @@ _SHAPED = frozenset({
 })  # fmt: skip
 
 
+_ITEMS = ("__getitem__", "get", "setdefault")
+
+
 def _kind(fact: Fact) -> str:
     """What is asked: the dtype, or another fact by its name."""
     return fact if isinstance(fact, str) and fact != "index" else "dtype"
@@ -63,6 +66,18 @@ def _variable(node: Node) -> tuple[Any, Any]:
     """What tells a variable that a node reads or writes from others: whose it is, which may have no hash, its name."""
     owner, name = node.args[:2]
     return owner if isinstance(owner, str) else id(owner), name
+
+
+def _makes_holder(node: Node) -> bool:
+    """Tell whether a node makes a container: of its class, or `[None] * n`."""
+    if node.target is operator.mul or node.target is operator.add:
+        return any(isinstance(arg, list) for arg in node.args)
+    return any(node.target is kind for kind in HOLDERS)
+
+
+def _gives_item(node: Node) -> bool:
+    """Tell whether a node gives an item of a container, if it is called on one."""
+    return node.target is operator.getitem or (node.op == "call_method" and node.target in _ITEMS)
 
 
 class Settling:
@@ -168,8 +183,8 @@ class Settling:
     def _put_into(self, node: Node) -> list[Node]:
         """What the program puts into the container that a node is, or is an item of, if the program makes that."""
         root: Node | None = node
-        while root is not None and not any(root.target is kind for kind in HOLDERS):
-            if root.target is operator.getitem:
+        while root is not None and not _makes_holder(root):
+            if _gives_item(root):
                 root = root.args[0] if isinstance(root.args[0], Node) else None
             elif root.op == "placeholder" and (owner := self._owner(root.graph)) is not None and is_region(owner):
                 root = next(iter(nodes_in(values_for(owner, root))), None)
@@ -182,16 +197,16 @@ class Settling:
                     bodies = [body for body in user.args if isinstance(body, Graph)]
                     given = [each for body in bodies for each in body.placeholders()]
                     waiting += [each for each in given if holder in nodes_in(values_for(user, each))]
-                elif user.args and user.args[0] is holder and user.target is operator.getitem:
-                    waiting.append(user)
-                elif user.args and user.args[0] is holder and any(user.target == put for put in PUT_IN):
-                    found += [*nodes_in(user.args[1:]), *nodes_in(user.kwargs)]
+                elif user.args and user.args[0] is holder:
+                    waiting += [user] if _gives_item(user) else []
+                    if any(user.target == put for put in PUT_IN):
+                        found += [*nodes_in(user.args[1:]), *nodes_in(user.kwargs)]
         return found
 
     def _measure(self, node: Node) -> str | None:
         """What a node tells of a tensor; for all but its dtype and device, its number is another question."""
         name = node.args[1] if node.target is getattr and len(node.args) > 1 else name_of_target(node.target)
-        return str(name) if node.op != "call_module" and row_of(str(name)) in _NUMBERS else None
+        return str(name) if node.op in ("call_function", "call_method") and row_of(str(name)) in _NUMBERS else None
 
     def _pass_on(self, node: Node, fact: Fact) -> None:
         found = self._recorder.ledger.unforeseen.get(node)
