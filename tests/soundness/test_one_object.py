@@ -422,6 +422,35 @@ def test_no_handler_gets_what_a_capture_raises_for_a_hash() -> None:
         gm(torch.ones(1))
 
 
+class Ends:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> bool:
+        return True
+
+
+def counts_keys_of_data(x: torch.Tensor) -> Any:
+    found = 0
+    with Ends():
+        found = len({Key(1), Key(int(x.sum()))})
+    return x, found
+
+
+def counts_keys_of_a_branch(x: torch.Tensor) -> Any:
+    found, n = 0, x.shape[0]
+    if x.sum() > 0:
+        n = n + 1
+    with Ends():
+        found = len({Key(1), Key(n)})
+    return x, found
+
+
+@pytest.mark.parametrize("program", [counts_keys_of_data, counts_keys_of_a_branch])
+def test_no_context_ends_what_a_capture_raises_for_a_hash(program: Any) -> None:
+    found = told(lambda: program, calls(UP, -UP))
+    assert found.startswith(("loud", "same"))
+
+
 class Boxes(nn.Module):
     def __init__(self) -> None:
         super().__init__()

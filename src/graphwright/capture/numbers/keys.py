@@ -41,10 +41,14 @@ def hashed(symbol: Symbol) -> None:
     roots = list(_roots(symbol))
     names = {root.key[1] for root in roots if root.function == root.key[0] == "input" and type(root.key[1]) is str}
     sites = {site_of(root) for root in roots if root.site is not None and root.function in ("size", "numel", "input")}
-    if len(names) + len(sites) == 0 or not all(root.function in ("size", "numel", "input") for root in roots):
-        return
-    plan = recorder.plan
-    if names <= plan.static and sites <= plan.fixed:
+    plan, raises = recorder.plan, recorder.questions.raises
+    is_open = len(names) + len(sites) == 0 or not all(root.function in ("size", "numel", "input") for root in roots)
+    if is_open or (names <= plan.static and sites <= plan.fixed):
+        if raises.is_caught_outside() or raises.is_left_by_it():  # where a handler would take it for its own
+            recorder.questions.refusals.refuse_here(
+                "the program has a number that only a run knows as a key, where it catches errors",
+                "use keys that the program knows, or do so outside of the `try` or `with`",
+            )
         return
     plan.static |= names
     plan.fixed |= sites
