@@ -303,6 +303,33 @@ class Fills(nn.Module):
         return x + 1
 
 
+class Tallies(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tally: dict[str, int] = {}
+        self.rows: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.tally["calls"] = self.tally.get("calls", 0) + 1
+        return x * self.tally["calls"]
+
+
+class Appends(Tallies):
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.rows
+        for row in x:
+            rows.append(row * 2)
+        return x + 1
+
+
+RESULTS: list[Tensor] = []
+
+
+def to_a_global_list(x: Tensor) -> Tensor:
+    RESULTS.append(x)
+    return x + len(RESULTS)
+
+
 def of_one_size(x: Tensor) -> Tensor:
     if x.shape[2] != 8:
         x = torch.nn.functional.interpolate(x, (8, 8))
@@ -339,6 +366,9 @@ def test_sizes_that_torch_export_cannot_keep_open_are_fixed(
         pytest.param(written_in_the_first_round, r"write to a copy", id="a write to what is carried"),
         pytest.param(Kept(), "keeps nothing in 'steps' from call to call", id="a number of a module"),
         pytest.param(Fills(), "keeps nothing in 'held' from call to call", id="a list of a module"),
+        pytest.param(Tallies(), "keeps nothing in 'tally'", id="a dict of a module that may have a key"),
+        pytest.param(Appends(), "keeps nothing in 'rows'", id="a list of a module that a loop fills"),
+        pytest.param(to_a_global_list, "keeps nothing in 'RESULTS'", id="a global list"),
         pytest.param(
             lambda x: torch.func.grad(lambda v: (v**3).sum())(x) + torch.vmap(torch.sin)(x),
             "lost how|cannot take the program",

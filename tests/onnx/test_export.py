@@ -416,6 +416,20 @@ def test_small_numbers_are_not_taken_for_zero() -> None:
         torch.testing.assert_close(program(p), entropy(p))
 
 
+def test_a_dict_of_a_module_keeps_nothing_from_call_to_call() -> None:
+    class Tallies(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tally: dict[str, int] = {}
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.tally["calls"] = self.tally.get("calls", 0) + 1
+            return x * self.tally["calls"]
+
+    with pytest.raises(ExportError, match="keeps nothing in 'tally' from call to call"):
+        graphwright.onnx.export(Tallies(), torch.ones(2))
+
+
 @pytest.mark.slow
 def test_dropouts_that_are_off_give_what_they_are_given() -> None:
     class Aliased(nn.Module):

@@ -35,7 +35,7 @@ from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of,
 from graphwright.interop.lower.indexing import item_of, set_item
 from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zipped, as_items, item_sources
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
-from graphwright.interop.lower.regions import does_more, kept_by, quietly, raising_side
+from graphwright.interop.lower.regions import Held, does_more, quietly, raising_side
 from graphwright.interop.modes import in_its_mode, without_idle_dropouts
 from graphwright.interop.patience import Patience, TooComplicated, patience_for
 from graphwright.interop.reading import note_back
@@ -53,6 +53,7 @@ __all__ = [
     "FILLED",
     "Collected",
     "Counted",
+    "Held",
     "Items",
     "Patience",
     "Rows",
@@ -71,7 +72,6 @@ __all__ = [
     "is_symbolic",
     "item_of",
     "item_sources",
-    "kept_by",
     "length_of",
     "patience_for",
     "quietly",

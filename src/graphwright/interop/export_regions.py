@@ -21,7 +21,7 @@ from graphwright.interop.lower.appended_lists import collecting_for, collecting_
 from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of
 from graphwright.interop.lower.indexing import item_of
 from graphwright.interop.lower.items import Collected, Items, as_items, item_sources
-from graphwright.interop.lower.regions import does_more, kept_by, quietly, raising_side
+from graphwright.interop.lower.regions import Held, does_more, quietly, raising_side
 from graphwright.interop.operands import NUMBERS, as_bool, as_tensor
 from graphwright.ir import Graph, Node
 from graphwright.ops import cond, for_loop, while_loop
@@ -39,6 +39,7 @@ class Exporting(Interpreter):
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph. Raises ExportError where something is written to that a branch gave as it was."""
         self._filled_by: dict[torch.Tensor, Node] = {}  # what loops have collected, and each loop
+        self._held = Held()
         self._same: list[tuple[torch.Tensor, int, Node]] = []  # of two that are one tensor, and two in the result
         with torch.fx.traceback.preserve_node_meta():  # so that nodes name the user's lines, and not ours
             result = super().run(*args, **kwargs)
@@ -55,6 +56,12 @@ class Exporting(Interpreter):
             torch.fx.traceback.set_stack_trace([stack_trace(n.origin)])
         return super().run_node(n)
 
+    def fetch_attr(self, target: str) -> Any:
+        """An attribute of the module."""
+        value = super().fetch_attr(target)
+        self._held.add(target, value)
+        return value
+
     def body(self, body: Graph, n: Node) -> Any:
         """A function that runs a body, of a loop that collects, too."""
         is_collecting = n.target in (collecting_for, collecting_while)
@@ -62,15 +69,15 @@ class Exporting(Interpreter):
 
     def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method; a list may get what a loop has collected."""
+        self._refuse_kept(args)
         if target == "extend" and isinstance(args[1], Collected):
             args[0].append(args[1])
             return None
-        self._refuse_kept(args)
         self._refuse_filled(args)
         return super().call_method(target, args, kwargs)
 
     def _refuse_kept(self, args: tuple[Any, ...]) -> None:
-        name = kept_by(self.node, args)
+        name = self._held.written_by(self.node, args)
         if name is not None:
             raise _cannot_write(self.node, name)
 
@@ -109,7 +116,9 @@ class Exporting(Interpreter):
             if not isinstance(args[0], range | list | tuple):
                 return self._for_loop(node, *args)
         self._refuse_filled(args)
-        return super().call_function(target, args, kwargs)
+        value = super().call_function(target, args, kwargs)
+        self._held.read(target, args, value)
+        return value
 
     def _refuse_filled(self, values: Any) -> None:
         """Refuse what reads a list that a loop has filled, or gives it, as Python's."""

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from graphwright.errors import ExportError, GraphwrightError
 from graphwright.interop import (
     Collected,
+    Held,
     Items,
     as_items,
     as_number_tensor,
@@ -25,7 +26,6 @@ from graphwright.interop import (
     is_filled,
     is_symbolic,
     item_sources,
-    kept_by,
     length_of,
     raising_side,
     rows_of,
@@ -69,6 +69,7 @@ class Running(Interpreter):
         self._shown: list[dict[str, torch.Tensor]] = []
         self._objects: Sequence[Any] = ()
         self._quiet = 0
+        self._held = Held()
         self._known = {
             **dict(module.named_parameters(remove_duplicate=False)),
             **dict(module.named_buffers(remove_duplicate=False)),
@@ -105,7 +106,9 @@ class Running(Interpreter):
         for shown in reversed(self._shown):
             if target in shown:
                 return shown[target]
-        return super().fetch_attr(target)
+        value = super().fetch_attr(target)
+        self._held.add(target, value)
+        return value
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a module; in a body with the parameters that the body was given."""
@@ -170,7 +173,7 @@ class Running(Interpreter):
         if type(target).__hash__ is None:
             return super().call_function(target, args, kwargs)
         if not (target in (set_attribute, delete_attribute) and self._is_given(args[0])):
-            _check_kept(node, args)
+            self._check_kept(node, args)
         if is_guard(node):
             return self._guard(node, target, args, kwargs)
         if target in _REGIONS:
@@ -208,11 +211,13 @@ class Running(Interpreter):
         _check_whole(node, args)
         if getattr(target, "__module__", None) in ("_operator", "operator"):
             args = _sizes_with_tensors(args)
-        return super().call_function(target, args, kwargs)
+        value = super().call_function(target, args, kwargs)
+        self._held.read(target, args, value)
+        return value
 
     def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method: of a list what a loop collected may be added, a tensor gives no Python numbers."""
-        _check_kept(self.node, args)
+        self._check_kept(self.node, args)
         if _has_maybe(args, kwargs) and not isinstance(args[0], list | dict):
             return self._of_maybe(self.call_method, target, args, kwargs)
         value, *rest = args
@@ -228,6 +233,11 @@ class Running(Interpreter):
             return self._text(args)
         _check_whole(self.node, args)
         return super().call_method(target, args, kwargs)
+
+    def _check_kept(self, node: Node, args: tuple[Any, ...]) -> None:
+        name = self._held.written_by(node, args)
+        if name is not None:
+            raise _keeps(node, name)
 
     def _is_given(self, value: Any) -> bool:
         """Tell whether a value is an object of the arguments, outside of regions: what is written to it comes out."""
@@ -423,12 +433,6 @@ _REGIONS = {
     collecting_for: "_for",
     collecting_while: "_while",
 }
-
-
-def _check_kept(node: Node, args: tuple[Any, ...]) -> None:
-    name = kept_by(node, args)
-    if name is not None:
-        raise _keeps(node, name)
 
 
 def _keeps(node: Node, name: str) -> ExportError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,22 +10,43 @@ import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
 from graphwright.ir import Graph, Node
-from graphwright.ops import delete_attribute, is_impure, raise_error, set_attribute, write_variable
+from graphwright.ops import delete_attribute, is_impure, raise_error, read_variable, set_attribute, write_variable
 
 _WRITES = (set_attribute, delete_attribute, write_variable)
 
 
-def kept_by(node: Node, args: tuple[Any, ...]) -> str | None:
-    """The attribute, variable, or list or dict of a module that a node writes to: no target keeps it for the next call.
+class Held:
+    """The lists, dicts and sets that a run has read of modules and variables, and what is inside of them.
 
-    `args` is what the node is called with. None for all other nodes.
+    No target keeps what is written to them for the next call.
     """
-    if node.op == "call_function" and node.target in _WRITES:
-        return str(args[1])
-    held = node.args[0] if args and isinstance(args[0], list | dict | set) else None
-    while isinstance(held, Node) and held.target is operator.getitem:
-        held = held.args[0]
-    return str(held.target) if isinstance(held, Node) and held.op == "get_attr" and is_impure(node) else None
+
+    def __init__(self) -> None:
+        self._names: dict[int, tuple[Any, str]] = {}  # by id: itself, and by which name it was read
+
+    def add(self, name: str, value: Any) -> None:
+        """Note that a value was read by a name."""
+        if isinstance(value, list | dict | set) and id(value) not in self._names:
+            self._names[id(value)] = value, name
+            for item in value.values() if isinstance(value, dict) else value:
+                self.add(name, item)
+
+    def read(self, target: Any, args: tuple[Any, ...], value: Any) -> None:
+        """Note what a call has given, where it has read a variable."""
+        if target is read_variable:
+            self.add(str(args[1]), value)
+
+    def written_by(self, node: Node, args: tuple[Any, ...]) -> str | None:
+        """The name of the attribute, variable or container that a node writes to; None for other nodes.
+
+        `args` is what the node is called with.
+        """
+        if node.op == "call_function" and node.target in _WRITES:
+            return str(args[1])
+        if not args or not isinstance(args[0], list | dict | set):
+            return None
+        _, name = self._names.get(id(args[0]), (None, None))
+        return name if name is not None and is_impure(node) else None
 
 
 def raising_side(branch: Node) -> tuple[Node, int] | None:
