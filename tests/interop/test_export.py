@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from tests.runtime.declare_torchvision import declare_torchvision
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+import graphwright
 from graphwright import from_export, to_export, trace
-from graphwright.errors import ExportError
+from graphwright.errors import ExportError, GuardError
 
 
 def one_of_two(x: Tensor) -> Tensor:
@@ -526,6 +528,39 @@ def test_inductor_compiles_it_ahead_of_time(program: Any, tmp_path: Path) -> Non
     for rows in (5, 3, 8):
         x = torch.randn(rows, 3)
         torch.testing.assert_close(compiled(x), original(x))
+
+
+class Structured(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor, named: dict[str, Tensor], n: int = 3, *, flag: bool = True) -> dict[str, Tensor]:
+        self.calls += 1
+        return {"out": self.linear(x).view(-1, 6) * n + named["y"].sum() + self.calls}
+
+
+@pytest.mark.parametrize("unflatten", [True, False])
+def test_checks_of_torch_export_are_in_the_graph_and_in_files(unflatten: bool, tmp_path: Path) -> None:
+    x, named, sizes = torch.randn(4, 3), {"y": torch.ones(2)}, {0: torch.export.Dim.AUTO}
+    model = Structured().eval()
+    shapes = (sizes, {"y": None}, None, None)
+    program = torch.export.export(model, (x, named), {"n": 3, "flag": True}, dynamic_shapes=shapes)
+    gm = from_export(program, unflatten)
+    assert not gm._forward_pre_hooks and "_guards_fn" not in gm._modules
+    graphwright.save(gm, tmp_path / "program.gw")
+    modules = [gm, copy.deepcopy(gm), pickle.loads(pickle.dumps(gm)), graphwright.load(tmp_path / "program.gw")]
+    for module in modules:
+        for given in (x, torch.randn(6, 3)):
+            calls = module.get_buffer("calls").clone()
+            expected = model.linear(given).view(-1, 6) * 3 + 2 + calls + 1
+            torch.testing.assert_close(module(given, named, n=3, flag=True)["out"], expected)
+        for args, n in (((torch.randn(5, 3), named), 3), ((x, named), 4), ((x, {"y": torch.ones(3)}), 3)):
+            with pytest.raises(AssertionError, match="Guard failed"):
+                module(*args, n=n, flag=True)
+        with pytest.raises(GuardError, match="the length of named"):
+            module(x, {**named, "z": x}, n=3, flag=True)
 
 
 def test_what_is_no_program_of_torch_export_is_refused() -> None:

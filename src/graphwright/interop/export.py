@@ -18,8 +18,8 @@ from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from graphwright.analysis import state_kept
-from graphwright.capture import erase_unused
-from graphwright.errors import ExportError
+from graphwright.capture import erase_unused, symbolic_trace
+from graphwright.errors import ExportError, GraphwrightError
 from graphwright.interop.calm import calmly, without_graphs
 from graphwright.interop.export_regions import Exporting
 from graphwright.interop.fx import from_fx
@@ -131,7 +131,7 @@ def from_export(program: ExportedProgram, unflatten: bool = True) -> GraphModule
     >>> exported = torch.export.export(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (torch.ones(1, 2),))
     >>> gm = from_export(exported)
     >>> [node.target for node in gm.graph.nodes if node.op == "call_module"], [*gm.state_dict()]
-    (['_guards_fn', '0', '1'], ['0.weight', '0.bias'])
+    (['0', '1'], ['0.weight', '0.bias'])
     >>> gm(torch.ones(1, 2)).shape
     torch.Size([1, 3])
     """
@@ -145,11 +145,46 @@ def from_export(program: ExportedProgram, unflatten: bool = True) -> GraphModule
     has_regions = any(isinstance(node.target, torch._ops.HigherOrderOperator) for node in flat.graph.nodes)
     gm = _unflattened(flat, program) if unflatten and not has_regions else from_fx(flat)
     gm.training = False
-    for number, hook in flat._forward_pre_hooks.items():
-        gm._forward_pre_hooks[number] = _of_module(hook, flat)  # it reads attributes of its own module
-    gm._forward_pre_hooks_with_kwargs.update(flat._forward_pre_hooks_with_kwargs)
+    if _write_checks(gm) and not _takes_modules(program):
+        for hooks in (gm._forward_pre_hooks, gm._forward_hooks):  # of torch.export, which do nothing else
+            hooks.clear()
+    else:
+        for number, hook in flat._forward_pre_hooks.items():
+            gm._forward_pre_hooks[number] = _of_module(hook, flat)  # it reads attributes of its own module
+        gm._forward_pre_hooks_with_kwargs.update(flat._forward_pre_hooks_with_kwargs)
     erase_unused(graph_of(gm))
     return gm
+
+
+def _write_checks(gm: GraphModule) -> bool:
+    """Write what the module with torch.export's checks does into the graph, in the place of its call.
+
+    Answers whether that was possible: there was such a module, whose code says no more than what sizes and numbers are.
+    """
+    graph = graph_of(gm)
+    call = next((node for node in graph.nodes if node.op == "call_module" and node.target == _CHECKS), None)
+    if call is None:
+        return False
+    names = [f"leaf_{i}" for i in range(len(call.args))]
+    given = ", ".join(names)
+    checks = eval(f"lambda checks: lambda {given}: checks({given})")(gm.get_submodule(_CHECKS).forward)
+    try:
+        traced = symbolic_trace(checks)
+    except GraphwrightError:
+        return False
+    with graph.inserting_before(call):
+        graph.graph_copy(traced.graph, dict(zip(traced.graph.placeholders(), call.args, strict=True)))
+    graph.erase_node(call)
+    gm.delete_submodule(_CHECKS)
+    return True
+
+
+_CHECKS = "_guards_fn"
+
+
+def _takes_modules(program: ExportedProgram) -> bool:
+    """Tell whether inputs of a program are modules, which torch's hooks register for a call."""
+    return any(isinstance(each, nn.Module) for each in pytree.tree_leaves(program.example_inputs))
 
 
 def _of_module(hook: Callable[..., Any], module: nn.Module) -> Callable[..., Any]:
@@ -162,11 +197,11 @@ def _unflattened(flat: torch.fx.GraphModule, program: ExportedProgram) -> GraphM
         nested = torch.export.unflatten(program)
     gm = _captured(nested, type(flat).__name__)
     graph = graph_of(gm)
-    if "_guards_fn" in flat._modules:
-        gm._modules["_guards_fn"] = flat._modules["_guards_fn"]
+    if _CHECKS in flat._modules:
+        gm._modules[_CHECKS] = flat._modules[_CHECKS]
         leaves = graph.placeholders()
         with graph.inserting_after(leaves[-1]) if leaves else graph.inserting_before():
-            graph.create_node("call_module", "_guards_fn", tuple(leaves))
+            graph.create_node("call_module", _CHECKS, tuple(leaves))
     nest(graph, *flat.graph._codegen.pytree_info)  # type: ignore[attr-defined]
     return gm
 

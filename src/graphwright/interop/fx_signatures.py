@@ -24,16 +24,18 @@ def nest(graph: Graph, names: list[str], in_spec: pytree.TreeSpec, out_spec: pyt
     Raises ExportError for arguments in containers other than tuples, lists and dicts.
     """
     args, kwargs = _children(in_spec)
-    leaves = graph.placeholders()
-    rest = iter(leaves)
+    rest = iter(graph.placeholders())
     first = next(node for node in graph.nodes if node.op != "placeholder")
+    nested: list[tuple[Node, pytree.TreeSpec, str, list[Node]]] = []
     for name, spec in zip(names, [*_children(args), *_children(kwargs)], strict=True):
+        leaves = [next(rest) for _ in range(spec.num_leaves)]
         if spec.is_leaf():
-            first.prepend(next(rest))  # after the parameters before it
+            first.prepend(leaves[0])  # after the parameters before it
             continue
         with graph.inserting_before(first):
-            value = graph.placeholder(name)
-        _take(graph, value, spec, name, rest, first)
+            nested.append((graph.placeholder(name), spec, name, leaves))
+    for value, spec, name, leaves in nested:
+        _take(graph, value, spec, name, iter(leaves), first)
     output = graph.output_node()
     if out_spec is not None:
         output.args = (_nested(list(output.args[0]), out_spec, output),)

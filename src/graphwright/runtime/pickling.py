@@ -264,7 +264,7 @@ class _RecordWriter:
         if kind in _PICKLES:
             return value
         if kind is dict or kind is Meta:
-            return {key: self._meta(item, node) for key, item in value.items()}
+            return {key: self._meta(item, node) for key, item in value.items() if not stands_in(item)}
         if kind is list:
             return [self._meta(item, node) for item in value]
         if kind is tuple:
@@ -331,6 +331,18 @@ class _RecordWriter:
                 fix=fix,
             ) from error
         return value
+
+
+def stands_in(value: Any) -> bool:
+    """Tell whether a value has no data, or no number: what torch computes shapes with is of no use to another process.
+
+    >>> stands_in(torch.ones(2)), stands_in([3])
+    (False, False)
+    """
+    if isinstance(value, list | tuple):
+        return any(map(stands_in, value))
+    is_symbol = isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+    return is_symbol or (isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is not None)
 
 
 def _of_process(value: Any) -> Reference | None:

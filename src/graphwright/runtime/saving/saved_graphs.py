@@ -14,6 +14,7 @@ from graphwright.ops import (
 )
 from graphwright.runtime.guards import expect_outside
 from graphwright.runtime.outside import Outside
+from graphwright.runtime.pickling import stands_in
 from graphwright.runtime.references import describe, is_definition
 from graphwright.runtime.saving.plain_data import NotPlain, PlainReader, PlainWriter, check_keys, damaged
 from graphwright.runtime.saving.saved_types import is_type_text, type_of, type_record
@@ -64,7 +65,7 @@ class GraphWriter:
         for key, value in (node._meta or {}).items():
             if key == "parameter_kind":
                 meta[key] = {"parameter_kind": value.name}
-            elif key != "nn_module_stack":  # the origin says the same
+            elif key != "nn_module_stack" and not stands_in(value):  # the origin says the same as that stack
                 try:
                     meta[key] = self._values.attribute(value, where)
                 except NotPlain as error:
