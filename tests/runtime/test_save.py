@@ -678,3 +678,11 @@ def test_a_layer_that_is_made_of_others_may_have_lost_some(tmp_path: Path) -> No
     model, x = InPart(), torch.randn(2, 4)
     graphwright.save(graphwright.trace(model, x), tmp_path / "model.gw")
     assert torch.equal(graphwright.load(tmp_path / "model.gw", allow=[__name__])(x), model(x))
+
+
+def test_a_program_that_calls_what_was_taken_away_is_refused_when_it_is_saved(tmp_path: Path) -> None:
+    gm = graphwright.trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), torch.ones(1, 2))
+    gm.delete_submodule("0")
+    with pytest.raises(ExportError, match="calls 0, which the module does not have"):
+        graphwright.save(gm, tmp_path / "model.gw")
+    assert not (tmp_path / "model.gw").exists()

@@ -458,10 +458,17 @@ def _classes_read(root: nn.Module) -> set[str]:
 
 
 def _called(root: nn.Module) -> set[str]:
-    """The paths of modules that programs of a tree call."""
-    return {
-        f"{prefix}.{node.target}" if prefix else str(node.target) for prefix, _, node in _nodes(root, "call_module")
-    }
+    """The paths of modules that programs of a tree call. Raises ExportError where one is not there any more."""
+    found = set()
+    for prefix, module, node in _nodes(root, "call_module"):
+        if not _holds(module, str(node.target)):
+            raise ExportError(
+                f"cannot save the node {node.name!r}: it calls {node.target}, which the module does not have",
+                at=node.origin,
+                fix="put a module there, or have the graph call another one",
+            )
+        found.add(f"{prefix}.{node.target}" if prefix else str(node.target))
+    return found
 
 
 def _nodes(root: nn.Module, op: str) -> Iterator[tuple[str, nn.Module, Node]]:
