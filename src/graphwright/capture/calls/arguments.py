@@ -6,7 +6,7 @@ import collections
 import enum
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from types import BuiltinMethodType, GeneratorType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,7 @@ def dict_with(recorder: TypedCapture, value: dict[Any, Any]) -> Argument:
     return recorder.node("call_function", dict, (pairs,), {}, "table")
 
 
-def _has_size(key: Any) -> bool:
+def _has_size(key: Hashable) -> bool:
     return type(key) is torch.Size or (type(key) is tuple and any(map(_has_size, key)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sized
 from typing import TYPE_CHECKING, Any
 
 from graphwright.capture.effects.kept_kinds import ATTRIBUTE, PLAIN, Grows, Unreadable, emptied, joined
@@ -104,7 +104,7 @@ class KeptItems:
             self._hold_inside(value, lambda: node, reads)
             self._out |= reads.keys()
 
-    def came_out(self, value: Any) -> bool:
+    def came_out(self, value: Sized) -> bool:
         """Tell whether a value is an item that has come out of a container."""
         return id(value) in self._out
 
@@ -126,7 +126,9 @@ class KeptItems:
             self._hold_inside(value, found[id(value)], found)
         return found
 
-    def _hold_inside(self, value: Any, make: Callable[[], Any], found: dict[int, Callable[[], Any]]) -> None:
+    def _hold_inside(
+        self, value: Growable | tuple[Any, ...], make: Callable[[], Any], found: dict[int, Callable[[], Any]]
+    ) -> None:
         if type(value) not in _ORDERED:
             return
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
@@ -251,7 +253,7 @@ class Items:
         if self.kept.learn():
             raise self.kept.recorder.questions.restart(Restart("all is looked at that a program keeps"))
 
-    def note_change(self, container: Any) -> list[Any]:
+    def note_change(self, container: Sized) -> list[Any]:
         """The program changes what is in it, or in one that came out of it: give those put there, which that may be."""
         kept = self.kept
         kept.recorder.plan.changed.add(self.place)

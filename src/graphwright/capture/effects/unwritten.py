@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from graphwright.ir import Graph, Node, map_arg, nodes_in
+from graphwright.ir import Argument, Graph, Node, map_arg, nodes_in
 from graphwright.ops import cond, is_impure, is_region
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def write(
     recorder.node("call_function", cond, (test, *bodies, operands), {}, "write")
 
 
-def _is_of_region(value: Any) -> bool:
+def _is_of_region(value: Argument) -> bool:
     while isinstance(value, Node) and value.target is operator.getitem:
         value = value.args[0]
     return isinstance(value, Node) and is_region(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from types import CellType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -198,7 +198,7 @@ def _write_new_attributes(recorder: Capture, sides: list[_Side], state: State, p
                         values[key] = unbound
 
 
-def _lacks(held: dict[Any, Any], key: Any) -> bool:
+def _lacks(held: dict[Any, Any], key: Hashable) -> bool:
     """Tell whether attributes lack one, or a side of an earlier branch alone has written it."""
     return key not in held or isinstance(held[key], Unbound)
 

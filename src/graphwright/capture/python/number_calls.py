@@ -28,6 +28,7 @@ from graphwright.capture.python.messages import is_known
 from graphwright.capture.state.examples import NeedsRealValues
 from graphwright.capture.state.running import running, stopping
 from graphwright.capture.state.symbols import UNKNOWN, is_symbolic, symbol_of
+from graphwright.ir import Argument
 from graphwright.source import user_frame
 from graphwright.values import leaves
 
@@ -120,7 +121,7 @@ def tensor_of_class(
 _TYPED = type(torch.FloatTensor)
 
 
-def _is_open(leaf: Any) -> bool:
+def _is_open(leaf: Argument) -> bool:
     return is_symbolic(leaf) or isinstance(leaf, torch.Tensor)
 
 
