@@ -103,6 +103,52 @@ class CountsInAnObject(nn.Module):
         return x * rows["all"][0] + rows["all"][1] * rows["k"] + self.meter.sizes["m"]
 
 
+class Pairs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair, self.nested = [torch.ones(2), torch.ones(2)], [[torch.ones(2)], [torch.ones(2)]]
+        self.fixed = (torch.ones(2), [torch.ones(2)])
+
+
+class OfAList(Pairs):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.pair[1] = x * 2
+        return x + self.pair[0]
+
+
+class OfAListInside(Pairs):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.nested[1][0] = x * 2
+        return x + self.nested[0][0]
+
+
+class OfATuple(Pairs):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.fixed[1][0] = x * 2
+        return x + self.fixed[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (OfAList, lambda gm: gm.pair.__setitem__(0, X * 5)),
+        (OfAList, lambda gm: setattr(gm, "pair", [X * 5, X])),
+        (OfAListInside, lambda gm: gm.nested[0].__setitem__(0, X * 5)),
+        (OfAListInside, lambda gm: gm.nested.__setitem__(0, [X * 5])),
+        (OfATuple, lambda gm: setattr(gm, "fixed", (X * 5, gm.fixed[1]))),
+    ],
+)
+def test_a_tensor_beside_one_that_is_written_is_the_same_one(
+    kind: type[nn.Module], change: Callable[[Any], Any]
+) -> None:
+    gm, model = trace(kind(), (X,)), kind()
+    for x in (X, X * 3):
+        assert torch.equal(gm(x), model(x))
+    change(gm)
+    with pytest.raises(GuardError, match="was torch.float32 2 when the program was captured"):
+        gm(X)
+
+
 def test_containers_in_an_object_of_a_module_are_partly_written() -> None:
     model = CountsInAnObject()
     gm, original = trace(model, (X,)), copy.deepcopy(model)

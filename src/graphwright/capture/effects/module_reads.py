@@ -290,7 +290,7 @@ class ModuleReads:
         used = around | targets
         for path in self._owners(around):
             self._recorder.ledger.module(path)
-        self._take_rest_of_containers()
+        self._take_rest_of_containers(graph.constants)
         for path, facts in sorted(self._recorder.ledger.modules.items()):
             prefix = f"{path}." if path else ""
             own: dict[str, Any] = {}
@@ -468,7 +468,7 @@ class ModuleReads:
         plan = self._recorder.plan
         return [place for place, kind in plan.kept.items() if place in plan.changed or not is_as_it_was(kind)]
 
-    def _take_rest_of_containers(self) -> None:
+    def _take_rest_of_containers(self, constants: Mapping[str, torch.Tensor]) -> None:
         """Of a container that the program writes to, take for granted the items that it does not write."""
         written: dict[str, list[tuple[Any, ...]]] = {}
         for path, keys in self._changed_places():
@@ -476,16 +476,17 @@ class ModuleReads:
                 written.setdefault(path, []).append(keys)
         for path, name, value, _ in self._containers:
             keys = written.get(f"{path}.{name}" if path else name)
-            if keys and () not in keys and isinstance(value, list | dict):
+            if keys and () not in keys and isinstance(value, list | tuple | dict):
                 facts = self._recorder.ledger.module(path)
-                facts.setdefault("objects", {}).update(rest_of_container(name, value, keys))
+                facts.setdefault("objects", {}).update(rest_of_container(name, value, keys, constants))
         for path, facts in self._recorder.ledger.modules.items():
             for name in list(facts.get("values", ())):
                 keys = written.get(f"{path}.{name}" if path else name)
                 module = self._module(path)
                 if keys and module is not None and name in module.__dict__:
                     del facts["values"][name]
-                    facts.setdefault("objects", {}).update(rest_of_container(name, module.__dict__[name], keys))
+                    rest = rest_of_container(name, module.__dict__[name], keys, constants)
+                    facts.setdefault("objects", {}).update(rest)
 
     def _take_objects(
         self,
@@ -508,6 +509,7 @@ class ModuleReads:
         seen: dict[int, str] = {**self.shells.tree.paths}
         firsts: dict[int, str] = {}
         changed: set[int] = set()
+        constants = graph.constants
         for path, name, value in self._objects:
             full = f"{path}.{name}" if path else name
             if full in state:
@@ -527,7 +529,7 @@ class ModuleReads:
             for inner in [inner for inner in objects if f"{prefix}{inner}" in state]:
                 del objects[inner]
             for inner, facts in [*objects.items()]:
-                self._take_rest_inside(path, value, inner.removeprefix(name), inner, facts["values"], places)
+                self._take_rest_inside(path, value, inner.removeprefix(name), inner, facts["values"], places, constants)
                 held = facts.pop("held", {})
                 told = self._held_in(f"{prefix}{inner}", held, seen, graph)
                 facts["values"] |= told
@@ -545,7 +547,14 @@ class ModuleReads:
                     self._recorder.ledger.module(path).setdefault("objects", {})[inner] = taken
 
     def _take_rest_inside(
-        self, path: str, value: Any, way: str, inner: str, values: dict[str, Any], places: Sequence[Any]
+        self,
+        path: str,
+        value: Any,
+        way: str,
+        inner: str,
+        values: dict[str, Any],
+        places: Sequence[Any],
+        constants: Mapping[str, torch.Tensor],
     ) -> None:
         """Of containers in an object that the program writes to, take for granted the items that it does not write."""
         for name in [*values]:
@@ -561,7 +570,7 @@ class ModuleReads:
                 container = inside_of(container).get(atom)
             if written and type(container) in (list, dict):
                 del values[name]
-                rest = rest_of_container(f"{inner}.{name}", container, written)
+                rest = rest_of_container(f"{inner}.{name}", container, written, constants)
                 self._recorder.ledger.module(path).setdefault("objects", {}).update(rest)
 
     def _held_in(self, owner: str, held: dict[str, Any], seen: dict[int, str], graph: Graph) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -144,10 +144,17 @@ def _look_at_module(
 _OF_TORCH = frozenset({*nn.Module().__dict__, "_tracer_cls"} - {"training"})  # and of ours
 
 
-def rest_of_container(name: str, value: Any, written: Collection[tuple[Any, ...]]) -> dict[str, dict[str, Any]]:
+def rest_of_container(
+    name: str,
+    value: list[Any] | tuple[Any, ...] | dict[Any, Any],
+    written: Collection[tuple[Any, ...]],
+    constants: Mapping[str, torch.Tensor],
+) -> dict[str, dict[str, Any]]:
     """The facts of a plain container, and of those in it, short of the items at the places that are written.
 
-    >>> rest_of_container("sizes", {"a": 1, "b": 2}, [("b",)])
+    Of tensors, those count that are constants of the graph, which it does not read where they are.
+
+    >>> rest_of_container("sizes", {"a": 1, "b": 2}, [("b",)], {})
     {'sizes': {'class': 'builtins.dict', 'values': {'len()': 2, 'a': 1}}}
     """
     items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -157,8 +164,11 @@ def rest_of_container(name: str, value: Any, written: Collection[tuple[Any, ...]
         below = [keys[1:] for keys in written if keys[0] == key]
         if not below and (is_atom(item) or is_plain_container(item)):
             values[str(key)] = spelled(item)
-        elif () not in below and isinstance(item, list | dict):
-            found.update(rest_of_container(f"{name}.{key}", item, below))
+        elif isinstance(item, torch.Tensor):
+            if not below and any(item is constant for constant in constants.values()):
+                values[str(key)] = spelled(item, constants)
+        elif () not in below and isinstance(item, list | tuple | dict):
+            found.update(rest_of_container(f"{name}.{key}", item, below, constants))
     return found
 
 
