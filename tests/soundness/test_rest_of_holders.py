@@ -145,7 +145,7 @@ def test_a_tensor_beside_one_that_is_written_is_the_same_one(
     for x in (X, X * 3):
         assert torch.equal(gm(x), model(x))
     change(gm)
-    with pytest.raises(GuardError, match="was torch.float32 2 when the program was captured"):
+    with pytest.raises(GuardError, match=r"was torch\.float32 2 when the program was captured"):
         gm(X)
 
 
