@@ -39,7 +39,8 @@ class RemoveDeadValues:
 
     A branch gives, and a loop carries, only values that something reads; what a loop carries and never changes
     becomes an operand; operands that no body reads go. A branch or loop whose values nobody reads and that has no
-    effect goes altogether. Returns the number of changes. `Graph.eliminate_dead_code` does the same.
+    effect goes altogether. Modules are seen in the mode that they are in, training or evaluation. Returns the number of
+    changes. `Graph.eliminate_dead_code` does the same.
 
     >>> import operator
     >>> from graphwright import Graph, GraphModule
@@ -71,7 +72,8 @@ def eliminate_dead_code(graph: Graph, is_impure_node: IsImpure | None = None) ->
 
     In-place operations, random ones, checks and functions of unknown effect stay; of those in place, only what writes
     to a fresh value that nothing else reads goes. `is_impure_node` decides instead, where given. Bodies of branches and
-    loops are seen to as well, with the values that they give, carry or take and that nothing needs.
+    loops are seen to as well, with the values that they give, carry or take and that nothing needs. Modules are seen in
+    the mode that they are in: of one in evaluation goes, too, what it would do in training.
     """
     return remove_dead_values(graph, is_impure_node or _is_seen(module_called)) > 0
 

@@ -19,8 +19,9 @@ class RemoveDeadCode:
     submodules: also take submodules out of the captured module that its graph does not use, where it has one graph.
         Their parameters are no longer in its `state_dict`; the original model keeps them.
 
-    Operations that write in place, draw random numbers, check something or are not known stay. Returns the number of
-    operations, values of branches and loops, and submodules that went.
+    Operations that write in place, draw random numbers, check something or are not known stay. Modules are seen in the
+    mode that they are in: of one in evaluation goes, too, what it would do in training, as to write statistics. Returns
+    the number of operations, values of branches and loops, and submodules that went.
 
     >>> from graphwright import symbolic_trace
     >>> class Net(nn.Module):
