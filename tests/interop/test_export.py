@@ -324,6 +324,16 @@ class Appends(Tallies):
         return x + 1
 
 
+class Grouped(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: dict[str, list[int]] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.groups.setdefault("b", []).append(1)
+        return x + len(self.groups["b"])
+
+
 RESULTS: list[Tensor] = []
 
 
@@ -369,6 +379,7 @@ def test_sizes_that_torch_export_cannot_keep_open_are_fixed(
         pytest.param(Kept(), "keeps nothing in 'steps' from call to call", id="a number of a module"),
         pytest.param(Fills(), "keeps nothing in 'held' from call to call", id="a list of a module"),
         pytest.param(Tallies(), "keeps nothing in 'tally'", id="a dict of a module that may have a key"),
+        pytest.param(Grouped(), "keeps nothing in 'groups'", id="a list in a dict of a module"),
         pytest.param(Appends(), "keeps nothing in 'rows'", id="a list of a module that a loop fills"),
         pytest.param(to_a_global_list, "keeps nothing in 'RESULTS'", id="a global list"),
         pytest.param(

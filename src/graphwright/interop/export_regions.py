@@ -85,6 +85,8 @@ class Exporting(Interpreter):
         """Call a function, branches and loops on data as torch's operators."""
         node = self.node
         self._refuse_kept(args)
+        if target is cond:
+            self._held.branch(node)
         tensor = args[0] if args and isinstance(args[0], torch.Tensor) else None
         if target is bool and tensor is not None:
             return as_bool(tensor)

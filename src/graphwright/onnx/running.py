@@ -176,6 +176,8 @@ class Running(Interpreter):
             self._check_kept(node, args)
         if is_guard(node):
             return self._guard(node, target, args, kwargs)
+        if target is cond:
+            self._held.branch(node)
         if target in _REGIONS:
             return getattr(self, _REGIONS[target])(node, *args)
         if target in (operator.is_, operator.is_not) and isinstance(args[0], Maybe) and args[1] is None:

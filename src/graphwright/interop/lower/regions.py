@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ class Held:
 
     def __init__(self) -> None:
         self._names: dict[int, tuple[Any, str]] = {}  # by id: itself, and by which name it was read
+        self._missing: set[Graph] = set()  # bodies that run where a dict lacks a key, and put it there
 
     def add(self, name: str, value: Any) -> None:
         """Note that a value was read by a name."""
@@ -30,6 +32,19 @@ class Held:
             self._names[id(value)] = value, name
             for item in value.values() if isinstance(value, dict) else value:
                 self.add(name, item)
+
+    def branch(self, node: Node) -> None:
+        """Note which side of a branch fills a cache: what is put there is computed in each call of a target.
+
+        The branch asks whether a dict has a key, and writes to nothing where it has.
+        """
+        asked, *sides = node.args[:3]
+        while isinstance(asked, Node) and asked.target is operator.not_:
+            asked, sides = asked.args[0], sides[::-1]
+        if isinstance(asked, Node) and asked.target is operator.contains and all(type(each) is Graph for each in sides):
+            there, missing = sides
+            if not does_more(there):
+                self._missing.add(missing)
 
     def read(self, target: Any, args: tuple[Any, ...], value: Any) -> None:
         """Note what a call has given, where it has read a variable."""
@@ -46,7 +61,12 @@ class Held:
         if not args or not isinstance(args[0], list | dict | set):
             return None
         _, name = self._names.get(id(args[0]), (None, None))
-        return name if name is not None and is_impure(node) else None
+        if name is None or not is_impure(node):
+            return None
+        if node.target is operator.setitem and node.graph in self._missing:
+            self.add(name, args[2])  # a cache; what is in it is none
+            return None
+        return name
 
 
 def raising_side(branch: Node) -> tuple[Node, int] | None:
