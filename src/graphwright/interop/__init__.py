@@ -35,7 +35,16 @@ from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of,
 from graphwright.interop.lower.indexing import item_of, set_item
 from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zipped, as_items, item_sources
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
-from graphwright.interop.lower.regions import Held, does_more, quietly, raising_side
+from graphwright.interop.lower.regions import (
+    Held,
+    changed_since,
+    check_apart,
+    clones,
+    does_more,
+    quietly,
+    raising_side,
+    versions_of,
+)
 from graphwright.interop.modes import in_its_mode, without_idle_dropouts
 from graphwright.interop.patience import Patience, TooComplicated, patience_for
 from graphwright.interop.reading import note_back
@@ -67,6 +76,9 @@ __all__ = [
     "collect_appended",
     "collecting_for",
     "collecting_while",
+    "changed_since",
+    "check_apart",
+    "clones",
     "does_more",
     "is_filled",
     "is_symbolic",
@@ -78,6 +90,7 @@ __all__ = [
     "raising_side",
     "rows_of",
     "set_item",
+    "versions_of",
     "without_graphs",
     "without_idle_dropouts",
     "write_for_torchscript",

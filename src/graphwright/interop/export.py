@@ -146,8 +146,8 @@ def from_export(program: ExportedProgram, unflatten: bool = True) -> GraphModule
     gm = _unflattened(flat, program) if unflatten and not has_regions else from_fx(flat)
     gm.training = False
     if _write_checks(gm) and not _takes_modules(program):
-        for hooks in (gm._forward_pre_hooks, gm._forward_hooks):  # of torch.export, which do nothing else
-            hooks.clear()
+        for table in [table for name, table in vars(gm).items() if name.startswith("_forward") and "hooks" in name]:
+            table.clear()  # of torch.export's, which do nothing else
     else:
         for number, hook in flat._forward_pre_hooks.items():
             gm._forward_pre_hooks[number] = _of_module(hook, flat)  # it reads attributes of its own module

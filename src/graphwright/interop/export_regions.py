@@ -21,7 +21,16 @@ from graphwright.interop.lower.appended_lists import collecting_for, collecting_
 from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of
 from graphwright.interop.lower.indexing import item_of
 from graphwright.interop.lower.items import Collected, Items, as_items, item_sources
-from graphwright.interop.lower.regions import Held, does_more, quietly, raising_side
+from graphwright.interop.lower.regions import (
+    Held,
+    changed_since,
+    check_apart,
+    clones,
+    does_more,
+    quietly,
+    raising_side,
+    versions_of,
+)
 from graphwright.interop.operands import NUMBERS, as_bool, as_tensor
 from graphwright.ir import Graph, Node
 from graphwright.ops import cond, for_loop, while_loop
@@ -310,7 +319,7 @@ def _loop(
     def values_of(given: Sequence[Any]) -> list[Any]:
         return [_as_value(value, kind, kind) for value, kind in zip(given, kinds, strict=True)]
 
-    written = lifted.written(lambda inner: step(values_of([each.clone() for each in state]), (*inner, *more)))
+    written = lifted.written(lambda inner: step(values_of(clones(state)), (*inner, *more)))
 
     def opened(given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         around = list(given[end + len(written) :])
@@ -412,18 +421,12 @@ class _Lifted:
             return []
         found: set[int] = set()
         for run in runs:
-            inner = [tensor.clone() for tensor in self.tensors]
-            before = [tensor._version for tensor in inner]
+            inner = clones(self.tensors)
+            before = versions_of(inner)
             with quietly():
                 run(inner)
-            found |= {i for i, tensor in enumerate(inner) if tensor._version != before[i]}
-        places = [tensor.untyped_storage()._cdata for tensor in self.tensors]
-        if any(places.count(places[i]) > 1 for i in found):
-            raise ExportError(
-                f"{self._node.name} writes to a value that it also reads by another name",
-                at=self._node.origin,
-                fix="write to a copy: value.clone()",
-            )
+            found.update(changed_since(inner, before))
+        check_apart(self.tensors, found, self._node)
         return sorted(found)
 
     def write_back(self, written: Sequence[int], results: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

@@ -10,7 +10,17 @@ from typing import Any
 import torch
 
 from graphwright.errors import ExportError
-from graphwright.interop import Collected, Items, as_number_tensor, as_truth, quietly
+from graphwright.interop import (
+    Collected,
+    Items,
+    as_number_tensor,
+    as_truth,
+    changed_since,
+    check_apart,
+    clones,
+    quietly,
+    versions_of,
+)
 from graphwright.ir import Graph, Node
 from graphwright.onnx.torch_private import either, if_operator, known_sizes, loop_operator
 from graphwright.onnx.values import IsNone, Kind, Maybe, flatten, joined, kind_of, opened, packed
@@ -74,32 +84,6 @@ def _parts(value: Any) -> tuple[Any, ...]:
     return (value.present, value.tensor) if isinstance(value, Maybe) else (value,)
 
 
-def _copies(values: Sequence[Any]) -> list[Any]:
-    return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
-
-
-def _versions(values: Sequence[Any]) -> list[int]:
-    return [value._version if isinstance(value, torch.Tensor) else 0 for value in values]
-
-
-def _changed(values: Sequence[Any], before: Sequence[int]) -> list[int]:
-    return [
-        i for i, (value, version) in enumerate(zip(values, before, strict=True)) if _versions([value])[0] != version
-    ]
-
-
-def _check_apart(values: Sequence[Any], written: Sequence[int], node: Node) -> None:
-    """Refuse what is written to under two names: a body cannot see that two of its inputs are one memory."""
-    places = [value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None for value in values]
-    for i in written:
-        if places.count(places[i]) > 1:
-            raise ExportError(
-                f"{node.name} writes to a value that it also reads by another name",
-                at=node.origin,
-                fix="write to a copy: value.clone()",
-            )
-
-
 def _own(tensors: Sequence[torch.Tensor], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """Tensors that are none of the inputs, and none of them twice."""
     seen, result = {id(value) for value in inputs}, []
@@ -140,12 +124,12 @@ def branch(node: Node, pred: Any, sides: Sequence[Body], around: Around, plans: 
         written: set[int] = set()
         with quietly():
             for side in (0, 1):
-                inner = _copies(around.values)
-                before = _versions(inner)
+                inner = clones(around.values)
+                before = versions_of(inner)
                 results.append(flatten(run(side, inner)))
-                written.update(_changed(inner, before))
+                written.update(changed_since(inner, before))
             plans[key] = plan = _branch_plan(node, asked, results, sorted(written))
-        _check_apart(around.values, plan.written, node)
+        check_apart(around.values, plan.written, node)
     if is_quiet:
         return _merged(plan, [leaves for leaves, _ in results], around)
 
@@ -242,7 +226,7 @@ def loop(
     ends = breaks or test is not None
 
     def body(number: torch.Tensor, *given: Any) -> tuple[torch.Tensor, ...]:
-        opened_state = _copies(given[: len(state)]) if plan.in_place else list(given[: len(state)])
+        opened_state = clones(given[: len(state)]) if plan.in_place else list(given[: len(state)])
         inner = list(given[len(state) + len(plan.written) :])
         for i, current in zip(plan.written, given[len(state) :], strict=False):
             inner[i] = current.clone()
@@ -277,7 +261,7 @@ def _collected(rows: torch.Tensor, kind: Kind) -> Collected:
 def _loop_plan(node: Node, values: list[Any], spec: Any, around: Around, run: Body) -> LoopPlan:
     """See what one iteration gives for what it was given, and what it writes to."""
     with quietly():
-        inner = _copies(around.values)
+        inner = clones(around.values)
         number = torch.zeros((), dtype=torch.int64)
         kinds = [kind_of(value) for value in values]
         own = [
@@ -286,16 +270,16 @@ def _loop_plan(node: Node, values: list[Any], spec: Any, around: Around, run: Bo
         ]
         pairs = zip(own, kinds, strict=True)
         own = [as_number_tensor(value) if kind.name in ("float", "bool") else value for value, kind in pairs]
-        before, state_before = _versions(inner), _versions(own)
+        before, state_before = versions_of(inner), versions_of(own)
         _, after, more, shape = run(number, own, inner)
-        written, changed = _changed(inner, before), _changed(own, state_before)
+        written, changed = changed_since(inner, before), changed_since(own, state_before)
     if shape != spec:
         raise ExportError(
             f"{node.name} carries containers whose form an iteration changes, which ONNX cannot say",
             at=node.origin,
             fix="carry tensors, or append to a list once in each iteration",
         )
-    _check_apart(around.values, written, node)
+    check_apart(around.values, written, node)
     for i in changed:
         if kinds[i].name == "tensor" and after[i] is not own[i]:
             raise ExportError(

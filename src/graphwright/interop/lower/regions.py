@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
+from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node
 from graphwright.ops import delete_attribute, is_impure, raise_error, read_variable, set_attribute, write_variable
 
@@ -90,6 +91,36 @@ def does_more(body: Graph) -> bool:
     (True, False)
     """
     return any(inner.op.startswith("call") and is_impure(inner) for inner in body.all_nodes())
+
+
+# ---- which of the values that they are given bodies write to
+
+
+def clones(values: Sequence[Any]) -> list[Any]:
+    """Values, with copies of the tensors among them."""
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def versions_of(values: Sequence[Any]) -> list[int]:
+    """How often each tensor was written to."""
+    return [value._version if isinstance(value, torch.Tensor) else 0 for value in values]
+
+
+def changed_since(values: Sequence[Any], before: Sequence[int]) -> list[int]:
+    """The numbers of the tensors that were written to since they had these versions."""
+    pairs = zip(versions_of(values), before, strict=True)
+    return [i for i, (version, was) in enumerate(pairs) if version != was]
+
+
+def check_apart(values: Sequence[Any], written: Collection[int], node: Node) -> None:
+    """Refuse what is written to under two names: a body cannot see that two of its inputs are one memory."""
+    places = [value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None for value in values]
+    if any(places.count(places[i]) > 1 for i in written):
+        raise ExportError(
+            f"{node.name} writes to a value that it also reads by another name",
+            at=node.origin,
+            fix="write to a copy: value.clone()",
+        )
 
 
 @contextlib.contextmanager
