@@ -151,3 +151,78 @@ def test_what_others_put_there_is_asked_too(name: str, ask: Any) -> None:
     setattr(gm, name, OTHERS[ask])
     with pytest.raises(GuardError, match="which no call of the program leaves there"):
         gm(torch.ones(2, 2))
+
+
+class Shifted(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ask(self.items[0], x)
+        self.items.append(x * 1)
+        self.items.pop(0)
+        return y
+
+
+class Filled(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.ask(self.table["a"], x)
+        self.table["b"] = x * 1
+        return y
+
+
+class Looped(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 0
+        for item in self.grows:
+            y = y + self.ask(item, x)
+        self.grows.append(x * 1)
+        return y
+
+
+class Listed(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.stack([self.ask(item, x) for item in self.grows])
+        self.grows.append(x * 1)
+        return y
+
+
+class Last(Kept):
+    def forward(self, x: Tensor) -> Tensor:
+        latest = self.grows[-2:]
+        self.grows.append(x * 1)
+        return self.ask(latest[-1], x)
+
+
+@pytest.mark.parametrize("ask", OTHERS)
+@pytest.mark.parametrize("kind", [Item, Table, Grows, Shifted, Filled, Looped, Listed, Last])
+def test_what_others_put_into_what_the_program_fills_is_asked_too(kind: type[Kept], ask: Any) -> None:
+    gm = trace(kind(ask), (torch.ones(2, 2),))
+    gm(torch.ones(2, 2))
+    held = gm.table if kind in (Table, Filled) else gm.items if kind in (Item, Shifted) else gm.grows
+    held["a" if held is gm.table else -1] = OTHERS[ask]
+    with pytest.raises(GuardError, match="no call of the program leaves|the program was captured where this was"):
+        gm(torch.ones(2, 2))
+
+
+def test_one_dtype_is_as_good_as_another_where_both_are_floats() -> None:
+    gm, model = trace(Looped(asked), (torch.ones(2, 2),)), Looped(asked)
+    for held in (gm, model):
+        held.grows[0] = torch.ones(2, 2, dtype=torch.float64)
+    assert torch.equal(gm(torch.ones(2, 2)), model(torch.ones(2, 2)))
+
+
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: list[float] = [1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        last = self.counts[-1]
+        self.counts.append(last + 1)
+        return x * last if isinstance(last, int) else x - last
+
+
+def test_the_class_of_a_number_in_what_the_program_fills_is_asked() -> None:
+    gm = trace(Counts(), (torch.ones(2),))
+    assert torch.equal(gm(torch.ones(2)), torch.ones(2))
+    gm.counts[-1] = 2.5
+    with pytest.raises(GuardError, match="was of class int; now it is of class float"):
+        gm(torch.ones(2))

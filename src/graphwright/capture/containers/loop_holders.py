@@ -19,6 +19,7 @@ from graphwright.capture.containers.item_kinds import joined_kinds, kind_of_item
 from graphwright.capture.containers.list_items import ItemDict, ItemList
 from graphwright.capture.containers.methods import ITEM, ITEMS, KEY, Given, Part, Row
 from graphwright.capture.containers.row_engine import Container
+from graphwright.capture.effects.start_values import note_from_before
 from graphwright.capture.proxies.contents import DICTS, content
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refused, stopping
@@ -40,7 +41,8 @@ _WATCHED = (list, set, collections.deque, *DICTS)
 class Holder(Container):
     """A container that is a variable of the program: of what is in it the kind and the example are known.
 
-    `content()` is what it holds for the example, `node` gives it, and `place` is where the plan says so.
+    `content()` is what it holds for the example, `node` gives it, and `place` is where the plan says so: None for one
+    that is there from call to call.
     """
 
     is_local = True
@@ -330,7 +332,10 @@ def value_of_kind(
         ]
         return sequence(kind.kind, items)
     if not isinstance(kind, SequenceKind | MappingKind):
-        return recorder.joining.stand_in(kind, node, place)
+        value = recorder.joining.stand_in(kind, node, place)
+        if place is None:
+            note_from_before(with_examples(recorder), node, value)
+        return value
     content, is_certain = (kind.content, kind.is_certain) if isinstance(kind, SequenceKind) else ((), False)
     made = CLASSES[kind.kind](content, recorder, node, name, place, kind.give_up or give_up, kind)
     made.is_certain, made._noted = is_certain, noted

@@ -326,7 +326,7 @@ class ModuleReads:
         plan, modules = self._recorder.plan, {path: module for module, path in self.shells.tree.modules}
         for place, kind in plan.kept.items():
             path, _, name = place[0].rpartition(".")
-            if path not in modules or not all(type(key) is Field for key in place[1]):
+            if path not in modules or any(type(key) not in (Field, int, str) or "." in str(key) for key in place[1]):
                 continue
             found, is_of_module = inside_of(modules[path]), not place[1]
             if name not in found and place not in plan.missing and place not in plan.before_class:
@@ -346,7 +346,7 @@ class ModuleReads:
             if is_asked and is_of_module and (name in found or place in plan.missing):
                 form = {"there": form}
             if form is not None:
-                full = ".".join((name, *place[1]))
+                full = ".".join((name, *map(str, place[1])))
                 self._recorder.ledger.module(path).setdefault("kept", {})[full] = form
 
     def _take_containers(self, graph: Graph, names: frozenset[str], live: set[str]) -> set[str]:

@@ -12,10 +12,11 @@ import torch
 from graphwright.capture.effects.first_calls import FirstCalls
 from graphwright.capture.effects.held_tables import held_by
 from graphwright.capture.effects.kept_kinds import Choice, Either, Unreadable, is_readable, telling
+from graphwright.capture.numbers.classes import note_class
 from graphwright.capture.proxies.objects import is_plain_kind
 from graphwright.capture.state.ledger import Unforeseen
 from graphwright.capture.state.regions import made_once
-from graphwright.capture.state.symbols import as_number
+from graphwright.capture.state.symbols import as_number, symbol_of
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.ir import Node
 from graphwright.runtime import new_object
@@ -113,7 +114,11 @@ class StartValues:
 
     def item_of_growing(self, kind: Kind, node: Node, name: str) -> Any:
         """The value of a node that reads an item of a growing list or dict, where it is read."""
-        return self._value(kind, lambda: node, None, (name, ())) if is_readable(kind) else Unreadable(name)
+        if not is_readable(kind):
+            return Unreadable(name)
+        value = self._value(kind, lambda: node, None, (name, ()))
+        note_from_before(self._recorder, node, value)
+        return value
 
     def _value(self, kind: Kind, make: Callable[[], Node], value: Any, place: Place) -> Any:
         recorder = self._recorder
@@ -191,3 +196,17 @@ class StartValues:
             return owner.graph.create_node("call_function", read, (owner, key), {}, "kept")
 
         return made_once(item)
+
+
+def note_from_before(recorder: TypedCapture, node: Node, value: Any) -> None:
+    """Note that a node gives an item that a growing container may have held before the call.
+
+    No guard at the start looks at what is in there: what the program asks of the item is checked where that is read.
+    """
+    symbol = symbol_of(value)
+    if type(value) is TensorProxy:
+        example, _ = recorder.to_examples(value), value.node_of()
+        facts = {"rank": example.dim(), "dtype": example.dtype}
+        recorder.ledger.unforeseen[node] = Unforeseen(facts, recorder.where() or "", was_there=True)
+    elif symbol is not None and symbol.kind is not float:  # which may be an int there
+        note_class(recorder, node, symbol.kind)

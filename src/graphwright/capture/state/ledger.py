@@ -53,10 +53,14 @@ class Read:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Unforeseen:
-    """Facts of a value that do not follow from the same facts of what it is computed from, and the user's line."""
+    """Facts of a value that do not follow from the same facts of what it is computed from, and the user's line.
+
+    was_there: it may be from before the call, or from what the program has put there, which is asked for the same.
+    """
 
     facts: dict[str, Any]
     at: str
+    was_there: bool = False
 
 
 class Ledger:

@@ -43,8 +43,9 @@ from graphwright.runtime import expect, expect_class
 from graphwright.source import CallSite
 
 if TYPE_CHECKING:
-    from graphwright.capture.state.ledger import Fact, Read
+    from graphwright.capture.state.ledger import Fact, Read, Unforeseen
     from graphwright.capture.state.protocol import TypedCapture
+    from graphwright.ir import Target
 
 _NUMBERS = frozenset({Row.SIZES, Row.RANK, Row.DTYPE, Row.FACT, Row.DATA})
 # What gives the shape that it is told, whatever the rank is of what it is called with.
@@ -163,6 +164,11 @@ class Settling:
         for value in self._put_into(node):
             self._mark(value, fact)
         path = self._nodes.get(node)
+        found = self._recorder.ledger.unforeseen.get(node)
+        if found is not None and _kind(fact) in found.facts:
+            self._check(node, fact, found)
+            if not found.was_there:
+                return
         if path is not None:
             self._note(path, fact)
         elif node.op == "placeholder":  # of the body of a branch or loop
@@ -209,11 +215,7 @@ class Settling:
         return str(name) if node.op in ("call_function", "call_method") and row_of(str(name)) in _NUMBERS else None
 
     def _pass_on(self, node: Node, fact: Fact) -> None:
-        found = self._recorder.ledger.unforeseen.get(node)
         kind = _kind(fact)
-        if found is not None and kind in found.facts:
-            self._check(node, kind, found.facts[kind], found.at)
-            return
         module = self._module(node)
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and fact != "rank":  # looks tensors up by numbers
             self._take_held(node, f"{node.target}.weight", fact)
@@ -315,20 +317,27 @@ class Settling:
                 if node in instead:
                     self._mark(instead[node], fact)
 
-    def _check(self, node: Node, fact: str, value: int | type | torch.dtype | torch.device, at: str) -> None:
+    def _check(self, node: Node, fact: Fact, found: Unforeseen) -> None:
         """Check a fact of a value where it is made."""
-        graph, asked = node.graph, node
-        with graph.inserting_after(node):
-            if fact == "rank":
-                asked = graph.create_node("call_method", "dim", (node,), {}, "rank")
-            elif not isinstance(value, type):  # else it is a number
-                asked = graph.call_function(getattr, (node, fact), name=fact)
-        with graph.inserting_after(asked):
-            check = expect_class if asked is node else expect
-            guard = graph.call_function(check, (asked, value, at), name="guard")
-        made = [guard] if asked is node else [asked, guard]
+        graph, made, kind = node.graph, list[Node](), _kind(fact)
+        value, last = found.facts[kind], graph.placeholders()[-1] if node.op == "placeholder" else node
+        check = expect_class if isinstance(value, type) else expect  # of a number its class
+
+        def add(op: str, target: Target, *args: Any, name: str) -> Node:
+            with graph.inserting_after(made[-1] if made else last):
+                made.append(graph.create_node(op, target, args, {}, name))
+            return made[-1]
+
+        asked = node
+        if kind == "rank":
+            asked = add("call_method", "dim", node, name=kind)
+        elif check is expect:
+            asked = add("call_function", getattr, node, kind, name=kind)
+        if not isinstance(fact, str) and value in fact:
+            asked, value = add("call_function", operator.contains, tuple(sorted(fact, key=str)), asked, name="is_one"), True
+        add("call_function", check, asked, value, found.at, name="guard")
         for copied, _ in self._in_copies.get(node, ())[:1]:
-            copied.add_after(node, made)
+            copied.add_after(last, made)
         if type(site := node._origin) is CallSite:  # in the call of the module that makes the value
             for each in made:
                 each._origin = site.part()
