@@ -58,7 +58,8 @@ class Patience:
         return TooComplicated(f"sympy took more than {self._seconds:.0f} s for open sizes")
 
     def _watch(self, thread: int, done: threading.Event, since: float) -> None:
-        while not done.wait(_SECONDS_BETWEEN):
+        wait = _SECONDS_BETWEEN
+        while not done.wait(wait):
             with self._lock:
                 if done.is_set():
                     return
@@ -69,10 +70,10 @@ class Patience:
                 frame = sys._current_frames().get(thread)
                 if frame is not None and str(frame.f_globals.get("__name__")).startswith("sympy."):
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Stop))
-                    return
+                    wait = _SECONDS_TO_END  # and then again: what Python calls by itself, as `__del__`, swallows it
 
 
-_SECONDS_BETWEEN = 0.05
+_SECONDS_BETWEEN, _SECONDS_TO_END = 0.05, 1.0
 _SECONDS, _SECONDS_A_NODE = 20.0, 0.03
 
 
