@@ -6,6 +6,7 @@ import itertools
 import os
 import queue
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 import graphwright
+from graphwright.capture.flow import loops
 from graphwright.capture.proxies import recording
 from graphwright.capture.python import callers, substitutes
 
@@ -37,6 +39,21 @@ def test_an_endless_loop_ends_in_an_error_at_its_line(program, monkeypatch) -> N
     monkeypatch.setattr(callers, "MOST_OPERATIONS", 50)
     with pytest.raises(graphwright.CaptureError, match=r"(?s)may have no end.*test_endless.py.*bound it"):
         graphwright.trace(program, (torch.ones(2),))
+
+
+def shortened(x: Tensor) -> Tensor:
+    try:
+        return x + len(textwrap.shorten("a long line", x.size(0) + 4))
+    except ValueError:
+        return -x
+
+
+def test_a_way_without_an_end_that_no_inputs_go_is_none(monkeypatch) -> None:
+    monkeypatch.setattr(loops, "MOST_OPERATIONS", 50)
+    gm = graphwright.trace(shortened, (torch.ones(5),))
+    assert torch.equal(gm(torch.ones(5)), shortened(torch.ones(5)))
+    with pytest.raises(graphwright.GuardError, match=r"textwrap\.py"):
+        gm(torch.ones(7))
 
 
 def test_a_line_may_record_as_many_operations_as_that(monkeypatch) -> None:

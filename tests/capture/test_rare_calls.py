@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import collections
+import datetime
+import decimal
 import gc
+import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphwright import CaptureError, load, save, trace
+from graphwright import CaptureError, GuardError, load, save, trace
 
 pytestmark = pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # in torch.func.linearize
 X, OTHER = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), -torch.ones(5, 2)
@@ -147,3 +152,27 @@ def test_constructors_of_tensor_classes_are_operations(program: Callable[[Tensor
     gm = trace(program, (X,))
     for x in (X, OTHER):
         assert torch.equal(gm(x), program(x)) and gm(x).dtype == program(x).dtype
+
+
+def plain_numbers(x: Tensor) -> Tensor:
+    n = x.size(0)
+    try:
+        kept = collections.deque([1, 2, 3, 4], maxlen=n)
+        scale = float(decimal.Decimal(n) * n) + abs(n * 1j) + math.ldexp(1.0, n) + int.__add__(n, 1)
+        text = json.dumps([n])
+    except TypeError:
+        return -x
+    return x * scale * len(kept) * len(text)
+
+
+def plain_numbers_uncaught(x: Tensor) -> Tensor:
+    kept = collections.deque([1, 2, 3, 4], maxlen=x.size(0))
+    return x * len(kept) + datetime.timedelta(x.size(1)).days
+
+
+@pytest.mark.parametrize("program", [plain_numbers, plain_numbers_uncaught])
+def test_functions_in_c_that_take_no_numbers_but_plain_ones_get_those_of_the_example(program: Any) -> None:
+    gm = trace(program, (X,))
+    assert torch.equal(gm(X), program(X))
+    with pytest.raises(GuardError):
+        gm(OTHER)

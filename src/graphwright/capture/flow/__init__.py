@@ -7,6 +7,7 @@ all. Read branches.py first, then loops.py and loop_regions.py.
     joined_values.py    two values that become one, and which objects that chooses
     deciding.py         truths in converted functions: conditions, `and`, `or`, `not`, comparisons
     forked_runs.py      two runs that part at one question, as one graph
+    tried_lines.py      which lines of functions run in a `try`
     watched.py          a part that becomes a region, run with what it may change watched
     loops.py            which loops are regions of the graph, and the others, run
     placed_items.py     what the iterators of loops go over, by place

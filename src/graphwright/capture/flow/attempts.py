@@ -7,7 +7,6 @@ region: the operator "attempt" runs that under `try`, and a branch on the error 
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import operator
@@ -28,6 +27,7 @@ from graphwright.capture.flow.attempt_regions import BRANCH, AttemptRegion, Open
 from graphwright.capture.flow.caught_errors import attribute_of_error, is_error, text_of
 from graphwright.capture.flow.nearest import nearest, without_data
 from graphwright.capture.flow.plain_attempts import MadeErrors, is_of_capture, reaching, run_plainly
+from graphwright.capture.flow.tried_lines import tried_lines, tried_lines_of_keys
 from graphwright.capture.proxies.growing import is_growing
 from graphwright.capture.proxies.object_proxy import ObjectProxy, object_node
 from graphwright.capture.proxies.run_text import RunText
@@ -37,7 +37,7 @@ from graphwright.capture.state.running import RUN, refused
 from graphwright.capture.state.symbols import UNKNOWN, Symbol, as_first_index, is_symbolic, symbol_of
 from graphwright.ir import Graph, Node, Target
 from graphwright.runtime import expect_class
-from graphwright.source import by_code, is_internal, raises_again, source_behind, user_frame
+from graphwright.source import is_internal, user_frame
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
@@ -318,7 +318,7 @@ class Attempts(MadeErrors):
         frame = user_frame(sys._getframe(1))
         is_by_data = any(is_symbolic(arg) and recorder.questions.subjects.is_data(arg) for arg in args)
         if frame is not None and not self._is_noting:
-            trying = [(at, tried) for at in _frames_around(frame) if (tried := _tried_lines_of_keys(at.f_code))]
+            trying = [(at, tried) for at in _frames_around(frame) if (tried := tried_lines_of_keys(at.f_code))]
             self._note((type(error),), lambda: is_by_data, trying)
         if any(entry.kept is not None and isinstance(error, entry.errors) for entry in self._open):
             return
@@ -356,7 +356,7 @@ class Attempts(MadeErrors):
         """A key is about to be looked up that a dict of the program may not have: see whether it catches that."""
         frame = user_frame(sys._getframe(1))
         if frame is not None and not self._is_noting:
-            trying = [(at, tried) for at in _frames_around(frame) if (tried := _tried_lines_of_keys(at.f_code))]
+            trying = [(at, tried) for at in _frames_around(frame) if (tried := tried_lines_of_keys(at.f_code))]
             self._note((KeyError,), lambda: True, trying)
 
     def _note(
@@ -451,7 +451,7 @@ class Attempts(MadeErrors):
         while at is not None and at.f_code is not RUN:
             code = at.f_code
             if id(code) not in plain:
-                tried = _tried_lines(code)
+                tried = tried_lines(code)
                 if tried:
                     self._trying.append((at, tried))
                 else:
@@ -533,12 +533,6 @@ class Attempts(MadeErrors):
 
 _GOES_ON = 0x20 | 0x80 | 0x200  # flags of generators and coroutines: around these are other frames each time
 
-# What no operation raises but for arguments of kinds that the capture knows.
-_OTHERS = frozenset({
-    "TypeError", "KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "StopIteration",
-    "UnboundLocalError", "AssertionError", "FileNotFoundError", "OSError", "IOError",
-})  # fmt: skip
-
 
 def _parts(values: Any) -> list[Any]:
     """What nested containers and slices hold; a container of which only a run knows the content is a whole."""
@@ -558,37 +552,6 @@ def _frames_around(frame: FrameType) -> list[FrameType]:
         found.append(at)
         at = at.f_back
     return found
-
-
-@by_code
-def _tried_lines(code: CodeType) -> list[tuple[int, int]]:
-    """The first and last lines that a function of the program runs in a `try` that may catch what operations raise."""
-    return _lines_caught(code, _OTHERS)
-
-
-@by_code
-def _tried_lines_of_keys(code: CodeType) -> list[tuple[int, int]]:
-    """Those in one that may catch what looking up a key raises."""
-    return _lines_caught(code, _OTHERS - {"KeyError"})
-
-
-def _lines_caught(code: CodeType, others: frozenset[str]) -> list[tuple[int, int]]:
-    if is_internal(code.co_filename):
-        return []
-    may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
-    statements = source_behind(code).handlers(code.co_firstlineno, _last_line(code)) if may_catch else []
-    return [
-        (node.body[0].lineno, node.body[-1].end_lineno or 0)
-        for node in statements
-        if any(_catches_more(handler, others) for handler in node.handlers)
-    ]
-
-
-def _catches_more(handler: ast.ExceptHandler, others: frozenset[str]) -> bool:
-    """Tell whether a handler may catch another error than these, and does more than to raise it again."""
-    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    is_other = all(kind is not None and ast.unparse(kind).rpartition(".")[2] in others for kind in kinds)
-    return not is_other and not raises_again(handler)
 
 
 def _made(kind: type[BaseException]) -> BaseException:
@@ -644,7 +607,3 @@ def _is_known(recorder: TypedCapture, symbol: Symbol) -> bool:
 def _is_there(value: Any, graphs: set[Graph]) -> bool:
     node = getattr(value, "_node", None) if not isinstance(value, Node) else value
     return not isinstance(node, Node) or node.graph in graphs
-
-
-def _last_line(code: CodeType) -> int:
-    return max((line for _, _, line in code.co_lines() if line is not None), default=code.co_firstlineno)

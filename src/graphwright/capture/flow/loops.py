@@ -20,14 +20,17 @@ from graphwright.capture.effects.reach import ends_with_work
 from graphwright.capture.flow.deciding import held
 from graphwright.capture.flow.loop_regions import LoopRegion, is_open
 from graphwright.capture.flow.placed_items import Placed, placed
+from graphwright.capture.proxies.recording import MOST_OPERATIONS
 from graphwright.capture.state.regions import Region, Writing
-from graphwright.capture.state.running import again, let_go
+from graphwright.capture.state.running import again, let_go, refused
 
 if TYPE_CHECKING:
     from graphwright.capture.state.places import Place
     from graphwright.capture.state.plan import Way
     from graphwright.capture.state.protocol import Capture
     from graphwright.capture.state.rungs import HasTruth
+
+_NO_END = "on a way that the example need not go, this loop may have no end"
 
 
 class Loops:
@@ -121,8 +124,11 @@ class Loops:
             return False
         place, way = self._place()
         may_be_region = way in (None, "region", "peel") and self._recorder.plan.control_flow == "stage"
-        is_first = True
+        is_first, rounds = True, 0
         while True:
+            rounds += 1
+            if rounds > MOST_OPERATIONS and self._recorder.plan.answers:  # which may be none that any inputs give
+                raise refused(self._recorder, _NO_END, "keep the function as one node: leaf_functions=[...]")
             value = self._peek(test, place) if may_be_region else held(test())
             symbolic = is_open(value)
             if symbolic and (key := self._key(value)) in self._recorder.region.known:

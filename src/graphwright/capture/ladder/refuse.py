@@ -154,7 +154,8 @@ class Refusals:
     def failed_path(self, error: Exception) -> BaseException:
         """What to do where a path that the example does not take raises: an answer of size is the example's."""
         questions, plan = self._capture.questions, self._capture.plan
-        if is_refused_value(error) or is_misfit(error) or is_unknown_key(error):
+        may_be_ours = isinstance(error, TypeError) and not questions.raises.is_raised_by_user(error)
+        if may_be_ours or is_refused_value(error) or is_misfit(error) or is_unknown_key(error):
             codes = questions.staging.convertible_at(error)
             if codes:
                 return plan.convert(codes)

@@ -30,6 +30,7 @@ from graphwright.capture.conversion.conversion import (
     original_code,
 )
 from graphwright.capture.effects.watched_values import WatchedOutside
+from graphwright.capture.flow.tried_lines import catches_refusals
 from graphwright.capture.outside.drawing import MAKERS
 from graphwright.capture.outside.globals_kept import Globals
 from graphwright.capture.outside.library_calls import CODES, is_unheard
@@ -296,6 +297,8 @@ class Callers:
                 self._look_for_generators(frame)
                 self._look_for_askers(frame)
                 self._look_for_questions(frame, code)
+                if catches_refusals(code):
+                    self._have_converted(self._recorder.questions.staging.convertible(frame))
         self._world.enter(code, frame.f_globals)
         is_avoided = frame.f_back is not None and frame.f_back.f_code is _CALL
         cache = None if is_avoided else cache_around(frame)

@@ -22,7 +22,6 @@ import torch
 
 from graphwright.capture.calls.identity import identity_asked, same_asked
 from graphwright.capture.calls.modes import MODES, mode_asked
-from graphwright.capture.calls.refusals import is_refused_value
 from graphwright.capture.containers.loop_lists import LoopList
 from graphwright.capture.containers.methods import HEAP
 from graphwright.capture.containers.tables import METHODS, container_of, heap, unbound_method
@@ -69,7 +68,7 @@ from graphwright.capture.python.number_calls import (
     variable,
 )
 from graphwright.capture.python.own_texts import own_format, own_text
-from graphwright.capture.python.substitutes import LOCK, is_refused, substitute, waited
+from graphwright.capture.python.substitutes import LOCK, is_refused, may_be_refused, substitute, waited
 from graphwright.capture.state.interception import original_of
 from graphwright.capture.state.running import let_go, running
 from graphwright.source import without_cache
@@ -114,7 +113,7 @@ def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     except (TypeError, RuntimeError) as error:
         ask_for_texts(recorder, refused_texts(error, args, kwargs))
         if isinstance(function, FunctionType | MethodType | type) or not is_refused(error, args, kwargs):
-            if not isinstance(function, type) or not is_refused_value(error):
+            if called is not function or not may_be_refused(error, function, args, kwargs):
                 raise
             return called(*plain_numbers(args), **plain_numbers(kwargs))
         owner = getattr(function, "__self__", None)

@@ -36,6 +36,7 @@ from graphwright.capture.python.messages import written
 from graphwright.capture.state.leaf_modules import called_with
 from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refused
+from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
 from graphwright.values import leaves
 
@@ -227,6 +228,18 @@ def is_refused(error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return is_refused_value(error) or (
         is_misfit(error) and any(isinstance(leaf, Proxy) for leaf in leaves((args, kwargs)))
     )
+
+
+def may_be_refused(
+    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Tell whether what is no function of Python's may take plain numbers where it takes none of the run."""
+    if is_refused_value(error):
+        return isinstance(function, type)
+    is_of_python = isinstance(function, FunctionType | MethodType) or isinstance(
+        getattr(function, "__init__", None), FunctionType
+    )
+    return isinstance(error, TypeError) and not is_of_python and any(map(is_symbolic, leaves((args, kwargs))))
 
 
 _BY_TYPE: dict[type, Callable[..., Substitute]] = {

@@ -8,6 +8,7 @@ wants to know the number itself, the capture is asked.
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 import sys
 from collections.abc import Callable
@@ -272,8 +273,12 @@ class _Number:
             symbol = symbol_of(other)
             if symbol is None:
                 if not issubclass(type(other), int | float):  # to isinstance, what stands for a float64 of NumPy is one
-                    is_of_numpy = isinstance(other, numpy.generic | numpy.ndarray)
-                    return self._with_numpy(function, other, reflected) if is_of_numpy else NotImplemented
+                    if isinstance(other, numpy.generic | numpy.ndarray):
+                        return self._with_numpy(function, other, reflected)
+                    if not issubclass(type(other), numbers.Number):
+                        return NotImplemented
+                    plain = self.node.kind(self)  # a complex number or a `Decimal` knows no others
+                    return function(other, plain) if reflected else function(plain, other)
                 symbol = recorder.numbers.constant_symbol(other)
             operands.append(symbol)
         if reflected:
