@@ -18,6 +18,7 @@ import graphwright
 from graphwright import Graph
 from graphwright.codegen import compile_source, graph_to_source
 from graphwright.errors import GraphError
+from graphwright.ops import write_attribute, write_variable
 
 
 def body(graph: Any) -> str:
@@ -161,6 +162,22 @@ def test_a_used_setitem_is_none() -> None:
     x = graph.placeholder("x")
     graph.output(graph.call_function(operator.setitem, (x, "k", 1)))
     assert body(graph) == "def forward(self, x):\n    x['k'] = 1;  setitem = None;  x = None\n    return setitem"
+
+
+@pytest.mark.parametrize("readable", [False, True])
+def test_a_write_of_an_attribute_or_variable_that_is_read_gives_none(readable: bool) -> None:
+    graph = Graph()
+    first = graph.call_function(write_attribute, ("count", 3))
+    second = graph.call_function(write_variable, (Written, "last", 4))
+    graph.output((first, second))
+    gm = graphwright.GraphModule(torch.nn.Module(), graph)
+    assert gm() == (None, None) and gm.count == 3 and Written.last == 4
+    assert graphwright.Interpreter(gm).run() == (None, None)
+    assert "write_attribute = None" in (gm.code if readable else body(graph))
+
+
+class Written:
+    last = 0
 
 
 def test_names_that_parameters_hide() -> None:

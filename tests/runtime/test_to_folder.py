@@ -377,3 +377,29 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_a_package_is_the_module_in_another_process(name: str, report: dict[str, str]) -> None:
     wrong = report[f"package_{name}"]
     assert not wrong, wrong
+
+
+class OverRows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = x[0] * 0
+        for row in self.rows(x):
+            total = total + row if row.sum() > 0 else total - row
+        return total
+
+
+def test_a_module_is_written_whose_result_a_loop_goes_over(tmp_path: Path) -> None:
+    gm, x = graphwright.trace(OverRows(), (torch.randn(3, 2),)), torch.randn(5, 2)
+    gm.to_folder(tmp_path / "package", "OverRows")
+    script = (
+        "import sys, torch; from package import OverRows; print(OverRows()(torch.tensor(eval(sys.argv[1]))).tolist())"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src"), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(x.tolist())], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert torch.allclose(torch.tensor(eval(done.stdout)), OverRows()(x))

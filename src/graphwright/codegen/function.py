@@ -226,10 +226,9 @@ class Writer:
         if node._op == "call_module":
             return self.assignment(node)
         target = node._target
-        if target is write_attribute:
-            return self.write(node)
-        if target is write_variable:
-            return self.write_outside(node)
+        if target is write_attribute or target is write_variable:
+            text = self.write(node) if target is write_attribute else self.write_outside(node)
+            return f"{text};  {self.name(node)} = None" if node.users else text
         is_statement = False
         if node._op == "call_function" and not node._kwargs:
             try:

@@ -475,10 +475,8 @@ class BodyWriter(Writer):
             error, cause = self.value(node._args[0]), node._kwargs.get("cause")
             made = f"{error}({self.call(node._args[1:], {})})" if node._args[1:] else error
             return f"raise {made}" if cause is None else f"raise {made} from {self.value(cause)}"
-        if node._target is write_attribute:
-            return self.write(node)
-        if node._target is write_variable:
-            return self.write_outside(node)
+        if node._target is write_attribute or node._target is write_variable:
+            return super().statement(node)
         if node._target is evaluated:
             return self.value(node._args[0])
         items = unpacked_items(node)

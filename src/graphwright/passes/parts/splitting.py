@@ -92,7 +92,7 @@ def _blocks(nodes: list[Node]) -> list[Node | None]:
         found.append(entered[-1] if entered else None)
         if node._target is enter_context:
             entered.append(node)
-        elif node._target is exit_context and entered:
+        elif node._target is exit_context and node._args[0] in entered:
             entered.remove(node._args[0])
     return found
 

@@ -123,7 +123,7 @@ class Uses:
                 self._read(value, atom)
                 return
             value = child
-        loops = list(loops_over(node))
+        loops = list(loops_over(node)) if node.op == "get_attr" else []
         for numbers, item in loops:
             for name in list(value._modules)[numbers]:
                 self._follow_item(value._modules[name], f"{node.target}.{name}", item)
