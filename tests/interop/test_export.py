@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import pickle
 import sys
@@ -305,6 +306,16 @@ class Fills(nn.Module):
         return x + 1
 
 
+class Queued(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = collections.deque[Tensor](maxlen=3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.queue.append(x * 2)
+        return x + len(self.queue)
+
+
 class Tallies(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -378,6 +389,7 @@ def test_sizes_that_torch_export_cannot_keep_open_are_fixed(
         pytest.param(written_in_the_first_round, r"write to a copy", id="a write to what is carried"),
         pytest.param(Kept(), "keeps nothing in 'steps' from call to call", id="a number of a module"),
         pytest.param(Fills(), "keeps nothing in 'held' from call to call", id="a list of a module"),
+        pytest.param(Queued(), "keeps nothing in 'queue' from call to call", id="a deque of a module"),
         pytest.param(Tallies(), "keeps nothing in 'tally'", id="a dict of a module that may have a key"),
         pytest.param(Grouped(), "keeps nothing in 'groups'", id="a list in a dict of a module"),
         pytest.param(Appends(), "keeps nothing in 'rows'", id="a list of a module that a loop fills"),
@@ -653,3 +665,39 @@ def by_two_names(x: Tensor) -> Tensor:
         view.add_(1)
         out = out * 2
     return out
+
+
+class PlainTensors(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift, self.count = torch.ones(2), torch.zeros(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x + self.shift
+            if x.sum() > 10:
+                x = x * self.shift * 2
+            self.count.add_(1)
+        else:
+            self.count.mul_(2)
+        return x * self.shift + self.count
+
+
+def test_a_plain_tensor_of_a_module_is_used_on_a_side_and_after_it() -> None:
+    exported, model = to_export(trace(PlainTensors(), (torch.ones(2),)), torch.ones(2)).module(), PlainTensors()
+    for value in (1.0, -1.0, 9.0, 1.0, -1.0):
+        x = torch.full((2,), value)
+        assert torch.equal(exported(x), model(x))
+
+
+def last_two(x: Tensor) -> Tensor:
+    kept = collections.deque[Tensor](maxlen=2)
+    for row in x:
+        kept.append(row)
+    return torch.stack(list(kept)).sum(0)
+
+
+def test_a_deque_that_drops_what_a_loop_gives_it_is_refused() -> None:
+    gm = trace(last_two, (torch.ones(3, 2),))
+    with pytest.raises(ExportError, match="adds to a deque with a maxlen"):
+        to_export(gm, torch.ones(3, 2))

@@ -445,3 +445,20 @@ def test_dropouts_that_are_off_give_what_they_are_given() -> None:
 
     model, x = Aliased().eval(), torch.rand(2, 3)
     torch.testing.assert_close(graphwright.onnx.export(model, x)(x), model(x))
+
+
+class OnASide(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = torch.ones(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() > 0:
+            x = x + self.shift
+        return x * self.shift
+
+
+def test_a_plain_tensor_of_a_module_is_used_on_a_side_and_after_it() -> None:
+    program = graphwright.onnx.export(graphwright.trace(OnASide(), (torch.ones(2),)), (torch.ones(2),))
+    for x in (torch.ones(2), -torch.ones(2)):
+        assert torch.equal(program(x), OnASide()(x))

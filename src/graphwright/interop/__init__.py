@@ -41,8 +41,10 @@ from graphwright.interop.lower.regions import (
     check_apart,
     clones,
     does_more,
+    nodes_inside,
     quietly,
     raising_side,
+    tensors_used,
     versions_of,
 )
 from graphwright.interop.modes import in_its_mode, without_idle_dropouts
@@ -87,9 +89,11 @@ __all__ = [
     "length_of",
     "patience_for",
     "quietly",
+    "nodes_inside",
     "raising_side",
     "rows_of",
     "set_item",
+    "tensors_used",
     "versions_of",
     "without_graphs",
     "without_idle_dropouts",

@@ -27,8 +27,10 @@ from graphwright.interop.lower.regions import (
     check_apart,
     clones,
     does_more,
+    nodes_inside,
     quietly,
     raising_side,
+    tensors_used,
     versions_of,
 )
 from graphwright.interop.operands import NUMBERS, as_bool, as_tensor
@@ -80,6 +82,8 @@ class Exporting(Interpreter):
         """Call a method; a list may get what a loop has collected."""
         self._refuse_kept(args)
         if target == "extend" and isinstance(args[1], Collected):
+            if getattr(args[0], "maxlen", None) is not None:  # a deque, which drops some of them
+                raise _adds_to(self.node, "deque with a maxlen")
             args[0].append(args[1])
             return None
         self._refuse_filled(args)
@@ -155,7 +159,7 @@ class Exporting(Interpreter):
         if raising is not None:
             self._check(pred if raising[1] else _not(pred), raising[0])
             return (true if raising[1] else false)(*operands)
-        lifted = _Lifted(self.module, node, [node.args[1], node.args[2]], operands)
+        lifted = _Lifted(self.module, node, operands)
         kinds: list[list[Any]] = []
         same: set[tuple[int, int]] = set()  # which result is which operand
 
@@ -222,7 +226,7 @@ class Exporting(Interpreter):
             return super().call_function(node.target, (test, body, carried, operands, breaks, *count), {})
         if count:
             raise _adds_to(node, "list")
-        lifted = _Lifted(self.module, node, [node.args[0], node.args[1]], operands)
+        lifted = _Lifted(self.module, node, operands)
         state = [_as_result(value, (value,), node) for value in carried]
 
         def asked(values: list[Any], rest: Sequence[Any]) -> torch.Tensor:
@@ -257,7 +261,7 @@ class Exporting(Interpreter):
         items = as_items(items)
         length = items.length
         leaves, spec = pytree.tree_flatten(items)
-        lifted = _Lifted(self.module, node, [node.args[1]], (*leaves, *operands))
+        lifted = _Lifted(self.module, node, (*leaves, *operands))
 
         def turn(number: torch.Tensor, values: Sequence[Any], given: Sequence[Any]) -> tuple[Any, ...]:
             here = pytree.tree_unflatten(given[: len(leaves)], spec)
@@ -381,18 +385,18 @@ def _unwritten(carried: Sequence[Any], node: Node) -> Iterator[None]:
 
 
 class _Lifted:
-    """What bodies use from around, as tensors that an operator is given: operands, parameters and buffers."""
+    """What bodies use from around, as tensors that an operator is given: operands, and tensors of modules."""
 
-    def __init__(self, module: nn.Module, node: Node, bodies: Sequence[Any], operands: Sequence[Any]) -> None:
+    def __init__(self, module: nn.Module, node: Node, operands: Sequence[Any]) -> None:
         self._node = node
         self._module, self._operands = module, tuple(operands)
         self._given = [i for i, value in enumerate(self._operands) if _is_of_run(value)]
         known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        read = (name for body in bodies if isinstance(body, Graph) for name in _names_used(body, known))
-        self._names = list(dict.fromkeys(read))
+        read = tensors_used(module, nodes_inside(node), known)
+        self._names = list(read)
         used = [self._operands[i] for i in self._given]
         own = [_as_result(value, (), node) for value in used]
-        self.tensors = (*own, *[known[name] for name in self._names])
+        self.tensors = (*own, *read.values())
 
     @contextlib.contextmanager
     def bound(self, given: Sequence[Any]) -> Iterator[list[Any]]:
@@ -447,15 +451,6 @@ def _is_of_run(value: Any) -> bool:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return bool(free_unbacked_symbols(value))
     return isinstance(value, torch.Tensor)
-
-
-def _names_used(body: Graph, known: dict[str, torch.Tensor]) -> Iterator[str]:
-    """The parameters and buffers that a body reads, or that modules which it calls have."""
-    for node in body.all_nodes():
-        if node.op == "get_attr" and node.target in known:
-            yield str(node.target)
-        elif node.op == "call_module":
-            yield from (name for name in known if name.startswith(f"{node.target}."))
 
 
 # ---- values that an operator of torch's takes and gives

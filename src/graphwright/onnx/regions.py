@@ -21,7 +21,7 @@ from graphwright.interop import (
     quietly,
     versions_of,
 )
-from graphwright.ir import Graph, Node
+from graphwright.ir import Node
 from graphwright.onnx.torch_private import either, if_operator, known_sizes, loop_operator
 from graphwright.onnx.values import IsNone, Kind, Maybe, flatten, joined, kind_of, opened, packed
 
@@ -320,15 +320,3 @@ def _collectable(value: Any, node: Node) -> Kind:
             fix="append tensors or numbers",
         )
     return kind
-
-
-def body_attributes(around: Node, bodies: Sequence[Any], known: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The parameters and buffers that a node and its bodies read, or that modules which they call have, by name."""
-    found: dict[str, torch.Tensor] = {}
-    for node in [around, *[node for body in bodies if isinstance(body, Graph) for node in body.all_nodes()]]:
-        path = str(node.target)
-        if node.op == "get_attr" and path in known:
-            found[path] = known[path]
-        elif node.op == "call_module":
-            found.update({name: value for name, value in known.items() if name.startswith(f"{path}.")})
-    return found

@@ -27,14 +27,16 @@ from graphwright.interop import (
     is_symbolic,
     item_sources,
     length_of,
+    nodes_inside,
     raising_side,
     rows_of,
+    tensors_used,
 )
 from graphwright.ir import Graph, Node
 from graphwright.onnx.layers import Kept
 from graphwright.onnx.module_functions import call_as_function, is_asked_for
 from graphwright.onnx.python_calls import FUNCTIONS, METHODS, Text, is_of_a_run, is_text_of_a_run, written_out
-from graphwright.onnx.regions import Around, body_attributes, branch, loop
+from graphwright.onnx.regions import Around, branch, loop
 from graphwright.onnx.torch_private import is_inside_mode
 from graphwright.onnx.values import IsNone, Maybe
 from graphwright.ops import (
@@ -293,9 +295,9 @@ class Running(Interpreter):
     # ---- regions
 
     def _around(self, node: Node, operands: Sequence[Any]) -> Around:
-        bodies = [arg for arg in node.args if isinstance(arg, Graph)]
         known = {**self._known, **{name: each for shown in self._shown for name, each in shown.items()}}
-        return Around(node, [_plain(each) for each in operands], body_attributes(node, bodies, known), self._show)
+        used = tensors_used(self.module, [node, *nodes_inside(node)], known)
+        return Around(node, [_plain(each) for each in operands], used, self._show)
 
     def _branch(self, node: Node, pred: Any, true: Any, false: Any, operands: Sequence[Any] = ()) -> Any:
         if isinstance(pred, torch.SymInt):

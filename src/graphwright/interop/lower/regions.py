@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import operator
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 
 from graphwright.errors import ExportError
 from graphwright.ir import Graph, Node
 from graphwright.ops import delete_attribute, is_impure, raise_error, read_variable, set_attribute, write_variable
 
+_CONTAINERS = (list, dict, set, collections.deque)
 _WRITES = (set_attribute, delete_attribute, write_variable)
 
 
 class Held:
-    """The lists, dicts and sets that a run has read of modules and variables, and what is inside of them.
+    """The lists, dicts, sets and deques that a run has read of modules and variables, and what is inside of them.
 
     No target keeps what is written to them for the next call.
     """
@@ -29,7 +32,7 @@ class Held:
 
     def add(self, name: str, value: Any) -> None:
         """Note that a value was read by a name."""
-        if isinstance(value, list | dict | set) and id(value) not in self._names:
+        if isinstance(value, _CONTAINERS) and id(value) not in self._names:
             self._names[id(value)] = value, name
             for item in value.values() if isinstance(value, dict) else value:
                 self.add(name, item)
@@ -59,7 +62,7 @@ class Held:
         """
         if node.op == "call_function" and node.target in _WRITES:
             return str(args[1])
-        if not args or not isinstance(args[0], list | dict | set):
+        if not args or not isinstance(args[0], _CONTAINERS):
             return None
         _, name = self._names.get(id(args[0]), (None, None))
         if name is None or not is_impure(node):
@@ -68,6 +71,30 @@ class Held:
             self.add(name, args[2])  # a cache; what is in it is none
             return None
         return name
+
+
+def tensors_used(
+    module: nn.Module, nodes: Iterable[Node], known: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The tensors of a module that nodes read, and those that modules have which they call, by name.
+
+    `known` are its parameters and buffers, or what is in their place.
+    """
+    found: dict[str, torch.Tensor] = {}
+    for node in nodes:
+        path = str(node.target)
+        if node.op == "get_attr":
+            value = known[path] if path in known else operator.attrgetter(path)(module)
+            if isinstance(value, torch.Tensor):
+                found[path] = value
+        elif node.op == "call_module":
+            found.update({name: value for name, value in known.items() if name.startswith(f"{path}.")})
+    return found
+
+
+def nodes_inside(region: Node) -> Iterator[Node]:
+    """The nodes of the bodies of a branch or loop."""
+    return (node for body in region.args if isinstance(body, Graph) for node in body.all_nodes())
 
 
 def raising_side(branch: Node) -> tuple[Node, int] | None:
