@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphwright import GuardError, trace
+from graphwright import CaptureError, GuardError, trace
 
 
 def asked(kept: Tensor, x: Tensor) -> Tensor:
@@ -226,3 +228,52 @@ def test_the_class_of_a_number_in_what_the_program_fills_is_asked() -> None:
     gm.counts[-1] = 2.5
     with pytest.raises(GuardError, match="was of class int; now it is of class float"):
         gm(torch.ones(2))
+
+
+def filled(start: Any, fill: Callable[[Any], Any], ask: Callable[[Any], Any]) -> nn.Module:
+    class Filling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = copy.copy(start)
+
+        def forward(self, x: Tensor) -> Any:
+            fill(self.held)
+            return x, type(self.held) is type(start), type(self.held).__name__, ask(self.held)
+
+    return Filling()
+
+
+@pytest.mark.parametrize(("start", "fill"), [
+    ([1], lambda held: held.append(2)), (collections.deque([1]), lambda held: held.append(2)),
+    ({1: 2}, lambda held: held.update({2: 3})), ({1, 2}, lambda held: held.discard(1)),
+    (collections.OrderedDict(a=1), lambda held: held.update(b=2)),
+])  # fmt: skip
+def test_what_the_program_fills_is_of_its_own_class(start: Any, fill: Callable[[Any], Any]) -> None:
+    gm, model = trace(filled(start, fill, len), (torch.ones(2),)), filled(start, fill, len)
+    for _ in range(3):
+        assert gm(torch.ones(2))[1:] == model(torch.ones(2))[1:]
+
+
+READS: list[Callable[[Any], Any]] = [
+    lambda held: set(held),
+    lambda held: frozenset(held),
+    lambda held: {1, 5}.union(held),
+    lambda held: {1, 2}.issubset(held),
+    lambda held: {1, 2}.difference(held),
+    lambda held: set().union([3], held),
+]
+
+
+@pytest.mark.parametrize("ask", READS)
+def test_a_set_that_the_program_fills_is_not_read_past_its_methods(ask: Callable[[Any], Any]) -> None:
+    class Filling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = {1, 2}
+
+        def forward(self, x: Tensor) -> Any:
+            self.held.discard(1)
+            return x, ask(self.held)
+
+    with pytest.raises(CaptureError, match="goes over"):
+        trace(Filling(), (torch.ones(2),))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import functools
 import operator
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -255,3 +256,68 @@ def test_what_an_object_holds_is_no_property_where_its_class_would_compute_it_on
     expected = Drawn()(X)
     torch.manual_seed(0)
     assert torch.equal(gm(X), expected)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: int = 1
+
+
+class Filling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair(collections.OrderedDict(a=1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.pair.first["a"] += 1
+        return x * self.pair.first["a"]
+
+
+def test_what_a_named_tuple_holds_is_kept_as_what_a_tuple_holds() -> None:
+    gm, model = trace(Filling(), (X,)), Filling()
+    for _ in range(3):
+        assert torch.equal(gm(X), model(X))
+    assert gm.pair == model.pair
+
+
+class Queue(nn.Module):
+    def __init__(self, around: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.queue = collections.deque([torch.ones(2, 4), torch.ones(2, 4)])
+        self.held = around(self.queue)
+
+    def forward(self, x: Tensor) -> Tensor:
+        held = self.held.tensor if isinstance(self.held, Plain) else self.held
+        return torch.stack([x * item for item in held])
+
+
+@pytest.mark.parametrize("change", [
+    lambda queue: queue.append(torch.ones(2, 4)), lambda queue: queue.pop(),
+    lambda queue: queue.__setitem__(-1, torch.zeros(2, 4)), lambda queue: queue.__setitem__(0, 2.5),
+])  # fmt: skip
+@pytest.mark.parametrize("around", [lambda queue: queue, Plain])
+def test_what_is_in_a_deque_is_taken_for_granted(around: Any, change: Callable[[Any], Any]) -> None:
+    gm = trace(Queue(around), (X,))
+    gm(X)
+    change(gm.held.tensor if around is Plain else gm.held)
+    with pytest.raises(GuardError, match=r"self\.held"):
+        gm(X)
+
+
+@pytest.mark.parametrize("around", [lambda run: [run], lambda run: Pair(run), lambda run: [Plain(run)]])
+def test_the_code_of_functions_that_something_holds_is_taken_for_granted(around: Any) -> None:
+    class Calling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = around(lambda x, by=2: x * by)
+
+        def forward(self, x: Tensor) -> Tensor:
+            held = self.held[0]
+            return (held.tensor if isinstance(held, Plain) else held)(x)
+
+    gm = trace(Calling(), (X,))
+    gm(X)
+    held = gm.held[0]
+    (held.tensor if isinstance(held, Plain) else held).__defaults__ = (3,)
+    with pytest.raises(GuardError, match="code or defaults"):
+        gm(X)

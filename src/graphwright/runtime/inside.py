@@ -66,7 +66,7 @@ def inside_of(value: Any) -> dict[str, Any]:
         hooks = [hook for table in HOOKS for hook in state[table].values()]
         inner = {name: held for table in TABLES for name, held in state[table].items()}
         return {**state, **inner, "hooks()": len(hooks)}
-    if issubclass(kind, list | tuple | dict):
+    if issubclass(kind, list | tuple | dict | collections.deque):
         items = value.items() if issubclass(kind, dict) else enumerate(value)
         return {"len()": len(value), **{str(key): item for key, item in items}}
     return attributes_of(value)

@@ -180,8 +180,8 @@ def _is_plain_part(value: Any) -> bool:
 
 
 def holds_tensors(value: Any) -> bool:
-    """Tell whether a list, tuple or dict holds tensors, and besides them plain values alone."""
-    if not isinstance(value, list | tuple | dict):
+    """Tell whether a list, tuple, deque or dict holds tensors, and besides them plain values alone."""
+    if not isinstance(value, (dict, *_SEQUENCES)):
         return False
     items = dict.values(value) if isinstance(value, dict) else value
     are_tensors = [isinstance(item, torch.Tensor) or holds_tensors(item) for item in items]

@@ -100,6 +100,8 @@ if TYPE_CHECKING:
 
 _OF_TORCH = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"} - {"training"})
 _ON_A_SIDE = object()  # what only one way has written
+# What Python does with a set past the methods of what stands for it.
+_OF_SETS = ("set", "frozenset", "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset")
 _INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain deque"}
 _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
@@ -273,7 +275,7 @@ class Keeping:
         kind = type(value)
         if kind in _ATOMS:
             return
-        if kind is tuple:
+        if isinstance(value, tuple):
             for i, item in enumerate(value):
                 self._watch_inside(item, f"{name}[{i}]", path, (*keys, i))
         elif id(value) in self._objects:
@@ -309,6 +311,8 @@ class Keeping:
         kind, starts = self._live[place], self._starts
         if not isinstance(kind, Grows):
             return starts.value(place, name, kind, value)
+        starts.numbers.add(str(place[1][-1]) if place[1] else place[0].rpartition(".")[2])
+        starts.names.update(_OF_SETS if isinstance(value, set) else ())
         is_none = value is None and starts.starts_with(None, value, place)
         return None if is_none else self._items.start(place, name, value, starts.reading(place))
 

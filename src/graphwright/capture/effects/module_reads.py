@@ -476,7 +476,7 @@ class ModuleReads:
                 written.setdefault(path, []).append(keys)
         for path, name, value, _ in self._containers:
             keys = written.get(f"{path}.{name}" if path else name)
-            if keys and () not in keys and isinstance(value, list | tuple | dict):
+            if keys and () not in keys and isinstance(value, list | tuple | dict | collections.deque):
                 facts = self._recorder.ledger.module(path)
                 facts.setdefault("objects", {}).update(rest_of_container(name, value, keys, constants))
         for path, facts in self._recorder.ledger.modules.items():
@@ -514,7 +514,7 @@ class ModuleReads:
             full = f"{path}.{name}" if path else name
             if full in state:
                 changed.add(id(value))
-                if isinstance(value, list | tuple | dict):  # the same objects may be elsewhere, too
+                if isinstance(value, list | tuple | dict | collections.deque):  # the same objects may be elsewhere, too
                     values_of(name, value, mentioned, seen, looked_for, f"{path}." if path else "")
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""

@@ -90,8 +90,8 @@ def _look(
     seen[id(value)] = prefix + path
     values: dict[str, Any] = {}
     found[path] = {"class": class_name(value), "values": values}
-    is_container = isinstance(value, list | tuple | dict | functools.partial)
-    if isinstance(value, list | tuple | dict):
+    is_container = isinstance(value, list | tuple | dict | collections.deque | functools.partial)
+    if isinstance(value, list | tuple | dict | collections.deque):
         values["len()"] = len(value)
     elif not is_container:
         hidden = mentioned if answers(type(value)) else hideable(type(value)) & mentioned
@@ -146,7 +146,7 @@ _OF_TORCH = frozenset({*nn.Module().__dict__, "_tracer_cls"} - {"training"})  # 
 
 def rest_of_container(
     name: str,
-    value: list[Any] | tuple[Any, ...] | dict[Any, Any],
+    value: list[Any] | tuple[Any, ...] | dict[Any, Any] | collections.deque[Any],
     written: Collection[tuple[Any, ...]],
     constants: Mapping[str, torch.Tensor],
 ) -> dict[str, dict[str, Any]]:
@@ -167,7 +167,7 @@ def rest_of_container(
         elif isinstance(item, torch.Tensor):
             if not below and any(item is constant for constant in constants.values()):
                 values[str(key)] = spelled(item, constants)
-        elif () not in below and isinstance(item, list | tuple | dict):
+        elif () not in below and isinstance(item, list | tuple | dict | collections.deque):
             found.update(rest_of_container(f"{name}.{key}", item, below, constants))
     return found
 
@@ -175,16 +175,16 @@ def rest_of_container(
 def kinds_in(value: Any, depth: int = 0) -> Iterator[type]:
     """The classes of an object and of those that it holds."""
     yield type(value)
-    inner = value if isinstance(value, list | tuple) else held_by(value).values()
+    inner = value if isinstance(value, list | tuple | collections.deque) else held_by(value).values()
     for item in inner if depth < _DEPTH else ():
         if not isinstance(item, torch.Tensor | nn.Module) and (is_state(item) or holds_objects(item)):
             yield from kinds_in(item, depth + 1)
 
 
 def holds_objects(value: Any, depth: int = _DEPTH) -> bool:
-    """Tell whether a list, tuple or dict holds objects of the user's classes, by place or by names without a dot."""
+    """Tell whether a container holds objects of the user's classes, by place or by names without a dot."""
     items = _items_of(value)
-    if depth and any(isinstance(item, list | tuple | dict) and holds_objects(item, depth - 1) for item in items):
+    if depth and any(holds_objects(item, depth - 1) for item in items):
         return True
     return any(is_state(item) for item in items if not isinstance(item, torch.Tensor | nn.Module))
 
@@ -215,13 +215,13 @@ def tensors_in(value: Any, place: str = "") -> Iterator[tuple[str, torch.Tensor]
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, torch.Tensor):
             yield f"{place}{key}", item
-        elif isinstance(item, list | tuple | dict):
+        elif isinstance(item, list | tuple | dict | collections.deque):
             yield from tensors_in(item, f"{place}{key}.")
 
 
 def _items_of(value: Any) -> Collection[Any]:
     """What is in a list, tuple or dict, by place or by names without a dot."""
-    if not isinstance(value, list | tuple | dict) or len(value) > _MOST:
+    if not isinstance(value, list | tuple | dict | collections.deque) or len(value) > _MOST:
         return ()
     if isinstance(value, dict):
         return dict.values(value) if all(type(key) is str and "." not in key for key in value) else ()

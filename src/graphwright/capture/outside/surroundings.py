@@ -75,6 +75,7 @@ from graphwright.runtime import (
     Outside,
     attributes_of,
     bound_in,
+    inside_of,
     is_atom,
     is_object,
 )
@@ -91,7 +92,6 @@ _WALKED = frozenset({("vars",), ("dir",)})
 _TABLES_OF_NAMES = frozenset({("vars",), ("globals",)})
 _CACHE = type(functools.lru_cache(len))
 _USUAL = frozenset({"torch", "numpy"})  # whose modules go by short names
-_HOLDERS = frozenset({list, tuple, dict})
 
 
 class World:
@@ -280,11 +280,12 @@ class World:
 
     def _follow_held(self, value: Any, depth: int = 3) -> None:
         """Look where the attribute of a module leads, or what is in it."""
-        if type(value) in _HOLDERS:
-            items = value.values() if isinstance(value, dict) else value
-            for item in itertools.islice(items, MOST if depth else 0):
+        is_own = is_object(value) and not is_foreign_class(type(value))
+        if isinstance(value, CONTAINERS) or is_own:
+            for item in itertools.islice(inside_of(value).values(), MOST if depth else 0):
                 self._follow_held(item, depth - 1)
-            return
+            if not is_own:
+                return
         if type(value) is MethodType and of_class(type(value.__self__), value.__func__.__name__) is value.__func__:
             self._attributes.setdefault(value.__func__.__name__, value.__func__.__code__)
         self._follow(value)
