@@ -2,7 +2,8 @@
 
 The library is the same with every release; torch.fx is not. What is left out reads torch.fx's texts, names, signatures
 and errors, or is a test of torch.fx itself, which shows that ours expects the right thing. One more expects of a
-model of Transformers what that does with some releases only: elsewhere a branch stands where a pass looks for a mask.
+model of Transformers what that does with some releases only: elsewhere a branch stands where a pass looks for a mask;
+and one has torch given a list that a branch makes longer, of which older releases ask how long it is: that is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SINCE_2_13 = """
     tests/capture/test_scripted.py::test_structures_are_constants
     tests/capture/test_scripted.py::test_what_has_a_signature_is_captured
     tests/capture/test_scripted.py::test_what_has_no_signature_is_refused
+    tests/capture/test_waiting_branches.py::test_the_rest_of_the_function_is_part_of_both_sides[inside]
     tests/codegen/test_boxed.py::test_an_ordinary_module_is_not_boxed[torch.fx]
     tests/codegen/test_boxed.py::test_captured_modules_inside_are_compiled[torch.fx]
     tests/codegen/test_boxed.py::test_code_of_one_list_is_torch_fx_s
@@ -102,10 +104,12 @@ SINCE_2_13 = """
 # Those that need more of torch.export, torch.distributed and `map` than releases before 2.13 have.
 LATER_SYSTEMS = """
     src/graphwright/interop/export.py::graphwright.interop.export.from_export
+    tests/analysis/test_module_state.py::test_a_program_is_exported_without_a_trace[torch.export]
     tests/capture/test_higher_order.py::test_all_three_doors_capture_the_python_that_it_stands_for[mapped]
     tests/capture/test_higher_order.py::test_slices_and_results_may_be_nested
     tests/distributed/test_pipeline.py::test_no_stage_runs_to_find_out_shapes
     tests/distributed/test_pipeline.py::test_tied_weights_of_two_stages_in_one_process
+    tests/hierarchy/test_unflatten.py::test_modules_of_an_exported_program
     tests/hierarchy/test_wrapping.py::test_layers_are_sharded
     tests/interop/test_export.py::test_constants_of_the_program_and_of_its_modules_come_back
     tests/interop/test_export.py::test_exported_programs_come_back[Counting-True]
@@ -115,6 +119,7 @@ LATER_SYSTEMS = """
     tests/interop/test_export.py::test_modules_structures_and_checks_come_back
     tests/interop/test_export.py::test_modules_that_are_called_by_the_path_of_another
     tests/runtime/test_called.py::test_export_tells_the_layers[True]
+    tests/test_docs.py::test_every_block_runs_and_prints_what_follows_it[docs/interop.md]
 """.split()
 
 # Those that torch 2.9 stops: its `cond` looks for an example of each input in the meta of bodies that are GraphModules

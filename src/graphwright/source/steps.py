@@ -62,7 +62,7 @@ def read_later(code: CodeType, instruction: int) -> frozenset[str]:
     >>> def add(a, b):
     ...     c = a + b
     ...     return c
-    >>> sorted(read_later(add.__code__, 0)), sorted(read_later(add.__code__, len(add.__code__.co_code)))
+    >>> sorted(read_later(add.__code__, -1)), sorted(read_later(add.__code__, len(add.__code__.co_code)))
     (['a', 'b', 'c'], [])
     """
     steps = [*dis.get_instructions(code)]

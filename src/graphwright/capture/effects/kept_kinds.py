@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 import sys
@@ -20,7 +21,7 @@ from graphwright.capture.state.running import refusal, running
 from graphwright.capture.state.symbols import symbol_of
 from graphwright.errors import CaptureError
 from graphwright.runtime import is_atom, is_plain_container, spelled
-from graphwright.source import is_internal, is_ours
+from graphwright.source import is_internal
 from graphwright.values import (
     MIXED,
     UNKNOWN,
@@ -293,6 +294,9 @@ _PLAIN_KINDS = (
 )  # fmt: skip
 
 
+_ABSTRACT = abc.ABCMeta.__instancecheck__.__code__.co_filename  # Python 3.10 has a file, others have it frozen
+
+
 class Unreadable:
     """Stands for an attribute whose value goes with no kind; any use of it is an error."""
 
@@ -313,9 +317,9 @@ class Unreadable:
     def __class__(self) -> type:
         """What `isinstance` and `match` ask for: those of the program are told."""
         frame: Any = sys._getframe(1)
-        while (filename := frame.f_code.co_filename).startswith("<frozen"):  # abstract classes
+        while (filename := frame.f_code.co_filename) == _ABSTRACT:
             frame = frame.f_back
-        return Unreadable if is_ours(filename) or is_internal(filename) else self._refuse()
+        return Unreadable if is_internal(filename) else self._refuse()
 
     __hash__ = None  # type: ignore[assignment]
 

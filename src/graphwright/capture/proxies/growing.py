@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils._pytree import register_pytree_node
 
 from graphwright.capture.state.plan import Restart
-from graphwright.capture.state.running import refused
+from graphwright.capture.state.running import again, refused
 from graphwright.ir import Node
 from graphwright.source import user_frame
 
@@ -66,7 +66,13 @@ class Growing:
         return self._read()
 
     def __len__(self) -> int:
-        return int(self.length())
+        try:
+            return int(self.length())
+        except BaseException as why:
+            if why is not self.recorder.pending:
+                raise
+            again(why)  # torch 2.6 crashes where the length of an argument fails: the program is left in its next line
+            return 0
 
     def __bool__(self) -> bool:
         return bool(self.length() > 0)
