@@ -7,6 +7,7 @@ import copy
 import enum
 import fractions
 import functools
+import linecache
 import math
 import types
 from collections.abc import Callable, Iterator
@@ -337,7 +338,9 @@ def test_devices_of_parameters_that_are_asked_for_are_guarded() -> None:
         gm.to("meta")(torch.ones(2))
 
 
-def test_a_handler_that_has_no_source_is_said() -> None:
+@pytest.mark.parametrize("lines", [[], ["import sys\n", "sys.exit()\n"]], ids=["nothing", "text of other code"])
+def test_a_handler_that_has_no_source_is_said(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(linecache.cache, "<string>", (1, None, lines, "<string>"))  # as Python 3.13 has that of `-c`
     names: dict[str, Any] = {}
     exec("def f(x):\n    try:\n        return x[3]\n    except IndexError:\n        return x\n", names)
     with pytest.warns(graphwright.TracerWarning, match="f has no source: what its `except` catches"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import array
 import collections
 import itertools
+import linecache
 import operator
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from types import FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
+from types import CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -22,7 +23,7 @@ from graphwright.capture.proxies.contents import HOLDERS
 from graphwright.capture.state.running import value_outside
 from graphwright.ops import Names
 from graphwright.runtime import NOT_SET, attributes_of, is_object, is_state
-from graphwright.source import Mentions, is_foreign, is_foreign_class, is_foreign_file
+from graphwright.source import Mentions, catches, definition_of, is_foreign, is_foreign_class, is_foreign_file
 
 CONTAINERS: tuple[Any, ...] = (
     *HOLDERS, tuple, bytearray, array.array,
@@ -50,6 +51,15 @@ class Reached(NamedTuple):
     def inside(self, value: Any, key: Hashable, subject: str = "") -> Reached:
         """A value in this one."""
         return Reached(value, subject or f"what {self.subject} has", self.root, (*self.keys, key))
+
+
+def has_unseen_handlers(code: CodeType) -> bool:
+    """Tell whether a function catches what it raises and has no source.
+
+    Of one that is of no file, the text under its name may be another: Python 3.13 has there what `python -c` runs.
+    """
+    name = code.co_filename
+    return catches(code) and (definition_of(code) is None if name.startswith("<") else not linecache.getlines(name))
 
 
 def places_on(ways: list[tuple[str, Keys]], places: Mapping[str, list[Keys]]) -> list[Keys]:

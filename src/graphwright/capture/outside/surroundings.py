@@ -11,7 +11,6 @@ from __future__ import annotations
 import builtins
 import functools
 import itertools
-import linecache
 import sys
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -50,6 +49,7 @@ from graphwright.capture.outside.named import (
     foreign_written,
     has_attributes,
     has_state,
+    has_unseen_handlers,
     is_definition,
     is_foreign_definition,
     is_foreign_module,
@@ -357,7 +357,7 @@ class World:
             return
         self._codes.add((id(code), id(names)))
         self._keep += [code, names]
-        if catches(code) and not linecache.getlines(code.co_filename):
+        if has_unseen_handlers(code):
             self.unseen[code] = "has no source: what its `except` catches in other runs is not caught"
         asker = asker_of(code, names, asks_identity(code), searches_attributes(code), not is_foreign(code))
         if asker is not None:
