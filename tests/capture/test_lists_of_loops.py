@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 from typing import Any
 
 import pytest
 import torch
 
-from graphwright import GuardError, trace
+from graphwright import CaptureError, GuardError, trace
 from graphwright.capture.flow.loop_regions import _LONGEST_EXAMPLE
 from graphwright.capture.state.examples import Examples
 
@@ -373,6 +374,21 @@ CLASSES_OF_TENSORS = [
     lambda x: torch.Tensor([[x.sum().item(), 1], [2, x.size(0)]]),
     lambda x: torch.LongTensor(x.sum(1).long().tolist()),
 ]
+
+
+def caught(x: torch.Tensor) -> torch.Tensor:
+    places = []
+    for i in range(x.size(0)):
+        places.append(i)
+    try:
+        return x.sum(places)
+    except IndexError:
+        return x
+
+
+def test_what_torch_asks_of_a_list_of_the_run_ends_no_process() -> None:
+    with contextlib.suppress(CaptureError):  # is refused with newer releases
+        assert torch.equal(trace(caught, (torch.ones(2, 3),))(torch.ones(2, 3)), torch.tensor(6.0))
 
 
 @pytest.mark.parametrize("program", CLASSES_OF_TENSORS)

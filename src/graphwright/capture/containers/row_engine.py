@@ -110,7 +110,7 @@ def _method(name: str, row: Row) -> Callable[..., Any]:
     def method(self: Container, *args: Any, **named: Any) -> Any:
         if named:  # by the names that the class itself has for them
             args = inspect.signature(getattr(self.stands_for(), name)).bind(self, *args, **named).args[1:]
-        return self._do(name, row, args)
+        return self._asked(lambda: self._do(name, row, args)) if name == "__getitem__" else self._do(name, row, args)
 
     method.__name__ = name
     return method

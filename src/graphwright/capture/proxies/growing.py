@@ -66,12 +66,16 @@ class Growing:
         return self._read()
 
     def __len__(self) -> int:
+        return int(self._asked(lambda: int(self.length())))
+
+    def _asked(self, answer: Callable[[], Any]) -> Any:
+        """What torch may ask of an argument: 2.6 crashes where that fails. The program is left in its next line."""
         try:
-            return int(self.length())
+            return answer()
         except BaseException as why:
             if why is not self.recorder.pending:
                 raise
-            again(why)  # torch 2.6 crashes where the length of an argument fails: the program is left in its next line
+            again(why)
             return 0
 
     def __bool__(self) -> bool:
