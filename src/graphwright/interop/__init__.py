@@ -32,7 +32,7 @@ from graphwright.interop.export import from_export, save_export, to_export
 from graphwright.interop.fx import from_fx, to_fx
 from graphwright.interop.lower.appended_lists import collect_appended, collecting_for, collecting_while
 from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of, rows_of
-from graphwright.interop.lower.indexing import item_of, set_item
+from graphwright.interop.lower.indexing import Copies, set_item
 from graphwright.interop.lower.items import Collected, Counted, Items, Rows, Zipped, as_items, item_sources
 from graphwright.interop.lower.numbers import as_number_tensor, as_truth, call_on_numbers, is_symbolic
 from graphwright.interop.lower.regions import (
@@ -63,6 +63,7 @@ __all__ = [
     "to_fx",
     "FILLED",
     "Collected",
+    "Copies",
     "Counted",
     "Held",
     "Items",
@@ -84,7 +85,6 @@ __all__ = [
     "does_more",
     "is_filled",
     "is_symbolic",
-    "item_of",
     "item_sources",
     "length_of",
     "patience_for",

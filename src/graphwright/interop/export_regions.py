@@ -19,7 +19,7 @@ from graphwright.errors import ExportError
 from graphwright.interop.fx_graphs import stack_trace
 from graphwright.interop.lower.appended_lists import collecting_for, collecting_while
 from graphwright.interop.lower.filled_lists import FILLED, is_filled, length_of
-from graphwright.interop.lower.indexing import item_of
+from graphwright.interop.lower.indexing import Copies, set_item
 from graphwright.interop.lower.items import Collected, Items, as_items, item_sources
 from graphwright.interop.lower.regions import (
     Held,
@@ -50,7 +50,7 @@ class Exporting(Interpreter):
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph. Raises ExportError where something is written to that a branch gave as it was."""
         self._filled_by: dict[torch.Tensor, Node] = {}  # what loops have collected, and each loop
-        self._held = Held()
+        self._held, self._copies = Held(), Copies()
         self._same: list[tuple[torch.Tensor, int, Node]] = []  # of two that are one tensor, and two in the result
         with torch.fx.traceback.preserve_node_meta():  # so that nodes name the user's lines, and not ours
             result = super().run(*args, **kwargs)
@@ -65,7 +65,10 @@ class Exporting(Interpreter):
         self.node = n
         if n.origin is not None:
             torch.fx.traceback.set_stack_trace([stack_trace(n.origin)])
-        return super().run_node(n)
+        self._copies.refresh(self.env, n)
+        value = super().run_node(n)
+        self._copies.write_back()
+        return value
 
     def fetch_attr(self, target: str) -> Any:
         """An attribute of the module."""
@@ -116,7 +119,9 @@ class Exporting(Interpreter):
                 torch._check(length_of(args[0]) > 0)
             return FILLED[target](*args, **kwargs)
         if target is operator.getitem and tensor is not None:
-            return item_of(tensor, args[1])
+            return self._copies.read(tensor, args[1])
+        if target is operator.setitem and tensor is not None:
+            return set_item(*args)
         if target is cond and isinstance(args[0], torch.SymBool):
             for known, body in ((args[0], args[1]), (torch.sym_not(args[0]), args[2])):
                 if statically_known_true(known):
@@ -265,7 +270,7 @@ class Exporting(Interpreter):
 
         def turn(number: torch.Tensor, values: Sequence[Any], given: Sequence[Any]) -> tuple[Any, ...]:
             here = pytree.tree_unflatten(given[: len(leaves)], spec)
-            return tuple(body(here.at(number), *values, *given[len(leaves) :]))
+            return tuple(body(self._copies.next_item(here, number), *values, *given[len(leaves) :]))
 
         start = torch.zeros((), dtype=torch.int64)
         rows: list[torch.Tensor] = []

@@ -18,7 +18,6 @@ from graphwright.interop import (
     as_truth,
     is_filled,
     is_symbolic,
-    item_of,
     rows_of,
     set_item,
 )
@@ -101,8 +100,6 @@ def _len(value: Any) -> Any:
 
 
 def _getitem(value: Any, index: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return item_of(value, index)
     if is_filled(value):
         value = rows_of(value)
     if isinstance(value, Counted) and index == slice(None, None, -1):

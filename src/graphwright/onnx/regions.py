@@ -195,15 +195,16 @@ class LoopPlan:
 
 def loop(
     node: Node,
-    items: Items | None,
+    source: tuple[Items, Callable[[Items, torch.Tensor], Any]] | None,
     test: Body | None,
     step: Body,
     carried: Sequence[Any],
     around: Around,
     breaks: bool,
 ) -> tuple[Any, ...]:
-    """Run a loop as often as data says: over `items`, or as long as `test` holds.
+    """Run a loop as often as data says: over the items of a source, or as long as `test` holds.
 
+    A source says how an item is read, too, of a number and of the items as a body has them: its first operand.
     `step` takes an item, where there are some, the carried values and the operands; it gives whether to stop, where it
     `breaks`, the carried values and what to collect. The last carried values come out, then these.
     """
@@ -213,7 +214,7 @@ def loop(
     def run(number: torch.Tensor, leaves: Sequence[Any], given: Sequence[Any]) -> tuple[Any, list[Any], list[Any], Any]:
         with around.bound(given) as operands:
             state = torch.utils._pytree.tree_unflatten(list(leaves), spec)
-            first = () if items is None else (operands.pop(0).at(number),)
+            first = () if source is None else (source[1](operands.pop(0), number),)
             result = list(step(*first, *state, *operands))
             stop = result.pop(0) if breaks else False
             after, more = result[: len(state)], result[len(state) :]
@@ -242,7 +243,7 @@ def loop(
     if test is not None:
         with around.bound(around.values) as operands:
             start = as_truth(test(*torch.utils._pytree.tree_unflatten(values, spec), *operands))
-    trips = None if items is None else items.length
+    trips = None if source is None else source[0].length
     first = [*state, *[around.values[i] for i in plan.written]]
     given = loop_operator(body, trips, start, _own(first, ()), around.values, ends)
     for i, last in zip(plan.written, given[len(state) :], strict=False):

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from graphwright.errors import ExportError, GraphwrightError
 from graphwright.interop import (
     Collected,
+    Copies,
     Held,
     Items,
     as_items,
@@ -71,7 +72,7 @@ class Running(Interpreter):
         self._shown: list[dict[str, torch.Tensor]] = []
         self._objects: Sequence[Any] = ()
         self._quiet = 0
-        self._held = Held()
+        self._held, self._copies = Held(), Copies()
         self._known = {
             **dict(module.named_parameters(remove_duplicate=False)),
             **dict(module.named_buffers(remove_duplicate=False)),
@@ -88,7 +89,10 @@ class Running(Interpreter):
     def run_node(self, n: Node) -> Any:
         """Run one node, and know which one it is."""
         self.node = n
-        return super().run_node(n)
+        self._copies.refresh(self.env, n)
+        value = super().run_node(n)
+        self._copies.write_back()
+        return value
 
     def run_body(self, body: Graph, *operands: Any) -> Any:
         """Run a body with its layers kept, too: torch's regions leave modes behind."""
@@ -208,6 +212,8 @@ class Running(Interpreter):
                 return known
         if target in (torch.tensor, torch.as_tensor) and self._shown[1:] and args and not kwargs.keys() - {"dtype"}:
             args = (written_out(args[0]),)
+        if target is operator.getitem and isinstance(args[0], torch.Tensor):
+            return self._copies.read(*args)
         special = FUNCTIONS.get(target)
         given = NotImplemented if special is None else special(*args, **kwargs)
         if given is not NotImplemented:
@@ -386,7 +392,8 @@ class Running(Interpreter):
         items = as_items(iterable if not is_known or isinstance(iterable, range) else list(iterable))
         self._note(node, "Loop", "")
         around = self._around(node, (items, *operands))
-        return self._at(node, loop, node, items, None, body, carried, around, breaks)
+        source = items, self._copies.next_item
+        return self._at(node, loop, node, source, None, body, carried, around, breaks)
 
 
 _STORES = (new_object, set_attribute)

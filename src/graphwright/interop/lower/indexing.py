@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
+from graphwright.interop.lower.items import Items, rows_read
 from graphwright.interop.lower.numbers import as_number_tensor
+from graphwright.ir import Node
 
 
 def item_of(tensor: torch.Tensor, index: Any) -> Any:
@@ -57,6 +61,65 @@ def set_item(tensor: Any, index: Any, item: Any) -> Any:
         dim += _takes(part)
     tensor[index] = item
     return None
+
+
+@dataclasses.dataclass
+class _Copy:
+    """An item of a tensor, and both as they were when it was last the same in both; how it is read and written."""
+
+    item: torch.Tensor
+    tensor: torch.Tensor
+    read: Callable[[], torch.Tensor]
+    write: Callable[[torch.Tensor], object]
+
+    def __post_init__(self) -> None:
+        self.note()
+
+    def note(self) -> None:
+        """It is the same in both."""
+        self.versions = self.item._version, self.tensor._version
+
+
+class Copies:
+    """The items that a run has read at places which only a run knows: eager has views there, and targets copies.
+
+    What is written to one in place is written to the tensor, too, and what is written to that is read again.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Copy] = {}  # by the id of the item
+
+    def read(self, tensor: torch.Tensor, index: Any) -> Any:
+        """`tensor[index]`."""
+        item = item_of(tensor, index)
+        if any(_is_open(part) for part in _parts(tensor, index)):
+            self._add(item, tensor, lambda: item_of(tensor, index), lambda value: set_item(tensor, index, value))
+        return item
+
+    def next_item(self, items: Items, number: torch.Tensor) -> Any:
+        """The item of a number."""
+        item = items.at(number)
+        for part, rows, place in rows_read(items, number, item):
+            self._add(part, rows.tensor, functools.partial(rows.at, place), functools.partial(rows.put, place))
+        return item
+
+    def _add(self, item: torch.Tensor, *how: Any) -> None:
+        self._known[id(item)] = _Copy(item, *how)
+
+    def refresh(self, values: dict[Node, Any], node: Node) -> None:
+        """Read what a node uses of these values again, where the tensor was written to since."""
+        for used in node.all_input_nodes if self._known else ():
+            copy = self._known.get(id(values.get(used)))
+            if copy is not None and copy.versions[1] != copy.tensor._version:
+                values[used] = item = copy.read()
+                self._add(item, copy.tensor, copy.read, copy.write)
+
+    def write_back(self) -> None:
+        """Write to the tensors what was written to their items since the last time."""
+        for copy in self._known.values():
+            if copy.item._version != copy.versions[0]:
+                copy.write(copy.item)
+                copy.note()
 
 
 def _parts(tensor: torch.Tensor, index: Any) -> Sequence[Any]:

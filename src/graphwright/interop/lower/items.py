@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -77,6 +77,10 @@ class Rows:
             return part
         return part if part.dtype in (torch.bool, torch.float64) else _number(part)
 
+    def put(self, number: torch.Tensor, part: torch.Tensor) -> None:
+        """Write one part in place."""
+        self.tensor.index_copy_(self.dim, number.reshape(1), part.unsqueeze(self.dim))
+
     def __getitem__(self, index: Any) -> Any:
         number = as_number_tensor(index)
         return self.at(torch.where(number < 0, number + self.length, number))
@@ -84,6 +88,18 @@ class Rows:
 
 def _number(part: torch.Tensor) -> Any:
     return part.to(torch.float64) if part.dtype.is_floating_point else part.item()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stacked(Rows):
+    """Tensors of a list, one on the other: copies."""
+
+    def put(self, number: torch.Tensor, part: torch.Tensor) -> None:
+        """Raise ExportError: what is written here, the tensors of the list would not get."""
+        raise ExportError(
+            "a loop writes in place to the tensors of a list that it goes over, as often as data says",
+            fix="go over the rows of one tensor",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,14 +132,10 @@ class Zipped:
 
 @dataclasses.dataclass(frozen=True)
 class _Endless:
-    """The numbers from a start on, for `enumerate`; its length is that of what it goes with."""
+    """The numbers from a start on, for `enumerate`: as many as there are of what it goes with."""
 
     start: Any
-    other: Items
-
-    @property
-    def length(self) -> Any:
-        return self.other.length
+    length: Any
 
     def at(self, number: torch.Tensor) -> Any:
         return (number + as_number_tensor(self.start)).item()
@@ -139,6 +151,17 @@ class _Reversed:
 
     def at(self, number: torch.Tensor) -> Any:
         return self.source.at(as_number_tensor(self.length) - 1 - number)
+
+
+def rows_read(items: Any, number: torch.Tensor, item: Any) -> Iterator[tuple[torch.Tensor, Rows, torch.Tensor]]:
+    """The tensors in the item of a number, each with the rows that it is one of, and its place there."""
+    if isinstance(items, _Reversed):
+        yield from rows_read(items.source, as_number_tensor(items.length) - 1 - number, item)
+    elif isinstance(items, Zipped):
+        for source, part in zip(items.sources, item, strict=True):
+            yield from rows_read(source, number, part)
+    elif isinstance(items, Rows) and isinstance(item, torch.Tensor):
+        yield item, items, number
 
 
 def item_sources(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] = MappingProxyType({})) -> Any:
@@ -159,7 +182,7 @@ def item_sources(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] =
     if target is enumerate:
         source = as_items(args[0])
         start = args[1] if len(args) > 1 else kwargs.get("start", 0)
-        return Zipped((_Endless(start, source), source))
+        return Zipped((_Endless(start, source.length), source))
     if target is zip:
         sources = tuple([as_items(arg) for arg in args])
         for source in sources[1:] if kwargs.get("strict") else ():
@@ -177,7 +200,7 @@ def as_items(value: Any) -> Items:
     if isinstance(value, Items):
         return value
     if isinstance(value, list | tuple) and value:
-        return _Known(tuple(value)) if not _is_stackable(value) else Rows(torch.stack(list(value)))
+        return _Known(tuple(value)) if not _is_stackable(value) else _Stacked(torch.stack(list(value)))
     raise ExportError(
         f"a loop goes over a {type(value).__name__} as often as data says",
         fix="go over the rows of a tensor, or over a range",
@@ -211,5 +234,5 @@ class _Known:
         return Rows(torch.tensor(self.values), numbers=True).at(number)
 
 
-for _kind in (Counted, Rows, Collected, Zipped, _Endless, _Reversed):
+for _kind in (Counted, Rows, _Stacked, Collected, Zipped, _Endless, _Reversed):
     torch.export.register_dataclass(_kind)  # so that a region takes the tensors in them
