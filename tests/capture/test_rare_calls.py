@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime
 import decimal
+import functools
 import gc
 import json
 import math
@@ -168,6 +169,24 @@ def plain_numbers(x: Tensor) -> Tensor:
 def plain_numbers_uncaught(x: Tensor) -> Tensor:
     kept = collections.deque([1, 2, 3, 4], maxlen=x.size(0))
     return x * len(kept) + datetime.timedelta(x.size(1)).days
+
+
+def fails_itself(x: Tensor) -> Tensor:
+    seen: list[Any] = []
+
+    def text(total: Any, value: Any) -> Any:
+        seen.append(value)
+        return "a" + value
+
+    try:
+        functools.reduce(text, [x.size(0), 1])
+    except TypeError:
+        return x * len(seen)
+    return x
+
+
+def test_a_function_of_the_program_runs_once_that_fails() -> None:
+    assert torch.equal(trace(fails_itself, (X,))(X), fails_itself(X))
 
 
 @pytest.mark.parametrize("program", [plain_numbers, plain_numbers_uncaught])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Set
 from types import CodeType
 
 from graphwright.source import by_code, is_internal, raises_again, source_behind
@@ -13,11 +14,7 @@ _OTHERS = frozenset({
     "TypeError", "KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "StopIteration",
     "UnboundLocalError", "AssertionError", "FileNotFoundError", "OSError", "IOError",
 })  # fmt: skip
-
-
-_NO_REFUSALS = frozenset(name for name in vars(builtins) if name.endswith("Error") or name == "StopIteration") - {
-    "TypeError",
-} | {"ModuleNotFoundError"}  # fmt: skip
+_NO_REFUSALS = {"StopIteration", *[name for name in vars(builtins) if name.endswith("Error")]} - {"TypeError"}
 
 
 @by_code
@@ -38,7 +35,7 @@ def catches_refusals(code: CodeType) -> bool:
     return bool(_lines_caught(code, _NO_REFUSALS))
 
 
-def _lines_caught(code: CodeType, others: frozenset[str]) -> list[tuple[int, int]]:
+def _lines_caught(code: CodeType, others: Set[str]) -> list[tuple[int, int]]:
     if is_internal(code.co_filename):
         return []
     may_catch = getattr(code, "co_exceptiontable", True)  # what Python 3.10 does not have
@@ -50,7 +47,7 @@ def _lines_caught(code: CodeType, others: frozenset[str]) -> list[tuple[int, int
     ]
 
 
-def _catches_more(handler: ast.ExceptHandler, others: frozenset[str]) -> bool:
+def _catches_more(handler: ast.ExceptHandler, others: Set[str]) -> bool:
     """Tell whether a handler may catch another error than these, and does more than to raise it again."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     is_other = all(kind is not None and ast.unparse(kind).rpartition(".")[2] in others for kind in kinds)

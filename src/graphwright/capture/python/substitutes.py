@@ -11,6 +11,7 @@ import functools
 import heapq
 import operator
 import threading
+import traceback
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
@@ -38,6 +39,7 @@ from graphwright.capture.state.protocol import with_examples
 from graphwright.capture.state.running import refused
 from graphwright.capture.state.symbols import is_symbolic
 from graphwright.capture.state.tensor_proxy import TensorProxy
+from graphwright.source import is_foreign_file
 from graphwright.values import leaves
 
 if TYPE_CHECKING:
@@ -236,10 +238,12 @@ def may_be_refused(
     """Tell whether what is no function of Python's may take plain numbers where it takes none of the run."""
     if is_refused_value(error):
         return isinstance(function, type)
-    is_of_python = isinstance(function, FunctionType | MethodType) or isinstance(
-        getattr(function, "__init__", None), FunctionType
-    )
-    return isinstance(error, TypeError) and not is_of_python and any(map(is_symbolic, leaves((args, kwargs))))
+    kinds = FunctionType | MethodType
+    is_of_python = isinstance(function, kinds) or isinstance(getattr(function, "__init__", None), kinds)
+    if is_of_python or not isinstance(error, TypeError) or not any(map(is_symbolic, leaves((args, kwargs)))):
+        return False
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return all(map(is_foreign_file, files))  # no function of the program's has run
 
 
 _BY_TYPE: dict[type, Callable[..., Substitute]] = {
