@@ -321,3 +321,52 @@ def test_the_code_of_functions_that_something_holds_is_taken_for_granted(around:
     (held.tensor if isinstance(held, Plain) else held).__defaults__ = (3,)
     with pytest.raises(GuardError, match="code or defaults"):
         gm(X)
+
+
+@pytest.mark.parametrize("read", [lambda held: vars(held), copy.copy, lambda held: held.__dict__])
+@pytest.mark.parametrize("around", [lambda held: [held], lambda held: {0: held}, lambda held: Pair([held])])
+def test_attributes_that_are_read_all_at_once_are_taken_for_granted(around: Any, read: Callable[[Any], Any]) -> None:
+    class Unnamed:
+        def __init__(self) -> None:
+            setattr(self, "some" + "thing", 2)
+
+    class Reading(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = around(Unnamed())
+
+        def forward(self, x: Tensor) -> Any:
+            held = self.held[0]
+            return x, read(held[0] if isinstance(held, list) else held)
+
+    gm = trace(Reading(), (X,))
+    gm(X)
+    held = gm.held[0]
+    vars(held[0] if isinstance(held, list) else held)["something"] = 5
+    with pytest.raises(GuardError, match=r"something was 2"):
+        gm(X)
+
+
+class Keyed(nn.Module):
+    def __init__(self, key: Any, held: Any) -> None:
+        super().__init__()
+        self.held = {key: held}
+        (self.key,) = self.held
+
+    def forward(self, x: Tensor) -> Tensor:
+        for held in self.held.values():
+            x = held(x) if isinstance(held, nn.Module) else x * held.limit
+        return x
+
+
+@pytest.mark.parametrize("key", [0, "a.b", (0, 1), 2.5, None])
+def test_what_a_dict_holds_is_taken_for_granted_whatever_its_keys(key: Any) -> None:
+    gm, other = trace(Keyed(key, Limit()), (X,)), trace(Keyed(key, nn.ReLU()), (X,))
+    assert torch.equal(gm(X), X)
+    assert torch.equal(copy.deepcopy(gm)(X), X)
+    gm.held[key].limit = 3.0
+    with pytest.raises(GuardError, match="limit"):
+        gm(X)
+    other.held[key] = nn.Sigmoid()
+    with pytest.raises(GuardError, match="ReLU"):
+        other(X)

@@ -68,8 +68,17 @@ def inside_of(value: Any) -> dict[str, Any]:
         return {**state, **inner, "hooks()": len(hooks)}
     if issubclass(kind, list | tuple | dict | collections.deque):
         items = value.items() if issubclass(kind, dict) else enumerate(value)
-        return {"len()": len(value), **{str(key): item for key, item in items}}
+        return {"len()": len(value), **{in_path(key): item for key, item in items}}
     return attributes_of(value)
+
+
+def in_path(key: Any) -> str:
+    """The text by which a path names a key, or a place: without a dot.
+
+    >>> in_path(1), in_path("a.b")
+    ('1', 'a\u2024b')
+    """
+    return str(key).replace(".", "\u2024")
 
 
 def parts_of_function(function: FunctionType) -> dict[str, Any]:

@@ -23,8 +23,10 @@ from graphwright.runtime import (
     attributes_of,
     class_name,
     holds_tensors,
+    in_path,
     inside_of,
     is_atom,
+    is_plain,
     is_plain_container,
     is_state,
     spelled,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 _MISSING: Any = object()
 _DEPTH = 8
 _MOST = 1024  # items of a container
+_ALL_READ = frozenset({"vars", "__dict__", "copy", "deepcopy"})  # what gives all attributes of an object
 _NOT_CALLED = frozenset({
     "__init__", "__init_subclass__", "__setattr__", "__delattr__", "__dir__", "__repr__", "__getstate__",
     "__setstate__", "__reduce__", "__reduce_ex__", "__copy__", "__deepcopy__", "__new__", "__eq__", "__hash__",
@@ -100,10 +103,9 @@ def _look(
         found[path]["names"] = [*attributes_of(value)]
         if absent:
             found[path]["absent"] = absent
+    are_all_read = is_container or not _ALL_READ.isdisjoint(mentioned)
     for name, item in inside_of(value).items():
-        if name == "len()":
-            continue
-        if name not in mentioned and not is_container:
+        if name == "len()" or not (are_all_read or name in mentioned):
             continue
         if isinstance(item, torch.Tensor):
             found[path].setdefault("held", {})[str(name)] = item
@@ -163,12 +165,12 @@ def rest_of_container(
     for key, item in items:
         below = [keys[1:] for keys in written if keys[0] == key]
         if not below and (is_atom(item) or is_plain_container(item)):
-            values[str(key)] = spelled(item)
+            values[in_path(key)] = spelled(item)
         elif isinstance(item, torch.Tensor):
             if not below and any(item is constant for constant in constants.values()):
-                values[str(key)] = spelled(item, constants)
+                values[in_path(key)] = spelled(item, constants)
         elif () not in below and isinstance(item, list | tuple | dict | collections.deque):
-            found.update(rest_of_container(f"{name}.{key}", item, below, constants))
+            found.update(rest_of_container(f"{name}.{in_path(key)}", item, below, constants))
     return found
 
 
@@ -182,7 +184,7 @@ def kinds_in(value: Any, depth: int = 0) -> Iterator[type]:
 
 
 def holds_objects(value: Any, depth: int = _DEPTH) -> bool:
-    """Tell whether a container holds objects of the user's classes, by place or by names without a dot."""
+    """Tell whether a container holds objects of the user's classes."""
     items = _items_of(value)
     if depth and any(holds_objects(item, depth - 1) for item in items):
         return True
@@ -214,17 +216,17 @@ def tensors_in(value: Any, place: str = "") -> Iterator[tuple[str, torch.Tensor]
         return
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, torch.Tensor):
-            yield f"{place}{key}", item
+            yield f"{place}{in_path(key)}", item
         elif isinstance(item, list | tuple | dict | collections.deque):
-            yield from tensors_in(item, f"{place}{key}.")
+            yield from tensors_in(item, f"{place}{in_path(key)}.")
 
 
 def _items_of(value: Any) -> Collection[Any]:
-    """What is in a list, tuple or dict, by place or by names without a dot."""
+    """What is in a list, tuple, deque or dict, where texts tell its keys."""
     if not isinstance(value, list | tuple | dict | collections.deque) or len(value) > _MOST:
         return ()
     if isinstance(value, dict):
-        return dict.values(value) if all(type(key) is str and "." not in key for key in value) else ()
+        return dict.values(value) if all(map(is_plain, value)) else ()
     return value
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from graphwright.runtime import GraphModule, class_name, keys_in, kind_held, parts_of_function, spelled
+from graphwright.runtime import GraphModule, class_name, in_path, keys_in, kind_held, parts_of_function, spelled
 from graphwright.script.annotations import is_named_tuple
 from graphwright.script.program.values import (
     Bound,
@@ -124,7 +124,7 @@ def take_names(c: Context, value: Any, place: Place | None) -> None:
     """Take for granted which keys a dict has that a module holds, in their order."""
     if place is not None and place.steps:
         take_size(c, value, place)
-        c.premise(place.path)["objects"][place.inner]["names"] = ["len()", *map(str, keys_in(value))]
+        c.premise(place.path)["objects"][place.inner]["names"] = ["len()", *map(in_path, keys_in(value))]
 
 
 def take_value(c: Context, value: Any, place: Place | None, at: ast.AST) -> None:
