@@ -370,3 +370,18 @@ def test_what_a_dict_holds_is_taken_for_granted_whatever_its_keys(key: Any) -> N
     other.held[key] = nn.Sigmoid()
     with pytest.raises(GuardError, match="ReLU"):
         other(X)
+
+
+class AsksItems(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Any] = [{"a": torch.ones(2)}, 0]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, str, str]:
+        kind = type(self.held[0]).__name__
+        return x * 2, kind, self.held[0]["a"].__class__.__name__
+
+
+def test_the_class_of_what_is_inside_of_a_container_is_its_own() -> None:
+    gm, x = trace(AsksItems(), (torch.ones(2),)), torch.ones(2)
+    assert gm(x)[1:] == AsksItems()(x)[1:] == ("dict", "Tensor")

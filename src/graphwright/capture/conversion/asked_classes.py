@@ -77,11 +77,14 @@ def _asked_for_none(nodes: list[ast.AST]) -> Iterator[str]:
 
 
 def _uses_type(nodes: list[ast.AST], owner: str) -> Iterator[bool]:
-    """Each use of `type` but to make an object, as in `type(self)(...)`, and as a class of classes; of `__class__`."""
+    """Each use of `type` but to make an object, as in `type(self)(...)`, and as a class of classes; of `__class__`.
+
+    What `self` is, is no question: what it holds may be stood for.
+    """
     harmless: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            name, of_owner = node.func.id, bool(node.args) and _root(node.args[0]) == owner != ""
+            name, of_owner = node.func.id, bool(node.args) and _is_name(node.args[0], owner)
             is_of_classes = name in ("isinstance", "issubclass")
             parts = node.args[1:] if is_of_classes else [node.func] if name == "type" and of_owner else []
             if is_of_classes and any("Parameter" in ast.unparse(part) for part in parts):
@@ -90,8 +93,12 @@ def _uses_type(nodes: list[ast.AST], owner: str) -> Iterator[bool]:
     for node in nodes:
         if isinstance(node, ast.Name) and node.id == "type" and id(node) not in harmless:
             yield True
-        if isinstance(node, ast.Attribute) and node.attr == "__class__" and (_root(node.value) != owner or not owner):
+        if isinstance(node, ast.Attribute) and node.attr == "__class__" and not _is_name(node.value, owner):
             yield True
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name != ""
 
 
 def _kinds_asked(nodes: list[ast.AST], owner: str) -> Iterator[bool]:
