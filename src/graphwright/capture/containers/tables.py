@@ -193,11 +193,13 @@ def container_of(recorder: Capture, function: type, args: tuple[Any, ...], kwarg
 def of_run(values: Any) -> Any:
     """A container in an attribute as one whose content only a run knows; anything else as it is.
 
-    Raises CaptureError where it is a set, of which nothing is read as a whole: Python would go past its methods.
+    Raises CaptureError where it is a set in an attribute, of which nothing is read as a whole: Python would go past its methods.
     """
     if not is_growing(values):
         return values
-    return values.as_of_run() if hasattr(values, "as_of_run") else iter(values) if isinstance(values, set) else values
+    if hasattr(values, "as_of_run"):
+        return values.as_of_run()
+    return iter(values) if isinstance(values, set) and not values.is_local else values
 
 
 def _queue_of(recorder: Capture, values: OfRun, maxlen: int | None = None) -> LoopQueue:
