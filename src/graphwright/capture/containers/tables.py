@@ -193,7 +193,8 @@ def container_of(recorder: Capture, function: type, args: tuple[Any, ...], kwarg
 def of_run(values: Any) -> Any:
     """A container in an attribute as one whose content only a run knows; anything else as it is.
 
-    Raises CaptureError where it is a set in an attribute, of which nothing is read as a whole: Python would go past its methods.
+    Raises CaptureError where it is a set in an attribute, of which nothing is read as a whole: Python would go past
+    its methods.
     """
     if not is_growing(values):
         return values
