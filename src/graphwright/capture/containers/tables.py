@@ -200,7 +200,7 @@ def of_run(values: Any) -> Any:
         return values
     if hasattr(values, "as_of_run"):
         return values.as_of_run()
-    return iter(values) if isinstance(values, set) and not values.is_local else values
+    return iter(values) if not values.is_local and isinstance(values, set) else values
 
 
 def _queue_of(recorder: Capture, values: OfRun, maxlen: int | None = None) -> LoopQueue:
