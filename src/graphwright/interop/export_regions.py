@@ -65,10 +65,8 @@ class Exporting(Interpreter):
         self.node = n
         if n.origin is not None:
             torch.fx.traceback.set_stack_trace([stack_trace(n.origin)])
-        self._copies.refresh(self.env, n)
-        value = super().run_node(n)
-        self._copies.write_back()
-        return value
+        with self._copies.views(self.env, n):
+            return super().run_node(n)
 
     def fetch_attr(self, target: str) -> Any:
         """An attribute of the module."""

@@ -89,10 +89,8 @@ class Running(Interpreter):
     def run_node(self, n: Node) -> Any:
         """Run one node, and know which one it is."""
         self.node = n
-        self._copies.refresh(self.env, n)
-        value = super().run_node(n)
-        self._copies.write_back()
-        return value
+        with self._copies.views(self.env, n):
+            return super().run_node(n)
 
     def run_body(self, body: Graph, *operands: Any) -> Any:
         """Run a body with its layers kept, too: torch's regions leave modes behind."""

@@ -94,7 +94,7 @@ from graphwright.runtime.guards import (
     unlike,
     unlike_inputs,
 )
-from graphwright.runtime.inside import HOOKS, held_at, in_path, inside_of, keys_in, parts_of_function
+from graphwright.runtime.inside import HOOKS, WITH_ITEMS, held_at, in_path, inside_of, keys_in, parts_of_function
 from graphwright.runtime.interpreter import Interpreter
 from graphwright.runtime.members.attributes import (
     MODULE_TABLES,
@@ -343,6 +343,7 @@ __all__ = [
     "kind_held",
     "own_class",
     "generators_in",
+    "WITH_ITEMS",
     "in_path",
     "inside_of",
     "own_names",

@@ -52,6 +52,9 @@ def places_of(root: nn.Module, path: str) -> Iterator[tuple[dict[str, Any], str]
     yield from ((table, name) for table in (*tables, state_of(holder)) if name in table)
 
 
+WITH_ITEMS = (list, tuple, dict, collections.deque)  # each at a place or under a key
+
+
 def inside_of(value: Any) -> dict[str, Any]:
     """What an object has by attribute, a container by place or key and with its length, each under a text."""
     kind = type(value)  # its `__class__` is what its class says, and may run anything
@@ -66,7 +69,7 @@ def inside_of(value: Any) -> dict[str, Any]:
         hooks = [hook for table in HOOKS for hook in state[table].values()]
         inner = {name: held for table in TABLES for name, held in state[table].items()}
         return {**state, **inner, "hooks()": len(hooks)}
-    if issubclass(kind, list | tuple | dict | collections.deque):
+    if issubclass(kind, WITH_ITEMS):
         items = value.items() if issubclass(kind, dict) else enumerate(value)
         return {"len()": len(value), **{in_path(key): item for key, item in items}}
     return attributes_of(value)

@@ -61,7 +61,7 @@ from graphwright.capture.effects.kept_tables import (
     why_gone,
 )
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
-from graphwright.capture.effects.start_values import StartValues
+from graphwright.capture.effects.start_values import StartValues, last_name
 from graphwright.capture.effects.unwritten import write, write_unwritten
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import aside_of
@@ -311,7 +311,7 @@ class Keeping:
         kind, starts = self._live[place], self._starts
         if not isinstance(kind, Grows):
             return starts.value(place, name, kind, value)
-        starts.numbers.add(str(place[1][-1]) if place[1] else place[0].rpartition(".")[2])
+        starts.numbers.add(last_name(place))
         starts.names.update(_OF_SETS if isinstance(value, set) else ())
         is_none = value is None and starts.starts_with(None, value, place)
         return None if is_none else self._items.start(place, name, value, starts.reading(place))

@@ -46,12 +46,14 @@ from graphwright.ir import Graph
 from graphwright.ops import written_attributes
 from graphwright.runtime import (
     HOOKS,
+    WITH_ITEMS,
     GraphModule,
     class_name,
     facts_of_modules,
     fits,
     generators_in,
     holds_tensors,
+    in_path,
     inside_of,
     is_atom,
     is_plain,
@@ -326,7 +328,7 @@ class ModuleReads:
         plan, modules = self._recorder.plan, {path: module for module, path in self.shells.tree.modules}
         for place, kind in plan.kept.items():
             path, _, name = place[0].rpartition(".")
-            if path not in modules or any(type(key) not in (Field, int, str) or "." in str(key) for key in place[1]):
+            if path not in modules or any(type(key) not in (Field, int, str) for key in place[1]):
                 continue
             found, is_of_module = inside_of(modules[path]), not place[1]
             if name not in found and place not in plan.missing and place not in plan.before_class:
@@ -346,7 +348,7 @@ class ModuleReads:
             if is_asked and is_of_module and (name in found or place in plan.missing):
                 form = {"there": form}
             if form is not None:
-                full = ".".join((name, *map(str, place[1])))
+                full = ".".join((name, *map(in_path, place[1])))
                 self._recorder.ledger.module(path).setdefault("kept", {})[full] = form
 
     def _take_containers(self, graph: Graph, names: frozenset[str], live: set[str]) -> set[str]:
@@ -476,7 +478,7 @@ class ModuleReads:
                 written.setdefault(path, []).append(keys)
         for path, name, value, _ in self._containers:
             keys = written.get(f"{path}.{name}" if path else name)
-            if keys and () not in keys and isinstance(value, list | tuple | dict | collections.deque):
+            if keys and () not in keys and isinstance(value, WITH_ITEMS):
                 facts = self._recorder.ledger.module(path)
                 facts.setdefault("objects", {}).update(rest_of_container(name, value, keys, constants))
         for path, facts in self._recorder.ledger.modules.items():
@@ -514,7 +516,7 @@ class ModuleReads:
             full = f"{path}.{name}" if path else name
             if full in state:
                 changed.add(id(value))
-                if isinstance(value, list | tuple | dict | collections.deque):  # the same objects may be elsewhere, too
+                if isinstance(value, WITH_ITEMS):  # the same objects may be elsewhere, too
                     values_of(name, value, mentioned, seen, looked_for, f"{path}." if path else "")
         for path, name, value in self._objects:
             prefix = f"{path}." if path else ""

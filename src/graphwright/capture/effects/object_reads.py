@@ -20,6 +20,7 @@ from graphwright.capture.effects.class_uses import methods_of, wrapped_in
 from graphwright.capture.effects.held_tables import held_by
 from graphwright.errors import CaptureError
 from graphwright.runtime import (
+    WITH_ITEMS,
     attributes_of,
     class_name,
     holds_tensors,
@@ -93,8 +94,8 @@ def _look(
     seen[id(value)] = prefix + path
     values: dict[str, Any] = {}
     found[path] = {"class": class_name(value), "values": values}
-    is_container = isinstance(value, list | tuple | dict | collections.deque | functools.partial)
-    if isinstance(value, list | tuple | dict | collections.deque):
+    is_container = isinstance(value, (*WITH_ITEMS, functools.partial))
+    if isinstance(value, WITH_ITEMS):
         values["len()"] = len(value)
     elif not is_container:
         hidden = mentioned if answers(type(value)) else hideable(type(value)) & mentioned
@@ -169,7 +170,7 @@ def rest_of_container(
         elif isinstance(item, torch.Tensor):
             if not below and any(item is constant for constant in constants.values()):
                 values[in_path(key)] = spelled(item, constants)
-        elif () not in below and isinstance(item, list | tuple | dict | collections.deque):
+        elif () not in below and isinstance(item, WITH_ITEMS):
             found.update(rest_of_container(f"{name}.{in_path(key)}", item, below, constants))
     return found
 
@@ -217,13 +218,13 @@ def tensors_in(value: Any, place: str = "") -> Iterator[tuple[str, torch.Tensor]
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, torch.Tensor):
             yield f"{place}{in_path(key)}", item
-        elif isinstance(item, list | tuple | dict | collections.deque):
+        elif isinstance(item, WITH_ITEMS):
             yield from tensors_in(item, f"{place}{in_path(key)}.")
 
 
 def _items_of(value: Any) -> Collection[Any]:
     """What is in a list, tuple, deque or dict, where texts tell its keys."""
-    if not isinstance(value, list | tuple | dict | collections.deque) or len(value) > _MOST:
+    if not isinstance(value, WITH_ITEMS) or len(value) > _MOST:
         return ()
     if isinstance(value, dict):
         return dict.values(value) if all(map(is_plain, value)) else ()

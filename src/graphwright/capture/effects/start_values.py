@@ -59,7 +59,7 @@ class StartValues:
         left = self.first.kind(place, kind)
         kind, value = (kind, value) if left is None else (left, None)
         if kind is MIXED:
-            return self.unreadable(name, place[1][-1] if place[1] else place[0].rpartition(".")[2])
+            return self.unreadable(name, last_name(place))
         if isinstance(kind, Choice):
             return self._chosen(kind, value, place)
         return self._value(kind, self.reading(place), value, place)
@@ -139,7 +139,7 @@ class StartValues:
             node = make()
             if kind.kind is float:  # or an int, which calls may leave there as well
                 recorder.ledger.unforeseen[node] = Unforeseen({}, "")
-                self.numbers.add(str(place[1][-1]) if place[1] else place[0].rpartition(".")[2])
+                self.numbers.add(last_name(place))
             return as_number(recorder.numbers.input_symbol(node, hint))
         if isinstance(kind, RecordKind):
             items = {}
@@ -196,6 +196,15 @@ class StartValues:
             return owner.graph.create_node("call_function", read, (owner, key), {}, "kept")
 
         return made_once(item)
+
+
+def last_name(place: Place) -> str:
+    """The name of an attribute, or the key or number of an item.
+
+    >>> last_name(("encoder.steps", ())), last_name(("steps", (0,)))
+    ('steps', '0')
+    """
+    return str(place[1][-1]) if place[1] else str(place[0]).rpartition(".")[2]
 
 
 def note_from_before(recorder: TypedCapture, node: Node, value: Any) -> None:

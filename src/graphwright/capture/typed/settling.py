@@ -334,10 +334,8 @@ class Settling:
         elif check is expect:
             asked = add("call_function", getattr, node, kind, name=kind)
         if not isinstance(fact, str) and value in fact:
-            asked, value = (
-                add("call_function", operator.contains, tuple(sorted(fact, key=str)), asked, name="is_one"),
-                True,
-            )
+            dtypes = tuple(sorted(fact, key=str))
+            asked, value = add("call_function", operator.contains, dtypes, asked, name="is_one"), True
         add("call_function", check, asked, value, found.at, name="guard")
         for copied, _ in self._in_copies.get(node, ())[:1]:
             copied.add_after(last, made)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -106,16 +107,15 @@ class Copies:
     def _add(self, item: torch.Tensor, *how: Any) -> None:
         self._known[id(item)] = _Copy(item, *how)
 
-    def refresh(self, values: dict[Node, Any], node: Node) -> None:
-        """Read what a node uses of these values again, where the tensor was written to since."""
+    @contextlib.contextmanager
+    def views(self, values: dict[Node, Any], node: Node) -> Iterator[None]:
+        """Have the items among these values be views while a node runs that uses them."""
         for used in node.all_input_nodes if self._known else ():
             copy = self._known.get(id(values.get(used)))
             if copy is not None and copy.versions[1] != copy.tensor._version:
                 values[used] = item = copy.read()
                 self._add(item, copy.tensor, copy.read, copy.write)
-
-    def write_back(self) -> None:
-        """Write to the tensors what was written to their items since the last time."""
+        yield
         for copy in self._known.values():
             if copy.item._version != copy.versions[0]:
                 copy.write(copy.item)
