@@ -47,8 +47,8 @@ class _Interrupt:
 
 
 # What torch's C++ calls in the middle of an operation, partly where it can bear no exception: Python's own interrupts
-# end the process there, too.
-_CALLED_BY_TORCH = frozenset({"__torch_dispatch__", "find_torch_dispatch_rule", "__hash__", "inner", "_fn"})
+# end the process there, too. What counts the calls of a `__torch_dispatch__` is called "wrapper".
+_CALLED_BY_TORCH = frozenset({"__torch_dispatch__", "wrapper", "find_torch_dispatch_rule", "__hash__", "inner", "_fn"})
 
 
 def _ends_the_process(frame: FrameType | None) -> bool:
