@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
+import functools
+import operator
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from graphwright import CaptureError, GuardError, trace
+from graphwright.capture.typed import program
 
 
 def asked(kept: Tensor, x: Tensor) -> Tensor:
@@ -254,13 +259,44 @@ def test_what_the_program_fills_is_of_its_own_class(start: Any, fill: Callable[[
         assert gm(torch.ones(2))[1:] == model(torch.ones(2))[1:]
 
 
+def _updated(method: str) -> Callable[[Any], Any]:
+    def ask(held: Any) -> Any:
+        found = {1, 2, 7}
+        getattr(found, method)(held)
+        return found
+
+    return ask
+
+
+def _by_star(held: Any) -> Any:
+    return {5, *held}
+
+
+def _in_place(held: Any) -> Any:
+    found = {1}
+    found |= held
+    return found
+
+
+# What functions in C read of a set past the methods of its class.
 READS: list[Callable[[Any], Any]] = [
     lambda held: set(held),
     lambda held: frozenset(held),
     lambda held: {1, 5}.union(held),
     lambda held: {1, 2}.issubset(held),
     lambda held: {1, 2}.difference(held),
+    lambda held: {1, 2}.isdisjoint(held),
     lambda held: set().union([3], held),
+    lambda held: frozenset({1}) | held,
+    lambda held: functools.reduce(set.union, [held], {1}),
+    lambda held: operator.ior({1}, held),
+    lambda held: {3} == held,
+    lambda held: len(pickle.dumps(held)),
+    lambda held: f"{held}",
+    lambda held: [*held],
+    *map(_updated, ("update", "difference_update", "intersection_update", "symmetric_difference_update")),
+    _by_star,
+    _in_place,
 ]
 
 
@@ -277,3 +313,61 @@ def test_a_set_that_the_program_fills_is_not_read_past_its_methods(ask: Callable
 
     with pytest.raises(CaptureError, match="goes over"):
         trace(Filling(), (torch.ones(2),))
+
+
+class Remembering(nn.Module):
+    """Has a set to which another method than `forward` adds, which asks of it what `ask` does."""
+
+    def __init__(self, ask: Callable[[Any], Any], name: str) -> None:
+        super().__init__()
+        self.held = {1, 2}
+        self.ask, self.name = ask, name
+
+    def remember(self, step: int) -> None:
+        self.held.add(step)
+
+    def forward(self, x: Tensor) -> Any:
+        return x, self.ask(self.held if self.name == "held" else getattr(self, "".join([self.name, "d"])))
+
+
+@pytest.mark.parametrize("name", ["held", "hel"])
+@pytest.mark.parametrize("ask", READS)
+def test_a_set_that_another_method_fills_is_as_it_was(ask: Callable[[Any], Any], name: str) -> None:
+    model = Remembering(ask, name)
+    gm = trace(model, (torch.ones(2),))
+    assert gm(torch.ones(2))[1] == model(torch.ones(2))[1]
+    gm.held.add(7)
+    with pytest.raises(GuardError, match="held"):
+        gm(torch.ones(2))
+
+
+@pytest.mark.parametrize(("held", "other"), [([3], [3, 4]), ((3,), (3, 4)), ({"a": 3}, {"a": 4}), ({3}, {4})])
+def test_containers_under_names_that_are_computed(held: Any, other: Any) -> None:
+    class Looking(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.steps_in_all = held
+
+        def forward(self, x: Tensor) -> Tensor:
+            steps = getattr(self, "_".join(["steps", "in", "all"]))
+            return x * sum(steps.values() if isinstance(steps, dict) else steps)
+
+    gm = trace(Looking(), (torch.ones(2),))
+    assert torch.equal(gm(torch.ones(2)), torch.full((2,), 3.0))
+    gm.steps_in_all = other
+    with pytest.raises(GuardError, match="steps_in_all"):
+        gm(torch.ones(2))
+
+
+class Idle(Remembering):
+    def forward(self, x: Tensor) -> Any:
+        return x
+
+
+def test_no_call_is_watched_for_a_set_that_the_program_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = []
+    monkeypatch.setattr(program, "watching", lambda *about: watched.append(about) or contextlib.nullcontext())
+    trace(Idle(len, "held"), (torch.ones(2),))
+    assert not watched
+    trace(Remembering(len, "held"), (torch.ones(2),))
+    assert watched

@@ -65,7 +65,7 @@ class _Kept(Container):
         items: Items,
         give_up: Callable[[], None] | None = None,
     ) -> None:
-        self.plain.__init__(self, content, *_maxlen(content))
+        self._plainly("__init__", content, *_maxlen(content))
         # What it has held, on whatever side of a branch: by the form of its key, of a dict.
         self.held: list[tuple[Hashable, Any]] = (
             [*content.items()] if isinstance(content, dict) else [(None, item) for item in content]
@@ -74,15 +74,17 @@ class _Kept(Container):
         self._start(name, recorder, read, give_up)
         self._show()
 
+    def _plainly(self, method: str, *args: Any) -> Any:
+        return getattr(self.plain, method)(self.example_of, *args)
+
     def _show(self, method: str = "", *args: Any) -> None:
         """Have what there is for the example changed by a method of the plain class."""
         if method:
-            getattr(self.plain, method)(self, *args)
+            self._plainly(method, *args)
         self._shown = self._held_now()
 
     def _held_now(self) -> Any:
-        whole: Any = self
-        return content_of(whole)
+        return content_of(self.example_of)
 
     def is_past_methods(self) -> bool:
         """Tell whether a function in C has changed it that does not call its methods, as those of `heapq` do not."""
@@ -105,17 +107,17 @@ class _Kept(Container):
     def length(self) -> Any:
         """How many items there are: a number of the program."""
         return self._answer(
-            self.recorder.node("call_function", len, (self._read(),), {}, "len"), self.plain.__len__(self)
+            self.recorder.node("call_function", len, (self._read(),), {}, "len"), self._plainly("__len__")
         )
 
     def truth_hint(self) -> bool:
         """Whether there is anything in it for the example."""
-        return self.plain.__len__(self) > 0  # type: ignore[no-any-return]
+        return self._plainly("__len__") > 0  # type: ignore[no-any-return]
 
     def has(self, key: Hashable) -> Any:
         """`key in self`: a bool of the program."""
         node = self._row_node("__contains__", _CONTAINS, [(KEY, key)])
-        return self._answer(node, self.plain.__contains__(self, example_of_key(key)))
+        return self._answer(node, self._plainly("__contains__", example_of_key(key)))
 
     def _answer(self, node: Node, hint: Number) -> Any:
         return as_number(with_examples(self.recorder).numbers.input_symbol(node, hint))
@@ -272,15 +274,27 @@ class KeptQueue(KeptSequence, collections.deque):  # type: ignore[type-arg]
 
 
 @with_methods(KEPT_SET, set)
-class _KeptSet(_Kept, set):  # type: ignore[type-arg]
-    """A set to which the program adds: nothing is read of what is in it but whether it is."""
+class _KeptSet(_Kept):
+    """A set to which the program adds: nothing is read of what is in it but whether it is.
+
+    It is no `set` to functions in C, which would go past its methods.
+    """
 
     base = plain = set
+    __repr__ = __reduce_ex__ = Growing._refuse
+
+    def __init__(self, content: Iterable[Any], *start: Any) -> None:
+        self._example: set[Any] = set()
+        super().__init__(content, *start)
+
+    @property
+    def example_of(self) -> set[Any]:
+        return self._example
 
     def update(self, *others: Any) -> None:
         for other in others:
             for item in other:
-                self.add(item)
+                self.add(item)  # type: ignore[attr-defined]
 
     def _change(self, method: str, row: Row, given: Given) -> None:
         self._note_change()

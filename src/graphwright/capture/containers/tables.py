@@ -88,8 +88,6 @@ def unbound_method(recorder: Capture, function: Unbound, args: tuple[Any, ...], 
 
 def _combined(recorder: Capture, function: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`found.union(others)`, of a set of the program's with one of the run."""
-    for other in args:
-        of_run(other)
     if len(args) != 1 or not isinstance(args[0], LoopSet):
         return NotImplemented
     owner: Any = function.__self__
@@ -170,8 +168,6 @@ def container_of(recorder: Capture, function: type, args: tuple[Any, ...], kwarg
     if type(function) is not type or not args:
         return NotImplemented
     args = (*args[:-1], of_run(args[-1]))
-    if function is frozenset:
-        return NotImplemented
     if function is collections.deque:
         return _queue_of(recorder, *args, **kwargs) if isinstance(args[0], OfRun) else NotImplemented
     *factory, values = args
@@ -191,16 +187,8 @@ def container_of(recorder: Capture, function: type, args: tuple[Any, ...], kwarg
 
 
 def of_run(values: Any) -> Any:
-    """A container in an attribute as one whose content only a run knows; anything else as it is.
-
-    Raises CaptureError where it is a set in an attribute, of which nothing is read as a whole: Python would go past
-    its methods.
-    """
-    if not is_growing(values):
-        return values
-    if hasattr(values, "as_of_run"):
-        return values.as_of_run()
-    return iter(values) if not values.is_local and isinstance(values, set) else values
+    """A container in an attribute as one whose content only a run knows; anything else as it is."""
+    return values.as_of_run() if is_growing(values) and hasattr(values, "as_of_run") else values
 
 
 def _queue_of(recorder: Capture, values: OfRun, maxlen: int | None = None) -> LoopQueue:

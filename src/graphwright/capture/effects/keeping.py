@@ -61,7 +61,7 @@ from graphwright.capture.effects.kept_tables import (
     why_gone,
 )
 from graphwright.capture.effects.made_where_missing import MadeWhereMissing
-from graphwright.capture.effects.start_values import StartValues, last_name
+from graphwright.capture.effects.start_values import StartValues
 from graphwright.capture.effects.unwritten import write, write_unwritten
 from graphwright.capture.effects.variables import Variables
 from graphwright.capture.effects.watched_tables import aside_of
@@ -100,8 +100,6 @@ if TYPE_CHECKING:
 
 _OF_TORCH = frozenset({*MODULE_TABLES, "_compiled_call_impl", "_apply", "forward"} - {"training"})
 _ON_A_SIDE = object()  # what only one way has written
-# What Python does with a set past the methods of what stands for it.
-_OF_SETS = ("set", "frozenset", "union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset")
 _INSTEAD = {dict: "a plain dict", list: "a plain list", set: "a plain set", collections.deque: "a plain deque"}
 _ATOMS = frozenset({
     int, float, bool, str, bytes, complex, type(None), type, torch.Tensor, nn.Parameter, *NUMBERS,
@@ -311,8 +309,8 @@ class Keeping:
         kind, starts = self._live[place], self._starts
         if not isinstance(kind, Grows):
             return starts.value(place, name, kind, value)
-        starts.numbers.add(last_name(place))
-        starts.names.update(_OF_SETS if isinstance(value, set) else ())
+        attribute = "" if place[0] in self._outside else place[0].rpartition(".")[2]
+        starts.note_growing(attribute, place)
         is_none = value is None and starts.starts_with(None, value, place)
         return None if is_none else self._items.start(place, name, value, starts.reading(place))
 
@@ -339,10 +337,13 @@ class Keeping:
         variables, name = self._outside[path]
         return variables.shown(name)
 
-    @property
-    def names_of_optionals(self) -> frozenset[str]:
-        """The names of the attributes that may be None, or have no kind: what mentions them may ask."""
-        return frozenset(self._starts.optionals) | self._starts.names | self._starts.numbers
+    def look_for(self, may_read: Callable[[str], bool]) -> frozenset[str]:
+        """The names of what code mentions that may ask what is in one of these attributes: None, of which kind."""
+        return self._starts.look_for(may_read)
+
+    def overlooked(self, may_read: Callable[[str], bool]) -> str | None:
+        """An attribute that the program may read after all, though nothing was looked for that asks what is in it."""
+        return self._starts.overlooked(may_read)
 
     def code_entered(self, frame: FrameType) -> None:
         """Have code converted that mentions an attribute which may be None, or has no kind."""

@@ -25,7 +25,7 @@ from torch import nn
 from graphwright.capture.effects.asked_modules import Asker, take_answers
 from graphwright.capture.effects.class_uses import NOT_OF_USERS, OWN, Uses, uses_of_class
 from graphwright.capture.effects.held_tables import Field
-from graphwright.capture.effects.kept_kinds import form_of, is_as_it_was
+from graphwright.capture.effects.kept_kinds import PLAIN, form_of, is_as_it_was
 from graphwright.capture.effects.made_where_missing import say_made
 from graphwright.capture.effects.object_reads import (
     answers,
@@ -117,7 +117,7 @@ class ModuleReads:
             self.one(path, name, others[name])
         for name, value in module.__dict__.items():
             held = kept.get((prefix + name, ())) if kept else None
-            if name not in OWN and held is None:
+            if name not in OWN and (held is None or held is PLAIN):
                 self._place(name, value, shell, path, aside, uses)
             elif held is not None and is_as_it_was(held) and holds_tensors(value):
                 self._containers.append((path, name, value, True))
@@ -275,7 +275,8 @@ class ModuleReads:
         for looked_at, path in self.shells.tree.modules if not attributes.isdisjoint(HOOKS) else ():
             take_code(self._recorder.ledger.module(path), looked_at)  # which hooks it has is looked at
         targets, written = paths_in(graph), written_attributes(graph)
-        kept = {place[0] for place in self._recorder.plan.kept if not place[1]} | written
+        live = {path for (path, keys), kind in self._recorder.plan.kept.items() if not keys and kind is not PLAIN}
+        kept = live | written
         say_made(self._recorder, graph, self.found_missing)
         self._take_objects(function, attributes, looked_for, kept, walks, graph)
         self._take_methods(attributes)

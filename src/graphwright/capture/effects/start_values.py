@@ -38,6 +38,7 @@ class StartValues:
         self.optionals: dict[str, TensorProxy] = {}  # tensors that may be None, by the name of the attribute
         self.names: set[str] = set()  # of attributes and items that have no kind
         self.numbers: set[str] = set()  # of those whose class `type` may ask for
+        self._growing: dict[str, set[str]] = {}  # the last names of live containers, by the attributes they are in
         self.first = FirstCalls(recorder.plan, self._starts_as_first)
 
     def value(self, place: Place, name: str, kind: Kind, value: Any) -> Any:
@@ -68,6 +69,20 @@ class StartValues:
         """What stands for a value of no kind: code that mentions it may ask what it is."""
         self.names.add(str(key))
         return Unreadable(name)
+
+    def note_growing(self, attribute: str, place: Place) -> None:
+        """A container is live that is in this attribute, or in a variable outside of modules: `""`."""
+        self._growing.setdefault(attribute, set()).add(last_name(place))
+
+    def look_for(self, may_read: Callable[[str], bool]) -> frozenset[str]:
+        """The names that code mentions which may ask what is in an attribute."""
+        for attribute in [each for each in self._growing if not each or may_read(each)]:
+            self.numbers |= self._growing.pop(attribute)
+        return frozenset(self.optionals) | self.names | self.numbers
+
+    def overlooked(self, may_read: Callable[[str], bool]) -> str | None:
+        """An attribute that the program may read after all, though nothing was looked for that asks what is in it."""
+        return next(filter(may_read, self._growing), None)
 
     def _at_first(self, place: Place) -> Any:
         """What is in an attribute before a first call sets it: None, [] or False."""

@@ -85,7 +85,12 @@ def content(container: Container) -> Any:
         return dict(_methods(container).items(container))
     if isinstance(container, list):
         return list.__getitem__(container, slice(None))
-    return set(container) if isinstance(container, set) else [*collections.deque.__iter__(container)]
+    return set(_set_of(container)) if isinstance(container, set) else [*collections.deque.__iter__(container)]
+
+
+def _set_of(container: Any) -> set[Any]:
+    """A set, or what the one that stands for it holds for the example."""
+    return container.example_of if is_growing(container) else container  # type: ignore[no-any-return]
 
 
 def is_still(container: Container, held: Any) -> bool:
@@ -128,9 +133,9 @@ def refill(container: Container, held: Any) -> None:
     elif isinstance(container, collections.deque):
         collections.deque.clear(container)
         collections.deque.extend(container, held)
-    elif set.__ne__(container, held):
-        set.clear(container)
-        set.update(container, held)
+    elif (inner := _set_of(container)) != held:
+        inner.clear()
+        inner.update(held)
 
 
 def is_unchanged(one: Any, other: Any) -> bool:

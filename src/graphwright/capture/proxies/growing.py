@@ -53,6 +53,11 @@ class Growing:
     def before_refill(self, held: Growable) -> None:
         """What there is for the example is about to become what was there before."""
 
+    @property
+    def example_of(self) -> Any:
+        """What there is for the example, as an object of the plain class."""
+        return self
+
     def stands_for(self) -> type:
         """The class that the program takes it to be of."""
         return self.base  # type: ignore[no-any-return]

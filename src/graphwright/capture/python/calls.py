@@ -166,7 +166,7 @@ _BY_FUNCTION: dict[Any, Handlers] = {
     iter: (_OVER_TABLE,), enumerate: (_OVER_TABLE, opened), zip: (_OVER_TABLE, opened),
     reversed: (_OVER_TABLE, opened), range: (opened,),
     map: (functools.partial(mapped, call),), filter: (functools.partial(filtered, call),),
-    **dict.fromkeys((*DICTS, set, frozenset, collections.deque), (container_of,)), copy.copy: (copied,),
+    **dict.fromkeys((*DICTS, set, collections.deque), (container_of,)), copy.copy: (copied,),
     **dict.fromkeys((*HEAP, heapq.merge, heapq.nlargest, heapq.nsmallest), (_HEAP,)),
     torch.tensor: (tensor_of_range,), torch.as_tensor: (tensor_of_range,),
     print: (functools.partial(printed, call),), torch._assert: (asserted,), **dict.fromkeys(CHECKS, (checked,)),

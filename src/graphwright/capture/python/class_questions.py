@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 def by_name(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A question for an attribute by a name that may be computed: it counts as mentioned, and Python answers."""
     typed = recorder.typed
-    if typed is not None and len(args) > 1 and type(args[1]) is str and not isinstance(args[0], _TELL):
+    if typed is not None and len(args) > 1 and type(args[1]) is str and not _tells(args[0], args[1]):
         asker = user_frame(sys._getframe(1))
         if asker is not None and not is_foreign(asker.f_code):
             typed.callers.mention(args[1], asker.f_code)
     return NotImplemented
 
 
-_TELL = (torch.Tensor, torch.nn.Module)  # what they are asked for
+def _tells(owner: Any, name: str) -> bool:
+    """Tell whether something tells by itself what it is asked for: tensors do, modules short of what Python finds."""
+    return isinstance(owner, torch.Tensor) or (isinstance(owner, torch.nn.Module) and name not in owner.__dict__)
 
 
 def of_input(recorder: Capture, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -232,6 +232,16 @@ class Program:
         if (plan.sees_tables, plan.walks_tables) != before:
             raise Restart("the program looks at tables of attributes")
 
+    def _see_attributes(self, keeping: Keeping) -> None:
+        """Look for what asks of an attribute which the program is now known to read."""
+        if (name := keeping.overlooked(self._may_read())) is not None:
+            raise Restart(f"the program reads {name!r} by a name that it computes, or in a function that was not known")
+
+    def _may_read(self) -> Callable[[str], bool]:
+        """What tells whether the program may read attributes of a name."""
+        known, are_all = self.world.attributes(), self.world.walks or self.world.sees_tables
+        return lambda name: are_all or name in known
+
     def note_history(self) -> None:
         """Keep from here on how values are computed where the last pass met something that may ask for it."""
         known = self.examples
@@ -301,9 +311,11 @@ class Program:
             try:
                 result, is_raised = recorder.run(function, args, kwargs), False
             except Exception as error:
+                self._see_attributes(keeping)
                 inputs.tell_apart((), self.world.objects())
                 self._end_by_raising(error, recorder, keeping, draws)
                 result, is_raised = None, True
+        self._see_attributes(keeping)
         modes.leave()  # what follows asks torch itself
         self._refuse_written(recorder)
         keeping.learn()
@@ -420,7 +432,7 @@ class Program:
         """Have the recorder told of calls that it must not miss."""
         leaves = tuple([each for each in recorder.plan.leaves if not is_library_function(each)])
         keeping = recorder.keeping
-        names = frozenset() if keeping is None else keeping.names_of_optionals
+        names = frozenset() if keeping is None else keeping.look_for(self._may_read())
         looks = recorder.questions.optionals.function_entered if recorder.plan.looks_into_arguments else None
         if not leaves and not names and looks is None:
             return contextlib.nullcontext()
